@@ -1,0 +1,57 @@
+"""The error tree: every refusal says what was expected, what was found, what follows and what to do next.
+
+A refusal is part of the API: `code` never changes once released, and each fact it names is an attribute. Callers branch on
+`code` (or on the class), people read the sentence, programs read `as_json()`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TidemarkError(Exception):
+    """A refusal or failure with a stable `code` and named facts.
+
+    Args:
+        expected: what would have been accepted.
+        found: what was there instead.
+        consequence: what was (not) done because of it; by default nothing was changed.
+        next_step: what the reader can do now.
+        facts: values that programs may read; each becomes an attribute of the error.
+    """
+
+    code: ClassVar[str] = "tidemark_error"
+
+    def __init__(
+        self, *, expected: str, found: str, consequence: str = "nothing was changed", next_step: str = "", **facts: Any
+    ) -> None:
+        self.expected, self.found, self.consequence, self.next_step = expected, found, consequence, next_step
+        self.facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+        super().__init__(self.sentence())
+
+    def sentence(self) -> str:
+        """The one-line message that people read."""
+        parts = [f"{self.code}: expected {self.expected}, found {self.found}"]
+        if self.consequence:
+            parts.append(self.consequence)
+        if self.next_step:
+            parts.append(self.next_step)
+        return "; ".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """`{"code": …, fact: value, …}`, the form in which case files expect a refusal."""
+        return {"code": self.code, **self.facts}
+
+
+class ConfigurationError(TidemarkError):
+    """A setting, source file or parameter is wrong; found before anything ran."""
+
+    code = "configuration"
+
+
+class ParameterError(ConfigurationError):
+    """A parameter of a public function is outside what the function accepts; found before a job starts."""
+
+    code = "parameter"

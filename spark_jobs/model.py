@@ -1,0 +1,65 @@
+"""Words that every layer shares: frontiers, updates' order, and the tick.
+
+Standard library only, so that kernels, Spark adapters and DAG files can all import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+TICKS_PER_SECOND = 1_000_000
+"""Pipeline times are int64 microseconds since 1970-01-01T00:00:00Z; one tick is one microsecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """A frontier over integer times: `[t]`, or `[]`, which is greater than every time.
+
+    A time is *at or beyond* `[f]` iff `f <= time`; nothing is at or beyond `[]`. `a <= b` iff every element of `b` is at or
+    beyond `a`, so `Frontier.empty()` is the greatest frontier. (Definition: timely dataflow antichains, in one dimension.)
+    """
+
+    time: int | None
+
+    @classmethod
+    def at(cls, time: int) -> Frontier:
+        """The frontier `[time]`."""
+        return cls(time)
+
+    @classmethod
+    def empty(cls) -> Frontier:
+        """The frontier `[]`: no time is at or beyond it."""
+        return cls(None)
+
+    @classmethod
+    def from_json(cls, elements: Iterable[int]) -> Frontier:
+        """Read `[t]` or `[]`; raises ValueError for more than one element."""
+        times = list(elements)
+        if len(times) > 1:
+            raise ValueError(f"expected a frontier [t] or [], found {times}")
+        return cls(times[0] if times else None)
+
+    def to_json(self) -> list[int]:
+        """`[t]` or `[]`."""
+        return [] if self.time is None else [self.time]
+
+    def admits(self, time: int) -> bool:
+        """Whether `time` is at or beyond this frontier."""
+        return self.time is not None and self.time <= time
+
+    def forward(self, time: int) -> int:
+        """`time` forwarded to this frontier: the greater of both; the empty frontier leaves `time` alone."""
+        return time if self.time is None else max(time, self.time)
+
+    def __le__(self, other: Frontier) -> bool:
+        return other.time is None or self.admits(other.time)
+
+    def __lt__(self, other: Frontier) -> bool:
+        return self != other and self <= other
+
+    def __ge__(self, other: Frontier) -> bool:
+        return other <= self
+
+    def __gt__(self, other: Frontier) -> bool:
+        return other < self
