@@ -1,0 +1,190 @@
+"""Settings: every knob of an installation, with its unit and the reason for its default.
+
+A knob is read from the environment variable `TIDEMARK_<NAME>` (`TIDEMARK_HOME`, `TIDEMARK_THRIFT_PORT`, …); nothing
+else is consulted, so that a shell, Airflow's tasks and a container configure Tidemark in the same way. `Settings` is
+frozen: whoever holds one may keep it.
+
+Everything that Tidemark writes is under `home`; nothing is outside it, unless a knob says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from spark_jobs.errors import ConfigurationError
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+"""The folder that holds `spark_jobs`: a checkout, or `site-packages` of an installation."""
+
+ENVIRONMENT_PREFIX = "TIDEMARK_"
+
+
+class Settings(BaseSettings):
+    """The knobs of one installation; see each field for its unit and reason. Raises pydantic's `ValidationError`."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="ignore", validate_default=True)
+
+    # --- places -----------------------------------------------------------------------------------------------------
+    home: Path = Field(default=CHECKOUT / ".tidemark", description="the data directory: lake, state and logs")
+    lake: str = Field(
+        default_factory=lambda known: str(known["home"] / "lake"),
+        description="the tables' root: an absolute path, or a URI such as s3a://bucket/lake",
+    )
+    landing: Path = Field(
+        default_factory=lambda known: known["home"] / "landing",
+        description="where sources' files arrive, one folder per source",
+    )
+    jars: Path = Field(default=CHECKOUT / ".jars", description="the folder of Delta's jars, filled by `make setup`")
+    sources: Path = Field(default=CHECKOUT / "dags" / "sources", description="the folder of the sources' YAML files")
+    dags: Path = Field(default=CHECKOUT / "dags", description="the folder that Airflow reads DAGs from")
+
+    # --- the lake server --------------------------------------------------------------------------------------------
+    thrift_port: int = Field(default=10000, ge=1, le=65535, description="SQL over JDBC/ODBC; Hive's usual port")
+    connect_port: int = Field(default=15002, ge=1, le=65535, description="Spark Connect; Spark's usual port")
+    bind_address: str = Field(
+        default="127.0.0.1", description="the interface of all ports; SQL over JDBC asks for no login, so: loopback"
+    )
+    server_host: str = Field(
+        default="localhost",
+        description="how clients name the lake server; with a token, pyspark speaks TLS to any other name",
+    )
+    token: SecretStr | None = Field(
+        default=None, description="Spark Connect's token; by default the one that `tidemark up` generated under home"
+    )
+    master: str = Field(default="local[*]", description="Spark's master URL; embedded by default")
+    heap: str = Field(
+        default="3g",
+        pattern=r"^[1-9][0-9]*[mg]$",
+        description="heap of the lake server's JVM; 3 GiB is measured: 1.7 GB resident after the sample's use",
+    )
+    shuffle_partitions: int = Field(
+        default=4,
+        ge=1,
+        description="tasks per shuffle; Spark's 200 cost more than the work itself on one machine",
+    )
+    snapshot_partitions: int = Field(
+        default=2, ge=1, description="tasks that read a Delta log; Delta's 50 make counting 1,000 rows take 10 s"
+    )
+    metastore_url: str | None = Field(
+        default=None, description="JDBC URL of the catalog's database; by default an embedded Derby under home"
+    )
+    spark: Literal["auto", "connect", "classic"] = Field(
+        default="auto",
+        description="how jobs reach Spark: through the lake server (connect), in a JVM of their own (classic), or"
+        " classic under spark-submit and connect elsewhere (auto)",
+    )
+    connect_timeout_s: float = Field(
+        default=10.0, gt=0, description="seconds to wait for the lake server's answer; pyspark itself retries for 90"
+    )
+    startup_timeout_s: float = Field(
+        default=240.0,
+        gt=0,
+        description="seconds until a part that does not answer counts as failed; 30 to 60 are usual",
+    )
+
+    # --- Airflow ----------------------------------------------------------------------------------------------------
+    airflow_port: int = Field(default=8080, ge=1, le=65535, description="Airflow's UI and REST API")
+    airflow_parallelism: int = Field(
+        default=4, ge=1, description="LocalExecutor's workers, about 150 MB each; Airflow's 32 serve a bigger machine"
+    )
+    airflow_database_url: str | None = Field(
+        default=None, description="SQLAlchemy URL of Airflow's metadata; by default SQLite under home"
+    )
+
+    @field_validator("home", "landing", "jars", "sources", "dags")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return Path(os.path.abspath(value.expanduser()))  # noqa: PTH100  (keeps symbolic links, as users named them)
+
+    @field_validator("lake")
+    @classmethod
+    def _absolute_or_uri(cls, value: str) -> str:
+        if "://" in value:
+            return value.rstrip("/")
+        return os.path.abspath(Path(value.removeprefix("file:")).expanduser())  # noqa: PTH100
+
+    @property
+    def lake_path(self) -> Path | None:
+        """The lake's folder if it is on a local disk, else None."""
+        return None if "://" in self.lake else Path(self.lake)
+
+    @property
+    def server_dir(self) -> Path:
+        """State of the lake server; its working directory, so never a folder with Python modules."""
+        return self.home / "server"
+
+    @property
+    def airflow_home(self) -> Path:
+        """AIRFLOW_HOME: Airflow's configuration, metadata and task logs."""
+        return self.home / "airflow"
+
+    @property
+    def logs_dir(self) -> Path:
+        """The one place of all processes' logs."""
+        return self.home / "logs"
+
+    @property
+    def token_file(self) -> Path:
+        """Where `tidemark up` keeps Spark Connect's token (mode 0600)."""
+        return self.server_dir / "connect.token"
+
+    @property
+    def python(self) -> str:
+        """The interpreter of Spark's Python workers: this one, which can import `spark_jobs`."""
+        return sys.executable
+
+    @property
+    def jdbc_url(self) -> str:
+        """The URL that `beeline`, DBeaver and other JDBC clients take."""
+        return f"jdbc:hive2://{self.server_host}:{self.thrift_port}"
+
+    @property
+    def airflow_url(self) -> str:
+        """The root of Airflow's UI and API."""
+        return f"http://{self.server_host}:{self.airflow_port}"
+
+    def connect_token(self) -> str | None:
+        """Spark Connect's token: the knob, else the generated one, else None (the server never ran here)."""
+        if self.token is not None:
+            return self.token.get_secret_value()
+        try:
+            return self.token_file.read_text().strip() or None
+        except FileNotFoundError:
+            return None
+
+    def environment(self) -> dict[str, str]:
+        """The environment variables that give a child process these settings; the token is left to its file."""
+        values = self.model_dump(mode="json", exclude={"token"}, exclude_none=True)
+        return {
+            f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+            for name, value in values.items()
+        }
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """The settings of this process: the environment, and over it `overrides`.
+
+    Raises:
+        ConfigurationError: with every wrong knob, the value found and what is accepted.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        problems = [
+            f"{ENVIRONMENT_PREFIX}{'_'.join(str(part) for part in problem['loc']).upper()}"
+            f"={problem['input']!r} ({problem['msg'].lower()})"
+            for problem in error.errors()
+        ]
+        raise ConfigurationError(
+            expected="settings that can be used",
+            found=", ".join(problems),
+            next_step="correct or unset these environment variables",
+            problems=problems,
+        ) from None

@@ -1,0 +1,47 @@
+"""Refusals of the lake server and of the programs around it."""
+
+from __future__ import annotations
+
+from spark_jobs.errors import ConfigurationError, TidemarkError
+
+
+class LakeBusy(TidemarkError):
+    """Another process holds the lake's writer lock. Facts: `pid`, `command`, `since`, `lock_file`."""
+
+    code = "lake_busy"
+
+
+class ServerUnreachable(TidemarkError):
+    """The lake server does not answer, or not to us. Facts: `address`."""
+
+    code = "server_unreachable"
+
+
+class PortTaken(TidemarkError):
+    """A port that a part needs is in use. Facts: `port`, `part`, `pid`, `command` (None where unknown)."""
+
+    code = "port_taken"
+
+
+class JavaUnusable(ConfigurationError):
+    """Java is missing, or older than Spark needs. Facts: `version` (None where missing)."""
+
+    code = "java_unusable"
+
+
+class JarsMissing(ConfigurationError):
+    """Delta's jars are not in the jars folder, or not the pinned ones. Facts: `folder`, `jars`."""
+
+    code = "jars_missing"
+
+
+class StartFailed(TidemarkError):
+    """A part did not become healthy. Facts: `part`, `log_file`."""
+
+    code = "start_failed"
+
+
+class NotRunning(TidemarkError):
+    """No supervisor runs under this home. Facts: `home`."""
+
+    code = "not_running"

@@ -1,0 +1,147 @@
+"""One writing JVM per lake: an exclusive lock on the lake's root, held for the JVM's lifetime by its launcher.
+
+Delta's commit on a local disk is a rename under a lock *inside one process*; two JVMs that commit the same version at
+the same instant can both be told that they won. Hence whoever launches a JVM that may write takes this lock first:
+
+- `tidemark up` takes it and hands the open file to the JVM, so that it is held until the JVM itself has ended, also
+  where the launcher was killed;
+- a job in a JVM of its own (`spark-submit`, classic mode) takes it in the Python process that drives that JVM.
+
+The lock is the kernel's (`flock`): no crash leaves a stale one. The file's content only says who holds it. It does
+not guard an object store, where the lock file lies in `home` and so refuses second writers of this machine only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from spark_jobs.config import Settings
+from spark_jobs.server.errors import LakeBusy
+
+LOCK_NAME = ".tidemark-writer.lock"
+
+PROBE_WAIT_S = 0.5
+"""How long to insist: `holder` itself takes the lock for some microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lake: process id, its command line, and since when (ISO 8601, UTC)."""
+
+    pid: int
+    command: str
+    since: str
+
+
+def lock_file(settings: Settings) -> Path:
+    """The lock's file: in the lake's root, or for a lake on an object store under `home`."""
+    return (settings.lake_path or settings.server_dir) / LOCK_NAME
+
+
+class LakeLock:
+    """The exclusive right to run a JVM that writes the lake. Take it with `acquire`, end it with `release`."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self.path = path
+
+    @classmethod
+    def acquire(cls, settings: Settings) -> Self:
+        """The lock, at once.
+
+        Raises:
+            LakeBusy: another process holds it; the error says which.
+        """
+        path = lock_file(settings)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = time.monotonic() + PROBE_WAIT_S
+        while not _try_lock(descriptor, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                os.close(descriptor)
+                raise _busy(path)
+            time.sleep(PROBE_WAIT_S / 10)
+        lock = cls(descriptor, path)
+        lock.record(os.getpid(), " ".join(sys.orig_argv))
+        return lock
+
+    @property
+    def descriptor(self) -> int:
+        """The open file; a child process that inherits it keeps the lock for as long as it lives."""
+        return self._descriptor
+
+    def record(self, pid: int, command: str) -> None:
+        """Write down who holds the lock, for those who are refused."""
+        holder = Holder(pid, command, datetime.now(UTC).isoformat(timespec="seconds"))
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
+
+    def release(self) -> None:
+        """Close our copy of the open file; the lock ends with the last process that holds a copy."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def holder(settings: Settings) -> Holder | None:
+    """Who holds the lake's lock now, or None."""
+    path = lock_file(settings)
+    with _opened(path) as descriptor:
+        if descriptor is None or _try_lock(descriptor, fcntl.LOCK_SH):
+            return None
+    return _read_holder(path)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_holder(path: Path) -> Holder:
+    try:
+        return Holder(**json.loads(path.read_text()))
+    except (ValueError, TypeError):  # read between truncation and writing
+        return Holder(0, "unknown", "unknown")
+
+
+def _busy(path: Path) -> LakeBusy:
+    other = _read_holder(path)
+    return LakeBusy(
+        expected="no other process that may write this lake",
+        found=f"process {other.pid} ({other.command[:200]}), since {other.since}",
+        next_step="let it finish, or end it (`tidemark down` ends the lake server), or go through the lake server"
+        " with TIDEMARK_SPARK=connect",
+        lock_file=str(path),
+        **asdict(other),
+    )

@@ -1,0 +1,204 @@
+"""The only builder of Spark sessions.
+
+A job asks for `open_session()` and gets one of two, with the same configuration and the same catalog:
+
+- *connect*: a Spark Connect session on the lake server, no JVM of its own (Airflow's tasks, `tidemark run`, `tidemark
+  sql`);
+- *classic*: a driver of its own (`spark-submit`, tests). It takes the lake's writer lock first, see `server.lake_lock`.
+
+`classic_conf` is the configuration of both, since the lake server is started from it too. Close a session with
+`stop()` in a `finally`; keep no state in temporary views, since an idle Connect session ends after an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.server.errors import JarsMissing, ServerUnreachable
+from spark_jobs.server.lake_lock import LakeLock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+
+_held_locks: dict[str, LakeLock] = {}
+"""Lakes that this process writes in classic mode; held until the process ends, as its JVM is."""
+
+
+def open_session(settings: Settings | None = None, app_name: str = "tidemark") -> SparkSession:
+    """A Spark session for one job; see the module for which kind.
+
+    Raises:
+        ServerUnreachable: connect, and the lake server does not answer or refuses the token.
+        LakeBusy: classic, and another process may write the lake.
+        JarsMissing: classic, and Delta's jars are not where they should be.
+    """
+    settings = settings or load_settings()
+    return _connect(settings, app_name) if session_kind(settings) == "connect" else _classic(settings, app_name)
+
+
+def session_kind(settings: Settings) -> Literal["connect", "classic"]:
+    """Which kind `open_session` opens: the knob `spark`; `auto` is classic under spark-submit, else connect."""
+    if settings.spark != "auto":
+        return settings.spark
+    return "classic" if "PYSPARK_GATEWAY_PORT" in os.environ else "connect"
+
+
+def connect_url(settings: Settings, app_name: str = "tidemark") -> str:
+    """The `sc://` address of the lake server, with the token: a secret, not to be logged."""
+    token = settings.connect_token()
+    parts = [f"user_agent={quote(app_name)}"] + ([f"token={quote(token, safe='')}"] if token else [])
+    return f"sc://{settings.server_host}:{settings.connect_port}/;{';'.join(parts)}"
+
+
+def classic_conf(settings: Settings) -> dict[str, str]:
+    """Configuration shared by server, tests and jobs: Delta, the catalog, sizes for one machine, UTC, loopback."""
+    jars = ":".join(str(jar) for jar in delta_jars(settings))
+    scratch = settings.home / "tmp"
+    return {
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.heap,
+        "spark.sql.extensions": DELTA_EXTENSION,
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # not spark.jars: SQL clients of the Thrift server would not see the classes
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": settings.lake if settings.lake_path is None else settings.lake_path.as_uri(),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": settings.metastore_url
+        or f"jdbc:derby:;databaseName={settings.home / 'metastore'};create=true",
+        "spark.databricks.delta.snapshotPartitions": str(settings.snapshot_partitions),
+        # other engines (DuckDB, delta-rs) read our tables too
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+        "spark.databricks.delta.stats.collect": "true",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.session.timeZone": "UTC",
+        # `${env:…}` in a statement would read the server's environment
+        "spark.sql.variable.substitute": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.driver.bindAddress": settings.bind_address,
+        **({"spark.driver.host": "127.0.0.1"} if settings.master.startswith("local") else {}),
+        # Spark's UI listens on every interface and has no login
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.pyspark.python": settings.python,
+        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
+        **{f"spark.hadoop.{name}": str(scratch / "hive") for name in _HIVE_SCRATCH_KEYS},
+    }
+
+
+_HIVE_SCRATCH_KEYS = (
+    "hive.exec.scratchdir",
+    "hive.exec.local.scratchdir",
+    "hive.downloaded.resources.dir",
+    "hive.querylog.location",
+)
+
+
+def _java_options(settings: Settings, scratch: Path) -> str:
+    options = {
+        "user.timezone": "UTC",
+        "java.io.tmpdir": str(scratch),
+        "derby.system.home": str(settings.home),
+        "derby.stream.error.file": str(settings.logs_dir / "derby.log"),
+    }
+    return " ".join(f"-D{name}={value}" for name, value in options.items())
+
+
+def delta_jars(settings: Settings) -> list[Path]:
+    """Delta's jars, in the order of their names.
+
+    Raises:
+        JarsMissing: the jars folder holds none.
+    """
+    jars = sorted(settings.jars.glob("*.jar"))
+    if not any(jar.name.startswith("delta-spark") for jar in jars):
+        raise JarsMissing(
+            expected="Delta's jars in the jars folder",
+            found=f"{len(jars)} jars in {settings.jars}",
+            next_step="run `make setup`, or set TIDEMARK_JARS",
+            folder=str(settings.jars),
+            jars=[jar.name for jar in jars],
+        )
+    return jars
+
+
+def prepare_home(settings: Settings) -> None:
+    """Create the folders that Spark expects to exist."""
+    folders = [settings.home, settings.home / "tmp", settings.logs_dir, settings.server_dir]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    settings.server_dir.chmod(0o700)
+
+
+def _classic(settings: Settings, app_name: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    conf = classic_conf(settings)
+    prepare_home(settings)
+    if settings.lake not in _held_locks:
+        _held_locks[settings.lake] = LakeLock.acquire(settings)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = settings.python
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = SparkSession.builder.appName(app_name).config(map={**conf}).getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def _connect(settings: Settings, app_name: str) -> SparkSession:
+    import grpc
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    _expect_listener(settings)
+    try:
+        session = SparkSession.builder.remote(connect_url(settings, app_name)).create()
+        _retry_briefly(session)
+        session.version  # noqa: B018  (the first answer: it fails where the token is wrong)
+    except (PySparkException, grpc.RpcError) as error:
+        raise _unreachable(settings, f"{type(error).__name__}: {str(error)[:300]}") from error
+    return session
+
+
+def _retry_briefly(session: SparkSession) -> None:
+    """Let calls give up after about 10 s of an absent server; pyspark's own policy insists for 10 minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    policy = DefaultPolicy(max_retries=5, initial_backoff=100, max_backoff=4000)
+    session.client.set_retry_policies([policy])
+
+
+def _expect_listener(settings: Settings) -> None:
+    try:
+        socket.create_connection((settings.server_host, settings.connect_port), settings.connect_timeout_s).close()
+    except OSError as error:
+        raise _unreachable(settings, f"no answer ({error.strerror or error})") from None
+
+
+def _unreachable(settings: Settings, found: str) -> ServerUnreachable:
+    address = f"{settings.server_host}:{settings.connect_port}"
+    return ServerUnreachable(
+        expected=f"the lake server at {address}",
+        found=found,
+        next_step="start it with `tidemark up`, look at it with `tidemark status`, or set TIDEMARK_SPARK=classic",
+        address=address,
+    )
+
+
+def write_properties(settings: Settings, extra: dict[str, str] | None = None) -> Path:
+    """Write `classic_conf` as a file (mode 0600) for `spark-submit --properties-file`; returns its path."""
+    prepare_home(settings)
+    path = settings.server_dir / ("spark-submit.conf" if extra is None else "server.conf")
+    lines = [f"{name} {value}\n" for name, value in sorted({**classic_conf(settings), **(extra or {})}.items())]
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:  # created with mode 0600
+        file.writelines(lines)
+    Path(file.name).replace(path)
+    return path

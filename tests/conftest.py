@@ -1,0 +1,78 @@
+"""Fixtures that every test may use. One Spark session serves all tests; tests that need it are marked `spark`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.config import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings with a home of the test's own, and nothing of the developer's environment."""
+    _forget_environment(monkeypatch)
+    return Settings(home=tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings of the shared session: a lake that lives as long as the test run."""
+    with pytest.MonkeyPatch.context() as patch:
+        _forget_environment(patch)
+        yield Settings(
+            home=tmp_path_factory.mktemp("tidemark"),
+            spark="classic",
+            master="local[2]",
+            heap="2g",
+            shuffle_partitions=2,
+        )
+
+
+@pytest.fixture(scope="session")
+def spark(spark_settings: Settings) -> Iterator[SparkSession]:
+    """The one classic session with Delta, `local[2]`; mark its tests with `pytest.mark.spark`."""
+    from spark_jobs.session import open_session
+
+    session = open_session(spark_settings, "tidemark-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def database(spark: SparkSession) -> Iterator[str]:
+    """The name of an empty database of the test's own, gone afterwards."""
+    name = f"t_{uuid.uuid4().hex[:12]}"
+    spark.sql(f"CREATE DATABASE {name}")
+    yield name
+    spark.sql(f"DROP DATABASE {name} CASCADE")
+
+
+@pytest.fixture
+def lake(spark: SparkSession) -> Iterator[SparkSession]:
+    """The shared session over an empty lake: none of Tidemark's databases exists, before and after the test."""
+    _drop_databases(spark)
+    yield spark
+    _drop_databases(spark)
+
+
+def _drop_databases(spark: SparkSession) -> None:
+    for name in DATABASES:
+        spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
+
+
+def _forget_environment(patch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in os.environ:
+        if name.startswith("TIDEMARK_") and name != "TIDEMARK_JARS":
+            patch.delenv(name)
