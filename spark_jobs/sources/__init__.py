@@ -1,0 +1,48 @@
+"""Sources: one YAML file describes where files land, what a row means, and which windows and state come of it.
+
+`load_source` reads and checks a file, all its problems at once, before anything runs. Nothing here imports Spark or
+Airflow: parsing a DAG file reads sources.
+"""
+
+from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.drops import RowIdOverflowError, Schedule, row_id, row_id_base, row_id_parts
+from spark_jobs.sources.load import load_source, load_sources, parse_source, source_paths
+from spark_jobs.sources.problems import Problem, SourceFileError
+from spark_jobs.sources.source import Dag, Source, State
+from spark_jobs.sources.windows import (
+    AdaptiveWindow,
+    Aggregate,
+    HoppingWindow,
+    Late,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+    Window,
+)
+
+__all__ = [
+    "AdaptiveWindow",
+    "Aggregate",
+    "Column",
+    "Dag",
+    "HoppingWindow",
+    "Landing",
+    "Late",
+    "Problem",
+    "RowIdOverflowError",
+    "Schedule",
+    "SessionWindow",
+    "SlidingWindow",
+    "Source",
+    "SourceFileError",
+    "State",
+    "TumblingWindow",
+    "Window",
+    "load_source",
+    "load_sources",
+    "parse_source",
+    "row_id",
+    "row_id_base",
+    "row_id_parts",
+    "source_paths",
+]

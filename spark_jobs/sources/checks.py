@@ -1,0 +1,192 @@
+"""Checks across the fields of a source file: every name refers to something declared that has a fitting type.
+
+They run on the parts that read well while others do not (a `Draft`), so that one mistyped word hides no other problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.drops import alignment_problem
+from spark_jobs.sources.problems import Problem, join_path, name_problem, show
+from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
+from spark_jobs.sources.windows import Aggregate
+
+NUMBERS = frozenset({"int", "float"})
+TIMES = frozenset({"timestamp", "date"})
+KEYS = frozenset({"int", "string", "bool", "timestamp", "date"})
+RESERVED_COLUMNS = frozenset(
+    {"window_start", "window_end", "session_start", "session_end", "known_from", "known_to", "revision", "provisional"}
+    | {"final", "late", "diff", "entity", "event_time", "row_id", "seq_no", "delta_id", "source", "run_id", "extra"}
+    | {"publication", "observed_at", "at_delta", "delta_count", "vector"}
+)
+"""Names of our own columns beside which keys, aggregates and components stand in a published table."""
+RESERVED_WINDOWS = frozenset({"late", "changelog", "windows", "publications", "published", "state", "frontiers"})
+"""Names of our own tables in `silver`."""
+
+
+@dataclass
+class DraftWindow:
+    """What could be read of a window."""
+
+    key: tuple[str, ...] = ()
+    time: str | None = None
+    aggregates: dict[str, Aggregate] = field(default_factory=dict)
+
+
+@dataclass
+class Draft:
+    """What could be read of a source file: whole fields by name, and of the mappings the well-formed items."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, Column | None] = field(default_factory=dict)
+    """Every declared column; None where its declaration has a problem, so that naming it is no second problem."""
+    timelines: dict[str, str | None] = field(default_factory=dict)
+    windows: dict[str, DraftWindow] = field(default_factory=dict)
+    state_mode: str | None = None
+    state_datatype: str | None = None
+    components: dict[str, Any] = field(default_factory=dict)
+
+
+Check = Callable[[Draft], Iterator[Problem]]
+
+
+def check_draft(draft: Draft) -> list[Problem]:
+    """All problems across the fields of `draft`."""
+    return [problem for check in _CHECKS for problem in check(draft)]
+
+
+def _column(draft: Draft, path: str, name: str, types: frozenset[str] | None, purpose: str = "") -> Iterator[Problem]:
+    if name not in draft.columns:
+        yield name_problem(path, "declared column", name, draft.columns)
+        return
+    column = draft.columns[name]
+    if types is not None and column is not None and column.type not in types:
+        listed = " or ".join(sorted(types))
+        yield Problem(path, f"a column of type {listed}{purpose}", f"`{name}` of type {column.type}")
+
+
+def _timeline(draft: Draft, path: str, name: str) -> Iterator[Problem]:
+    if name not in draft.timelines:
+        yield name_problem(path, "timeline", name, draft.timelines)
+
+
+def _each_once(path: str, names: tuple[str, ...]) -> Iterator[Problem]:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        yield Problem(path, "every name once", f"{', '.join(repeated)} repeated")
+
+
+def _check_drops(draft: Draft) -> Iterator[Problem]:
+    start_us, every_us = draft.values.get("start"), draft.values.get("every", DAY_US)
+    if every_us is None:
+        return
+    problem = alignment_problem(start_us or 0, every_us)
+    if problem:
+        yield Problem("start" if problem[0].startswith("a start") else "every", *problem)
+        return
+    landing: Landing | None = draft.values.get("landing")
+    if landing is not None:
+        needed = ["{date}", *(["{hour}"] if every_us < DAY_US else []), *(["{minute}"] if every_us % HOUR_US else [])]
+        missing = [placeholder for placeholder in needed if placeholder not in landing.path]
+        if missing:
+            yield Problem(
+                "landing.path", f"{', '.join(missing)}, so that every drop has its own files", repr(landing.path)
+            )
+    if start_us is not None and not 1 <= instant_at(start_us).year <= 9999:
+        yield Problem("start", "a year from 1 to 9999", str(start_us))
+
+
+def _check_columns(draft: Draft) -> Iterator[Problem]:
+    read_from: dict[str, str] = {}
+    for name, column in draft.columns.items():
+        header = (column.from_ if column else None) or name
+        if header in read_from:
+            yield Problem(
+                f"columns.{name}",
+                "a column of the file for each declared one",
+                f"`{header}`, read by `{read_from[header]}` too",
+            )
+        read_from.setdefault(header, name)
+
+
+def _check_row(draft: Draft) -> Iterator[Problem]:
+    for name, column in draft.timelines.items():
+        if column is not None:
+            yield from _column(draft, f"timelines.{name}", column, TIMES)
+    event_time = draft.values.get("event_time", ())
+    for name in event_time:
+        yield from _timeline(draft, "event_time", name)
+    yield from _each_once("event_time", event_time)
+    if draft.values.get("arrival") is not None:
+        yield from _timeline(draft, "arrival", draft.values["arrival"])
+    if "entity" in draft.values:
+        yield from _column(draft, "entity", draft.values["entity"], KEYS - TIMES)
+    delta_id = draft.values.get("delta_id") or ()
+    for name in delta_id:
+        yield from _column(draft, "delta_id", name, KEYS)
+    yield from _each_once("delta_id", delta_id)
+
+
+def _check_windows(draft: Draft) -> Iterator[Problem]:
+    for name, window in draft.windows.items():
+        path = f"windows.{name}"
+        if name in RESERVED_WINDOWS:
+            yield Problem(path, "a name that is no table of Tidemark's own", repr(name))
+        for key in window.key:
+            yield from _column(draft, join_path(path, "key"), key, KEYS)
+            yield from _own_name(join_path(path, "key"), key)
+        yield from _each_once(join_path(path, "key"), window.key)
+        if window.time is not None:
+            yield from _timeline(draft, join_path(path, "time"), window.time)
+        for output, aggregate in window.aggregates.items():
+            yield from _check_aggregate(draft, f"{path}.aggregates.{output}", output, aggregate, window.key)
+
+
+def _check_aggregate(
+    draft: Draft, path: str, output: str, aggregate: Aggregate, keys: tuple[str, ...]
+) -> Iterator[Problem]:
+    yield from _own_name(path, output)
+    if output in keys:
+        yield Problem(path, "a name that is no key of the window", repr(output))
+    if aggregate.column is not None:
+        types = NUMBERS if aggregate.function in ("sum", "avg") else None
+        yield from _column(draft, path, aggregate.column, types, f" for {aggregate.function}")
+
+
+def _check_state(draft: Draft) -> Iterator[Problem]:
+    types = frozenset({"int"}) if draft.state_datatype == "int64" else NUMBERS
+    for name, column in draft.components.items():
+        path = f"state.components.{name}"
+        yield from _own_name(path, name)
+        if isinstance(column, str):
+            yield from _column(draft, path, column, types, f" in a state of {draft.state_datatype or 'numbers'}")
+        elif draft.state_mode == "diff":
+            yield Problem(path, "a column: only mode add takes constants", show(column))
+        elif draft.state_datatype == "int64" and isinstance(column, float):
+            yield Problem(path, "a whole number in a state of int64", show(column))
+
+
+def _own_name(path: str, name: str) -> Iterator[Problem]:
+    if name in RESERVED_COLUMNS:
+        yield Problem(path, "a name that is no column of Tidemark's own tables", repr(name))
+
+
+_CHECKS: tuple[Check, ...] = (_check_drops, _check_columns, _check_row, _check_windows, _check_state)
+
+
+def duplicate_windows(windows_of: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Window names that two sources share: each would be the table `silver.<name>`."""
+    owner: dict[str, str] = {}
+    problems = []
+    for source, windows in sorted(windows_of.items()):
+        for name in windows:
+            if name in owner:
+                problems.append(
+                    Problem(f"{source}: windows.{name}", "a window name of its own", f"the one of {owner[name]}")
+                )
+            owner.setdefault(name, source)
+    return problems

@@ -1,0 +1,101 @@
+"""Where a source's files land, and how their columns are read into types."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from spark_jobs.sources.problems import refuse
+from spark_jobs.sources.quantities import Size
+from spark_jobs.sources.section import Section
+
+ColumnType = Literal["int", "float", "string", "bool", "timestamp", "date"]
+EPOCH_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
+_STRPTIME_DIRECTIVES = frozenset("YmdHMSfzjbBpIy%")
+_PLACEHOLDERS = {"{date}", "{hour}", "{minute}"}
+
+
+def _check_timezone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise refuse("the name of a time zone such as UTC or America/New_York", name) from None
+    return name
+
+
+def _check_time_format(text: str) -> str:
+    directives = set(re.findall(r"%(.?)", text))
+    known = text == "iso" or text in EPOCH_FORMATS
+    if not known and (not directives or not directives <= _STRPTIME_DIRECTIVES):
+        raise refuse(
+            f"iso, one of {', '.join(EPOCH_FORMATS)}, or a pattern of % directives such as %Y-%m-%d %H:%M", text
+        )
+    return text
+
+
+class Column(Section):
+    """A column of the files and the type its values are read as.
+
+    `null_values`: texts that stand for no value (default: the empty text; JSON's null always does).
+    `format`, `timezone`, `dst` belong to `timestamp` and `date`: how the text is written, the zone of times without an
+    offset, and which of two instants a local time means that a clock change made ambiguous or skipped
+    (`refuse` puts the row in quarantine).
+    """
+
+    type: ColumnType
+    from_: str | None = Field(default=None, alias="from", min_length=1)
+    null_values: tuple[str, ...] = ("",)
+    format: Annotated[str, AfterValidator(_check_time_format)] = "iso"
+    timezone: Annotated[str, AfterValidator(_check_timezone)] = "UTC"
+    dst: Literal["earliest", "latest", "refuse"] = "refuse"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_bare_type(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_time_keys(self) -> Column:
+        given = self.model_fields_set & {"format", "timezone", "dst"}
+        if given and self.type not in ("timestamp", "date"):
+            raise refuse(f"no {', '.join(sorted(given))}: only a timestamp or a date has one", self.type)
+        return self
+
+
+def _check_path(path: str) -> str:
+    parts = path.split("/")
+    if path.startswith("/") or "\\" in path or "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise refuse("a path below the landing directory, without `..`", path)
+    unknown = set(re.findall(r"\{[^}]*\}?", path)) - _PLACEHOLDERS
+    if unknown:
+        raise refuse(f"only the placeholders {', '.join(sorted(_PLACEHOLDERS))}", path)
+    if any(set(part) & set("*?[") for part in parts[:-1]):
+        raise refuse("wildcards in the last part of the path only", path)
+    return path
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+class Landing(Section):
+    """Where the files of a drop land, relative to the landing directory, and how they are written.
+
+    The last part of `path` is a pattern for file names (`flights/{date}/*`); names that start with `.` or `_` are no
+    files of the drop (they are still being written). `{date}`, `{hour}`, `{minute}` are those of the drop's start, UTC.
+    Compression (none, gzip, zstd) is recognised by the content. `max_record`: a longer record goes to quarantine.
+    """
+
+    path: Annotated[str, AfterValidator(_check_path)]
+    format: Annotated[Literal["csv", "ndjson", "parquet"], BeforeValidator(_lower)]
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
+
+    @model_validator(mode="after")
+    def _check_delimiter(self) -> Landing:
+        if self.delimiter in '"\r\n' or not self.delimiter.isascii():
+            raise refuse("a delimiter that is one ASCII character and neither a quote nor a line end", self.delimiter)
+        return self

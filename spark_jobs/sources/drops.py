@@ -1,0 +1,128 @@
+"""Drops: the intervals `[lo, hi)` of a source's schedule, their sequence numbers, and the row ids made of them.
+
+Sequence numbers count from 0 at the source's `start`. All times are int64 microseconds since 1970-01-01T00:00:00Z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.sources.quantities import DAY_US, HOUR_US, format_duration, instant_at
+
+DROP_BITS = 20
+"""2,870 years of daily drops, 119 years of hourly ones."""
+FILE_BITS = 14
+"""16,384 files in one drop."""
+LINE_BITS = 29
+"""536,870,911 lines in one file: 20M rows, the greatest drop we measure, need 25 bits."""
+_LIMITS = {"drop": 1 << DROP_BITS, "file": 1 << FILE_BITS, "line": 1 << LINE_BITS}
+
+
+class RowIdOverflowError(ParameterError):
+    """A drop, file or line number that a row id has no room for. Facts: `part`, `value`, `limit` (first refused)."""
+
+    code = "row_id_overflow"
+    part: str
+    value: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The drops of a source: drop `n` is `[start + n * every, start + (n + 1) * every)`."""
+
+    start_us: int
+    every_us: int
+
+    def seq_no_at(self, time_us: int) -> int:
+        """The sequence number of the drop that holds `time_us`; refuses times before the start."""
+        if time_us < self.start_us:
+            raise ParameterError(
+                expected=f"a time at or after the source's start, {instant_at(self.start_us):%Y-%m-%dT%H:%MZ}",
+                found=f"{instant_at(time_us):%Y-%m-%dT%H:%MZ}",
+                next_step="begin at the start, or declare an earlier `start` in the source file",
+            )
+        return (time_us - self.start_us) // self.every_us
+
+    def seq_nos(self, first_us: int, last_us: int) -> range:
+        """The sequence numbers from the drop that holds `first_us` to the one that holds `last_us`, both included."""
+        if last_us < first_us:
+            raise ParameterError(
+                expected="a range of drops whose first is not after its last",
+                found=f"{instant_at(first_us):%Y-%m-%dT%H:%MZ} to {instant_at(last_us):%Y-%m-%dT%H:%MZ}",
+                next_step="swap both ends",
+            )
+        return range(self.seq_no_at(first_us), self.seq_no_at(last_us) + 1)
+
+    def interval(self, seq_no: int) -> tuple[int, int]:
+        """`(lo, hi)` of a drop, `hi` exclusive."""
+        lo_us = self.start_us + seq_no * self.every_us
+        return lo_us, lo_us + self.every_us
+
+    def label(self, seq_no: int) -> str:
+        """What people call the drop: its date, with the time of day where a day has several drops."""
+        lo = instant_at(self.interval(seq_no)[0])
+        return f"{lo:%Y-%m-%d}" if self.every_us % DAY_US == 0 else f"{lo:%Y-%m-%dT%H:%M}"
+
+    def path(self, template: str, seq_no: int) -> str:
+        """`template` with `{date}`, `{hour}` and `{minute}` of the drop's start filled in."""
+        lo = instant_at(self.interval(seq_no)[0])
+        filled = template.replace("{date}", f"{lo:%Y-%m-%d}")
+        return filled.replace("{hour}", f"{lo:%H}").replace("{minute}", f"{lo:%M}")
+
+
+def row_id(seq_no: int, file_rank: int, line: int) -> int:
+    """A positive 64-bit id, ordered like `(seq_no, file_rank, line)`; refuses a number beyond its bits."""
+    return row_id_base(seq_no, file_rank) + check_line(line)
+
+
+def row_id_base(seq_no: int, file_rank: int) -> int:
+    """The row id of line 0 of a file: add a line to get the line's row id."""
+    _check("drop", seq_no)
+    _check("file", file_rank)
+    return ((seq_no << FILE_BITS) | file_rank) << LINE_BITS
+
+
+def check_line(line: int) -> int:
+    """`line` if a row id has room for it."""
+    _check("line", line)
+    return line
+
+
+def row_id_parts(packed: int) -> tuple[int, int, int]:
+    """`(seq_no, file_rank, line)` of a row id."""
+    file_and_drop, line = packed >> LINE_BITS, packed & (_LIMITS["line"] - 1)
+    return file_and_drop >> FILE_BITS, file_and_drop & (_LIMITS["file"] - 1), line
+
+
+def _check(part: str, value: int) -> None:
+    if not 0 <= value < _LIMITS[part]:
+        raise RowIdOverflowError(
+            expected=f"a {part} number from 0 to {_LIMITS[part] - 1}",
+            found=str(value),
+            next_step="split the file, land fewer files in a drop, or declare a longer `every`",
+            part=part,
+            value=value,
+            limit=_LIMITS[part],
+        )
+
+
+def alignment_problem(start_us: int, every_us: int) -> tuple[str, str] | None:
+    """`(expected, found)` where drops would not align with days and hours, else None.
+
+    Drops of less than a day divide the day and start at a multiple of themselves since midnight UTC; longer ones are
+    whole days from midnight UTC. So a drop's date and hour name it, and `--from 2013-01-01` means the same everywhere.
+    """
+    if every_us >= DAY_US:
+        if every_us % DAY_US:
+            return "`every` in whole days, once it is longer than a day", format_duration(every_us)
+        unit_us = DAY_US
+    else:
+        if every_us % (HOUR_US // 60) or DAY_US % every_us:
+            return "`every` in whole minutes that divide a day", format_duration(every_us)
+        unit_us = every_us
+    if start_us % unit_us:
+        found = f"{instant_at(start_us):%Y-%m-%dT%H:%M:%SZ}"
+        return f"a start at a multiple of {format_duration(unit_us)} since midnight UTC", found
+    return None

@@ -1,0 +1,116 @@
+"""A source: where its files land, what a row means, and which windows and state come of it. One file, one DAG."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, StrictFloat, StrictInt
+
+from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.drops import Schedule
+from spark_jobs.sources.quantities import DAY_US, Instant, PositiveDuration
+from spark_jobs.sources.section import Identifier, Section
+from spark_jobs.sources.windows import Names, Window
+
+
+def _names_to_themselves(value: Any) -> Any:
+    return (
+        {name: name for name in value} if isinstance(value, list) and all(isinstance(n, str) for n in value) else value
+    )
+
+
+NameMap = Annotated[dict[Identifier, str], BeforeValidator(_names_to_themselves), Field(min_length=1)]
+"""`{name: column}`, or a list of columns that keep their names."""
+
+
+class State(Section):
+    """The state of an entity: a vector of components that the rows change.
+
+    mode `add`: each row adds each component's column (no value adds 0), or the constant given in place of a column.
+    mode `diff`: each row states the components' values; what changed since the row before, null included, is the delta.
+    """
+
+    mode: Literal["add", "diff"]
+    datatype: Literal["int64", "float64"] = "float64"
+    components: Annotated[
+        dict[Identifier, str | StrictInt | StrictFloat], BeforeValidator(_names_to_themselves), Field(min_length=1)
+    ]
+
+
+class Dag(Section):
+    """How Airflow runs the source: `schedule: every` runs it after each drop's end, `manual` when people say so."""
+
+    schedule: Literal["every", "manual"] = "every"
+    owner: str = "tidemark"
+    tags: tuple[str, ...] = ()
+    retries: NonNegativeInt = 2
+    retry_delay_us: PositiveDuration = Field(default=60_000_000, alias="retry_delay")
+    max_active_runs: PositiveInt = 1
+
+
+class Source(Section):
+    """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits."""
+
+    source: Identifier
+    description: str = ""
+    start_us: Instant = Field(alias="start")
+    every_us: PositiveDuration = Field(default=DAY_US, alias="every")
+    landing: Landing
+    columns: dict[Identifier, Column] = Field(min_length=1)
+    unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
+    timelines: NameMap
+    event_time: Names
+    arrival: str | None = None
+    entity: str
+    delta_id: Names | None = None
+    windows: dict[Identifier, Window] = Field(default_factory=dict)
+    state: State | None = None
+    dag: Dag = Dag()
+
+    @property
+    def name(self) -> str:
+        """The source's name: its file's name, its DAG's id, the value of `source` in every table."""
+        return self.source
+
+    @property
+    def drops(self) -> Schedule:
+        """The drops of this source: sequence numbers, intervals, row ids."""
+        return Schedule(start_us=self.start_us, every_us=self.every_us)
+
+    @property
+    def primary_timeline(self) -> str:
+        """The timeline whose time is a row's event time, wherever the row has one there."""
+        return self.event_time[0]
+
+    def header_name(self, column: str) -> str:
+        """What the files call the declared `column`."""
+        return self.columns[column].from_ or column
+
+    def window_time(self, window: str) -> str:
+        """The timeline over which `window` runs."""
+        return self.windows[window].time or self.primary_timeline
+
+    def definition_parts(self) -> dict[str, str]:
+        """A hash for each part of the definition that results depend on: `parse`, `delta`, `state`, `window.<name>`.
+
+        Order of keys, comments, the DAG's settings, the description and the files' place change none of them.
+        """
+        plain = self.model_dump(mode="json", by_alias=True)
+        landing = {key: plain["landing"][key] for key in ("format", "delimiter", "max_record")}
+        parse = {key: plain[key] for key in ("source", "start", "every", "columns", "unknown_columns")}
+        delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
+        parts = {"parse": {**parse, "landing": landing}, "delta": delta, "state": plain["state"]}
+        for name, window in plain["windows"].items():
+            parts[f"window.{name}"] = {**window, "time": self.window_time(name)}
+        return {name: _hash(part) for name, part in sorted(parts.items())}
+
+    def definition_hash(self) -> str:
+        """One hash over `definition_parts`: another hash is another definition version."""
+        return _hash(self.definition_parts())
+
+
+def _hash(value: Any) -> str:
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]

@@ -1,0 +1,53 @@
+"""Reading YAML safely: no tags, no duplicate keys, only text keys; anything else is a problem with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from spark_jobs.sources.problems import Problem
+
+_LARGEST_FILE = 1 << 20  # a source file is written by hand; this also bounds what YAML aliases can be made of
+
+
+class _Loader(yaml.SafeLoader):
+    """`yaml.SafeLoader` that collects duplicate and non-text keys, and refuses aliases (they can grow without end)."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.problems: list[Problem] = []
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.YAMLError(f"the alias *{event.anchor} in line {event.start_mark.line + 1}")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key, str):
+                text = key_node.value if isinstance(key_node.value, str) else "a collection"
+                self.problems.append(
+                    Problem("", "text as keys (quote a key that YAML reads otherwise)", f"{text} in line {line}")
+                )
+            elif key in seen:
+                self.problems.append(Problem("", "every key once", f"`{key}` again in line {line}"))
+            seen.add(key if isinstance(key, Hashable) else id(key))
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(text: str) -> tuple[Any, list[Problem]]:
+    """The document in `text`, and what is wrong with its form. After a syntax error the document is None."""
+    if len(text) > _LARGEST_FILE:
+        return None, [Problem("", f"at most {_LARGEST_FILE} characters", f"{len(text)}")]
+    try:
+        loader = _Loader(text)
+        document = loader.get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return None, [Problem("", "valid YAML without aliases and tags", " ".join(str(error).split()))]
+    return document, loader.problems

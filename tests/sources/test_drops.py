@@ -1,0 +1,69 @@
+"""Drops: intervals without hole or overlap, and row ids that keep the order of (drop, file, line)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.sources import RowIdOverflowError, Schedule, row_id, row_id_parts
+from spark_jobs.sources.drops import DROP_BITS, FILE_BITS, LINE_BITS
+from spark_jobs.sources.quantities import DAY_US, HOUR_US, parse_instant
+
+START = parse_instant("2013-01-01")
+DAILY = Schedule(start_us=START, every_us=DAY_US)
+numbers = st.tuples(
+    st.integers(0, 2**DROP_BITS - 1), st.integers(0, 2**FILE_BITS - 1), st.integers(0, 2**LINE_BITS - 1)
+)
+
+
+def test_a_drop_is_named_after_the_start_of_its_interval() -> None:
+    assert DAILY.interval(0) == (START, START + DAY_US)
+    assert DAILY.label(6) == "2013-01-07"
+    assert Schedule(start_us=START, every_us=6 * HOUR_US).label(5) == "2013-01-02T06:00"
+    assert (
+        Schedule(start_us=START, every_us=HOUR_US // 2).path("x/{date}/{hour}-{minute}.csv", 3)
+        == "x/2013-01-01/01-30.csv"
+    )
+
+
+def test_both_ends_of_a_range_name_drops() -> None:
+    first, last = parse_instant("2013-01-01"), parse_instant("2013-01-07")
+    assert list(DAILY.seq_nos(first, last)) == [0, 1, 2, 3, 4, 5, 6]
+    assert list(DAILY.seq_nos(last, last)) == [6]
+
+
+def test_a_range_before_the_start_or_backwards_is_refused() -> None:
+    with pytest.raises(ParameterError):
+        DAILY.seq_nos(START - 1, START)
+    with pytest.raises(ParameterError):
+        DAILY.seq_nos(START + DAY_US, START)
+
+
+@given(st.integers(0, 10**17), st.sampled_from([HOUR_US // 60, HOUR_US, DAY_US, 7 * DAY_US]))
+def test_every_time_is_in_exactly_the_drop_that_holds_it(after_us: int, every_us: int) -> None:
+    schedule = Schedule(start_us=START, every_us=every_us)
+    seq_no = schedule.seq_no_at(START + after_us)
+    lo_us, hi_us = schedule.interval(seq_no)
+    assert lo_us <= START + after_us < hi_us
+    assert schedule.interval(seq_no + 1)[0] == hi_us
+
+
+@given(numbers, numbers)
+def test_row_ids_are_positive_int64_ordered_like_their_parts(
+    one: tuple[int, int, int], other: tuple[int, int, int]
+) -> None:
+    assert row_id_parts(row_id(*one)) == one
+    assert 0 <= row_id(*one) < 2**63
+    assert (row_id(*one) < row_id(*other)) == (one < other)
+
+
+@pytest.mark.parametrize(
+    "parts", [(2**DROP_BITS, 0, 1), (0, 2**FILE_BITS, 1), (0, 0, 2**LINE_BITS), (-1, 0, 1), (0, -1, 1), (0, 0, -1)]
+)
+def test_a_number_beyond_its_bits_is_refused(parts: tuple[int, int, int]) -> None:
+    with pytest.raises(RowIdOverflowError) as refused:
+        row_id(*parts)
+    assert refused.value.code == "row_id_overflow"
+    assert refused.value.value in parts

@@ -1,0 +1,286 @@
+"""Source files: what reads, and that every problem of a file is told at once: its path, what was expected and found."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spark_jobs.sources import Source, SourceFileError, load_source, load_sources, parse_source
+
+SHIPPED = Path(__file__).parents[2] / "dags" / "sources"
+
+
+def shop() -> dict[str, Any]:
+    """A small source file that reads well; tests change one thing in it."""
+    return {
+        "source": "shop",
+        "start": "2024-01-01",
+        "landing": {"path": "shop/{date}/*", "format": "ndjson"},
+        "columns": {"at": "timestamp", "seen": "timestamp", "till": "string", "amount": "int", "weight": "float"},
+        "timelines": ["at", "seen"],
+        "event_time": "at",
+        "entity": "till",
+        "windows": {
+            "sales": {
+                "kind": "sliding",
+                "size": "1 h",
+                "key": "till",
+                "aggregates": {"n": "count()", "sum_": "sum(amount)"},
+            }
+        },
+        "state": {"mode": "add", "datatype": "int64", "components": {"amount": "amount", "visits": 1}},
+    }
+
+
+TUMBLING = {"kind": "tumbling", "size": "1 h", "key": "till", "aggregates": {"n": "count()"}}
+
+
+def read(document: Any) -> Source:
+    return parse_source(yaml.safe_dump(document, sort_keys=False), file="shop.yml")
+
+
+def problems(document: Any) -> dict[str, tuple[str, str]]:
+    with pytest.raises(SourceFileError) as refused:
+        parse_source(
+            document if isinstance(document, str) else yaml.safe_dump(document, sort_keys=False), file="shop.yml"
+        )
+    assert refused.value.code == "source_file"
+    assert refused.value.as_json()["problems"] == refused.value.problems
+    for problem in refused.value.problems:
+        assert set(problem) == {"path", "expected", "found"}
+        assert problem["path"] in str(refused.value)
+    return {problem["path"]: (problem["expected"], problem["found"]) for problem in refused.value.problems}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    document = copy.deepcopy(shop())
+    *parents, last = path.split(".")
+    node = document
+    for part in parents:
+        node = node[part]
+    node[last] = value
+    return document
+
+
+def test_the_shipped_sources_read() -> None:
+    sources = load_sources(SHIPPED)
+    assert set(sources) == {"flights", "weather"}
+    flights, weather = sources["flights"], sources["weather"]
+    assert flights.entity == "tailnum"
+    assert flights.delta_id == ("carrier", "flight", "origin", "scheduled")
+    assert flights.event_time == ("departed", "scheduled")
+    assert flights.arrival == "known"
+    assert flights.windows["departure_delays"].late.limit_us == 24 * 3_600_000_000
+    assert flights.windows["rotations"].late.limit_us is None
+    assert flights.state is not None
+    assert flights.state.components == {
+        "flights": 1,
+        "air_minutes": "air_time",
+        "miles": "distance",
+        "delay_minutes": "dep_delay",
+    }
+    assert weather.state is not None
+    assert len(weather.state.components) == 9
+    assert weather.primary_timeline == "time_hour"
+
+
+def test_short_forms_mean_the_same_as_long_ones() -> None:
+    long = shop()
+    long["columns"]["amount"] = {"type": "int"}
+    long["timelines"] = {"at": "at", "seen": "seen"}
+    long["event_time"] = ["at"]
+    long["windows"]["sales"] |= {"key": ["till"], "time": "at", "late": {"policy": "next_window"}, "size": "60 min"}
+    long["every"] = "24 hours"
+    assert read(long).definition_hash() == read(shop()).definition_hash()
+
+
+def test_every_problem_of_a_file_is_told_at_once() -> None:
+    document = shop()
+    document["evry"] = "1 day"
+    document["columns"]["amount"] = "integer"
+    document["windows"]["sales"] |= {"size": 60, "grace": "1 min", "key": "tell", "late": "drop"}
+    document["windows"]["sales"]["aggregates"]["n"] = "avg(till)"
+    document["state"]["components"] |= {"Bad": 1, "half": 0.5, "of": "till"}
+    document["entity"] = "tilt"
+    found = problems(document)
+    assert set(found) == {
+        "evry",
+        "columns.amount",
+        "windows.sales.size",
+        "windows.sales.grace",
+        "windows.sales.key",
+        "windows.sales.late",
+        "windows.sales.aggregates.n",
+        "state.components.Bad",
+        "state.components.half",
+        "state.components.of",
+        "entity",
+    }
+    assert "did you mean `every`?" in found["evry"][1]
+    assert "did you mean `till`?" in found["entity"][1]
+    assert "`late`, not `grace`" in found["windows.sales.grace"][0]
+    assert found["windows.sales.size"][1] == "60"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "at", "expected"),
+    [
+        ("source", "shops", "source", "the file's name"),
+        ("source", 5, "source", "string"),
+        ("start", "yesterday", "start", "a date"),
+        ("start", "2024-01-01T05:00", "start", "a multiple of 1 day"),
+        ("every", "7 hours", "every", "divide a day"),
+        ("every", "36 hours", "every", "whole days"),
+        ("every", "0 min", "every", "greater than zero"),
+        ("every", "90 s", "every", "whole minutes"),
+        ("every", "1 h", "landing.path", "{hour}"),
+        ("every", "30 min", "landing.path", "{minute}"),
+        ("landing.path", "../x/{date}/*", "landing.path", "without `..`"),
+        ("landing.path", "/x/{date}/*", "landing.path", "below the landing directory"),
+        ("landing.path", "x/{day}/*", "landing.path", "placeholders"),
+        ("landing.path", "x/*/{date}", "landing.path", "last part"),
+        ("landing.path", "x/*", "landing.path", "{date}"),
+        ("landing.format", "xml", "landing.format", "csv"),
+        ("landing.delimiter", '"', "landing", "delimiter"),
+        ("landing.max_record", "1 parsec", "landing.max_record", "a size"),
+        ("columns.Name", "int", "columns.Name", "lowercase"),
+        ("columns.order", "int", "columns.order", "no word of SQL"),
+        ("columns.twice", {"type": "int", "from": "amount"}, "columns.twice", "a column of the file for each"),
+        ("columns.at", {"type": "timestamp", "timezone": "Mars/Base"}, "columns.at.timezone", "time zone"),
+        ("columns.at", {"type": "timestamp", "format": "%Q"}, "columns.at.format", "pattern"),
+        ("columns.amount", {"type": "int", "format": "iso"}, "columns.amount", "only a timestamp"),
+        ("columns.amount", {"from": "x"}, "columns.amount.type", "to be given"),
+        ("unknown_columns", "drop", "unknown_columns", "keep"),
+        ("timelines.0", "amount", "timelines.amount", "timestamp"),
+        ("event_time", ["at", "at"], "event_time", "once"),
+        ("event_time", "when", "event_time", "timeline"),
+        ("arrival", "never", "arrival", "timeline"),
+        ("entity", "weight", "entity", "a column of type"),
+        ("delta_id", ["till", "weight"], "delta_id", "a column of type"),
+        ("windows.late", TUMBLING, "windows.late", "own"),
+        ("windows.sales.kind", "slide", "windows.sales.kind", "sliding"),
+        ("windows.sales.size", "0 s", "windows.sales.size", "greater than zero"),
+        ("windows.sales.aggregates", {}, "windows.sales.aggregates", "at least 1"),
+        ("windows.sales.aggregates.till", "count()", "windows.sales.aggregates.till", "no key"),
+        ("windows.sales.aggregates.window_end", "count()", "windows.sales.aggregates.window_end", "own"),
+        ("windows.sales.aggregates.n", "sum()", "windows.sales.aggregates.n", "sum(column)"),
+        ("windows.sales.aggregates.n", "median(amount)", "windows.sales.aggregates.n", "count()"),
+        ("windows.sales.late", {"policy": "discard", "limit": "1 h"}, "windows.sales.late", "only the policy reemit"),
+        ("state.mode", "diff", "state.components.visits", "only mode add"),
+        ("state.components.weight", "weight", "state.components.weight", "a column of type int"),
+        ("state.components.entity", 1, "state.components.entity", "own"),
+        ("state.components.yes", True, "state.components.yes", "valid"),
+        ("dag", {"retries": -1}, "dag.retries", "greater than or equal to 0"),
+    ],
+)  # fmt: skip
+def test_one_wrong_field_is_one_problem_at_its_path(path: str, value: Any, at: str, expected: str) -> None:
+    document = shop()
+    if path == "timelines.0":
+        document["timelines"] = ["amount", "at", "seen"]
+    else:
+        document = changed(path, value)
+    found = problems(document)
+    assert any(expected in problem[0] for where, problem in found.items() if where == at), found
+    assert set(found) == {at}
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"kind": "hopping", "size": "1 h", "step": "2 h"},
+        {"kind": "adaptive", "min": "2 h", "max": "1 h"},
+        {"kind": "session"},
+        {"size": "1 h"},
+    ],
+)
+def test_a_window_without_sane_parameters_is_refused(window: dict[str, Any]) -> None:
+    assert problems(changed("windows.sales", window | {"key": "till", "aggregates": {"n": "count()"}}))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "a source"),
+        ("- a", "a mapping"),
+        ("source: [", "valid YAML"),
+        ("source: a\nsource: b", "every key once"),
+        ("source: shop\nwindows: {w: {kind: session, kind: sliding}}", "every key once"),
+        ("on: 1", "text as keys"),
+        ("a: &x [1]\nb: *x", "without aliases"),
+        ("a: !!python/object/apply:os.system [echo]", "valid YAML"),
+        ("start: 0000-13-45", "valid YAML"),
+        ("x" * 2_000_000, "at most"),
+    ],
+)
+def test_a_file_that_is_no_plain_yaml_mapping_is_refused(text: str, expected: str) -> None:
+    assert any(expected in problem[0] for problem in [problems(text).get("", ("", ""))]) or any(
+        expected in wanted for wanted, _ in problems(text).values()
+    )
+
+
+def test_a_file_that_is_not_utf8_or_not_there_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shop.yml"
+    with pytest.raises(SourceFileError):
+        load_source(path)
+    path.write_bytes(b"source: \xff")
+    with pytest.raises(SourceFileError, match="UTF-8"):
+        load_source(path)
+
+
+def test_a_directory_tells_the_problems_of_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "shop.yml").write_text(yaml.safe_dump(shop() | {"entity": "x"}))
+    (tmp_path / "kiosk.yaml").write_text(yaml.safe_dump(shop() | {"source": "kiosk", "arrival": "x"}))
+    (tmp_path / "_draft.yml").write_text("not read")
+    with pytest.raises(SourceFileError) as refused:
+        load_sources(tmp_path)
+    assert [p["path"] for p in refused.value.problems] == ["kiosk.yaml: arrival", "shop.yml: entity"]
+
+
+def test_two_sources_cannot_own_one_window_table(tmp_path: Path) -> None:
+    (tmp_path / "shop.yml").write_text(yaml.safe_dump(shop()))
+    (tmp_path / "kiosk.yml").write_text(yaml.safe_dump(shop() | {"source": "kiosk"}))
+    with pytest.raises(SourceFileError, match=r"windows\.sales"):
+        load_sources(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "part"),
+    [
+        ("windows.sales.size", "2 h", "window.sales"),
+        ("windows.sales.late", "reemit", "window.sales"),
+        ("columns.amount", {"type": "int", "null_values": ["-"]}, "parse"),
+        ("unknown_columns", "fail", "parse"),
+        ("landing.delimiter", ";", "parse"),
+        ("delta_id", ["till"], "delta"),
+        ("arrival", "seen", "delta"),
+        ("state.components.visits", 2, "state"),
+    ],
+)
+def test_a_change_that_results_depend_on_changes_the_hash_of_its_part_alone(path: str, value: Any, part: str) -> None:
+    before, after = read(shop()), read(changed(path, value))
+    assert before.definition_hash() != after.definition_hash()
+    parts, parts_after = before.definition_parts(), after.definition_parts()
+    assert {name for name in parts if parts[name] != parts_after[name]} == {part}
+
+
+def test_settings_that_no_result_depends_on_leave_the_hash_alone() -> None:
+    document = shop() | {"description": "x", "dag": {"tags": ["x"], "retries": 0}}
+    document["landing"] = document["landing"] | {"path": "elsewhere/{date}.ndjson"}
+    document["columns"] = dict(reversed(document["columns"].items()))
+    assert read(document).definition_hash() == read(shop()).definition_hash()
+
+
+def test_reading_sources_imports_neither_spark_nor_airflow() -> None:
+    code = (
+        "import sys, spark_jobs.sources; "
+        "print([m for m in sys.modules if m.startswith(('pyspark', 'airflow', 'spark_jobs.jobs'))])"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.strip() == "[]"
