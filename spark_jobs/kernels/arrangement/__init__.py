@@ -1,0 +1,50 @@
+"""The arrangement as a pure state machine, with its checks and its compaction rule. No data moves here.
+
+`spark_jobs.trace.Arrangement` drives it over a data plane; `state` is the machine, `checks` its invariants,
+`compaction` the choice and naming of merges, `errors` its refusals.
+"""
+
+from spark_jobs.kernels.arrangement.batches import (
+    Description,
+    Lease,
+    SeqnoRange,
+    StoredBatch,
+    TraceBatch,
+    UnsealedBatch,
+)
+from spark_jobs.kernels.arrangement.checks import (
+    check_meta,
+    check_state,
+    check_trace_batch,
+    check_unsealed_batch,
+)
+from spark_jobs.kernels.arrangement.compaction import (
+    CompactionRequest,
+    CompactionResponse,
+    check_mergeable,
+    choose_pair,
+    merged_batch,
+)
+from spark_jobs.kernels.arrangement.errors import ArrangementError
+from spark_jobs.kernels.arrangement.state import ArrangementState, DrainRequest
+
+__all__ = [
+    "ArrangementError",
+    "ArrangementState",
+    "CompactionRequest",
+    "CompactionResponse",
+    "Description",
+    "DrainRequest",
+    "Lease",
+    "SeqnoRange",
+    "StoredBatch",
+    "TraceBatch",
+    "UnsealedBatch",
+    "check_mergeable",
+    "check_meta",
+    "check_state",
+    "check_trace_batch",
+    "check_unsealed_batch",
+    "choose_pair",
+    "merged_batch",
+]

@@ -1,0 +1,133 @@
+"""The metadata of an arrangement's batches. A batch's data never changes; its handle names it in the data plane.
+
+```
+            trace: contiguous, by time                      unsealed: by arrival
+  [0]────────────[t1]──────[t2]──[t3]
+   │  level 2     │ level 1 │  0  │ trace_upper <= seal      (seqno 7..8) least..greatest
+   └──────────────┴─────────┴─────┘                          (seqno 8..9) least..greatest
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spark_jobs.model import Frontier
+
+SeqnoRange = tuple[int, int]
+"""Half open `[lo, hi)` sequence numbers of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """What the data plane knows of a batch it holds: its handle, number of updates, size and tight time bounds.
+
+    `size` is in the plane's own unit (stored bytes in production); only comparisons of sizes of one plane mean
+    anything. `least` and `greatest` are 0 for a batch without updates.
+    """
+
+    handle: str
+    n_updates: int
+    size: int
+    least: int
+    greatest: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnsealedBatch:
+    """One append: its range of sequence numbers and the least and greatest time of its updates, both inclusive."""
+
+    handle: str
+    seqno: SeqnoRange
+    least: int
+    greatest: int
+    n_updates: int
+    size: int
+
+    @classmethod
+    def of(cls, stored: StoredBatch, seqno: SeqnoRange) -> UnsealedBatch:
+        """The batch that covers `seqno` and whose updates are `stored`."""
+        return cls(stored.handle, seqno, stored.least, stored.greatest, stored.n_updates, stored.size)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal batch."""
+        return asdict(self) | {"seqno": list(self.seqno)}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> UnsealedBatch:
+        """Read what `to_json` gave."""
+        lo, hi = fields["seqno"]
+        return cls(**{**fields, "seqno": (lo, hi)})
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a trace batch covers: the interval `[lower, upper)`, with times told apart only at or beyond `since`."""
+
+    lower: Frontier
+    upper: Frontier
+    since: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class TraceBatch:
+    """All updates of `[lower, upper)`, consolidated and sorted by (data, time), at a compaction level."""
+
+    handle: str
+    description: Description
+    level: int
+    n_updates: int
+    size: int
+
+    @property
+    def lower(self) -> Frontier:
+        """Inclusive start of the interval."""
+        return self.description.lower
+
+    @property
+    def upper(self) -> Frontier:
+        """Exclusive end of the interval."""
+        return self.description.upper
+
+    @property
+    def since(self) -> Frontier:
+        """The frontier to which times of this batch were forwarded."""
+        return self.description.since
+
+    @classmethod
+    def of(cls, stored: StoredBatch, description: Description, level: int) -> TraceBatch:
+        """The batch that covers `description` and whose updates are `stored`."""
+        return cls(stored.handle, description, level, stored.n_updates, stored.size)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal batch."""
+        return {
+            "handle": self.handle,
+            "lower": self.lower.to_json(),
+            "upper": self.upper.to_json(),
+            "since": self.since.to_json(),
+            "level": self.level,
+            "n_updates": self.n_updates,
+            "size": self.size,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> TraceBatch:
+        """Read what `to_json` gave."""
+        lower, upper, since = (Frontier.from_json(fields[name]) for name in ("lower", "upper", "since"))
+        description = Description(lower, upper, since)
+        return cls(fields["handle"], description, fields["level"], fields["n_updates"], fields["size"])
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A held read: since may not pass `at` while the lease of this name lives, that is before `expires_at`.
+
+    `expires_at` is on the caller's clock, whose `now` is passed in where leases matter; the state machine has none.
+    """
+
+    name: str
+    at: int
+    expires_at: int

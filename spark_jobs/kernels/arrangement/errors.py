@@ -1,0 +1,371 @@
+"""What an arrangement refuses: one class per rule, its `code` and facts part of the API.
+
+Facts are JSON values (a frontier is `[t]` or `[]`, a range `[lo, hi]`), so that `as_json()` is the form that case
+files and `--json` output show. Every refusal leaves the arrangement as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.model import Frontier
+
+
+def _shown(frontier: Frontier) -> str:
+    return "[]" if frontier.time is None else f"[{frontier.time}]"
+
+
+class ArrangementError(TidemarkError):
+    """A rule of the arrangement does not allow the operation, or a batch or its metadata breaks an invariant."""
+
+    code = "arrangement"
+
+
+class TimeBelowSeal(ArrangementError):
+    """The front door's check: a written update is not at or beyond the seal; the whole write is refused."""
+
+    code = "time_below_seal"
+
+    def __init__(self, time: int, seal: Frontier) -> None:
+        super().__init__(
+            expected=f"every update at or beyond the seal {_shown(seal)}",
+            found=f"an update at {time}",
+            consequence="the whole write was refused",
+            next_step="forward late updates to the seal before writing them",
+            time=time,
+            seal=seal.to_json(),
+        )
+
+
+class SeqnoMismatch(ArrangementError):
+    """An append's range does not start where the last one ended: something was lost, repeated or written by another."""
+
+    code = "seqno_mismatch"
+
+    def __init__(self, expected: int, got: int) -> None:
+        super().__init__(
+            expected=f"a sequence range that starts at {expected}",
+            found=f"one that starts at {got}",
+            next_step="read `seqno_upper` again; if another writer appended, rebase on its state",
+        )
+        # the fact `expected` has the name of the base class's sentence part, so it can't go through its keywords
+        self.facts = {"expected": expected, "got": got}
+        for name, value in self.facts.items():
+            setattr(self, name, value)
+
+
+class TimeBelowTraceUpper(ArrangementError):
+    """An appended update belongs to an interval that is already in the trace; it could never be moved there."""
+
+    code = "time_below_trace_upper"
+
+    def __init__(self, time: int, trace_upper: Frontier) -> None:
+        super().__init__(
+            expected=f"every update at or beyond the trace's upper {_shown(trace_upper)}",
+            found=f"an update at {time}",
+            consequence="the whole batch was refused",
+            next_step="forward late updates to the seal before appending them",
+            time=time,
+            trace_upper=trace_upper.to_json(),
+        )
+
+
+class EmptyBatch(ArrangementError):
+    """A batch without updates has no bounds and may not be stored."""
+
+    code = "empty_batch"
+
+    def __init__(self) -> None:
+        super().__init__(expected="at least one update", found="none", next_step="skip the append")
+
+
+class EmptySeqnoRange(ArrangementError):
+    """A sequence range must hold at least one number: its end lies beyond its start."""
+
+    code = "empty_seqno_range"
+
+    def __init__(self, seqno: tuple[int, int]) -> None:
+        super().__init__(
+            expected="a sequence range whose end is beyond its start",
+            found=f"[{seqno[0]}, {seqno[1]})",
+            next_step="give each batch at least one sequence number",
+            range=list(seqno),
+        )
+
+
+class SealRegression(ArrangementError):
+    """A seal only advances; sealing again at the same time is accepted."""
+
+    code = "seal_regression"
+
+    def __init__(self, seal: Frontier, ts: int) -> None:
+        super().__init__(
+            expected=f"a time at or beyond the seal {_shown(seal)}",
+            found=str(ts),
+            next_step="seal at or beyond the present seal",
+            seal=seal.to_json(),
+            ts=ts,
+        )
+
+
+class SinceRegression(ArrangementError):
+    """Since only advances: what was compacted can't be told apart again."""
+
+    code = "since_regression"
+
+    def __init__(self, since: Frontier, asked: Frontier) -> None:
+        super().__init__(
+            expected=f"a since at or beyond {_shown(since)}",
+            found=_shown(asked),
+            next_step="ask for the present since or a later one",
+            since=since.to_json(),
+            asked=asked.to_json(),
+        )
+
+
+class MergeSinceRegression(ArrangementError):
+    """A merge can't give back detail that an input has lost: its since must reach both inputs' since."""
+
+    code = "since_regression"
+
+    def __init__(self, since: Frontier, batch_since: Frontier) -> None:
+        super().__init__(
+            expected=f"a merge at or beyond its input's since {_shown(batch_since)}",
+            found=f"one at {_shown(since)}",
+            next_step="merge at the arrangement's present since",
+            since=since.to_json(),
+            batch_since=batch_since.to_json(),
+        )
+
+
+class SnapshotUpperBelowLower(ArrangementError):
+    """An interval to read ends before it starts."""
+
+    code = "snapshot_upper_below_lower"
+
+    def __init__(self, lo: Frontier, hi: Frontier) -> None:
+        super().__init__(
+            expected=f"an upper bound at or beyond {_shown(lo)}",
+            found=_shown(hi),
+            consequence="nothing was read",
+            next_step="swap the bounds",
+            lo=lo.to_json(),
+            hi=hi.to_json(),
+        )
+
+
+class InvalidBatchBounds(ArrangementError):
+    """The seal lies before what is in the trace already: a seal was rolled back after its updates had been drained."""
+
+    code = "invalid_batch_bounds"
+
+    def __init__(self, lower: Frontier, upper: Frontier) -> None:
+        super().__init__(
+            expected=f"a seal at or beyond the trace's upper {_shown(lower)}",
+            found=_shown(upper),
+            next_step="seal again at or beyond the trace's upper",
+            lower=lower.to_json(),
+            upper=upper.to_json(),
+        )
+
+
+class NonConsecutive(ArrangementError):
+    """Only batches of adjoining intervals merge."""
+
+    code = "non_consecutive"
+
+    def __init__(self, upper: Frontier, lower: Frontier) -> None:
+        super().__init__(
+            expected=f"a later batch that starts at {_shown(upper)}",
+            found=f"one that starts at {_shown(lower)}",
+            next_step="merge neighbours of the trace, earlier first",
+            upper=upper.to_json(),
+            lower=lower.to_json(),
+        )
+
+
+class LevelMismatch(ArrangementError):
+    """Only batches of one compaction level merge, which is what keeps the work per update logarithmic."""
+
+    code = "level_mismatch"
+
+    def __init__(self, levels: tuple[int, int]) -> None:
+        super().__init__(
+            expected="two batches of one level",
+            found=f"levels {levels[0]} and {levels[1]}",
+            next_step="merge what `compaction_request` names",
+            levels=list(levels),
+        )
+
+
+class SeqnoOverlap(ArrangementError):
+    """Two unsealed batches claim one sequence number."""
+
+    code = "seqno_overlap"
+
+    def __init__(self, seqno: tuple[int, int], previous_end: int) -> None:
+        super().__init__(
+            expected=f"a sequence range that starts at or beyond {previous_end}",
+            found=f"[{seqno[0]}, {seqno[1]})",
+            next_step="the metadata is damaged: restore the last good state",
+            range=list(seqno),
+        )
+
+
+class BatchSinceBeyondSince(ArrangementError):
+    """A trace batch was compacted further than the arrangement allows."""
+
+    code = "batch_since_beyond_since"
+
+    def __init__(self, lower: Frontier, upper: Frontier, *, batch_since: Frontier, since: Frontier) -> None:
+        super().__init__(
+            expected=f"a batch since at or before {_shown(since)}",
+            found=f"{_shown(batch_since)} for the batch [{_shown(lower)}, {_shown(upper)})",
+            next_step="the metadata is damaged: restore the last good state",
+            batch=[lower.to_json(), upper.to_json()],
+        )
+
+
+class BatchUpperBeyondSeal(ArrangementError):
+    """The trace reaches beyond the seal, where updates may still arrive."""
+
+    code = "batch_upper_beyond_seal"
+
+    def __init__(self, lower: Frontier, upper: Frontier, *, seal: Frontier) -> None:
+        super().__init__(
+            expected=f"a batch that ends at or before the seal {_shown(seal)}",
+            found=f"[{_shown(lower)}, {_shown(upper)})",
+            next_step="seal again at or beyond the batch's upper",
+            batch=[lower.to_json(), upper.to_json()],
+        )
+
+
+class EmptyInterval(ArrangementError):
+    """A trace batch must cover at least one time."""
+
+    code = "empty_interval"
+
+    def __init__(self, lower: Frontier, upper: Frontier) -> None:
+        super().__init__(
+            expected=f"an upper beyond {_shown(lower)}",
+            found=_shown(upper),
+            next_step="leave out batches of no interval",
+            lower=lower.to_json(),
+            upper=upper.to_json(),
+        )
+
+
+class TraceNotContiguous(ArrangementError):
+    """A trace batch does not start where the one before it ends: an interval is missing or there twice."""
+
+    code = "trace_not_contiguous"
+
+    def __init__(self, lower: Frontier, previous_upper: Frontier) -> None:
+        super().__init__(
+            expected=f"a batch that starts at {_shown(previous_upper)}",
+            found=f"one that starts at {_shown(lower)}",
+            next_step="the metadata is damaged: restore the last good state",
+            lower=lower.to_json(),
+        )
+
+
+class LevelIncreases(ArrangementError):
+    """Levels must not increase from oldest to newest, or reads and merges lose their logarithmic bounds."""
+
+    code = "level_increases"
+
+    def __init__(self, levels: tuple[int, int]) -> None:
+        super().__init__(
+            expected=f"a level of at most {levels[0]}",
+            found=str(levels[1]),
+            next_step="the metadata is damaged: restore the last good state",
+            levels=list(levels),
+        )
+
+
+class TimeBelowLower(ArrangementError):
+    """A trace batch holds an update from before its interval."""
+
+    code = "time_below_lower"
+
+    def __init__(self, time: int, lower: Frontier) -> None:
+        super().__init__(expected=f"times at or beyond {_shown(lower)}", found=str(time), time=time)
+
+
+class TimeAtOrBeyondUpper(ArrangementError):
+    """A trace batch holds an update from after its interval."""
+
+    code = "time_at_or_beyond_upper"
+
+    def __init__(self, time: int, upper: Frontier) -> None:
+        super().__init__(expected=f"times before {_shown(upper)}", found=str(time), time=time)
+
+
+class TimeBeyondSince(ArrangementError):
+    """A batch that was compacted beyond its interval holds an update that no forwarding can have produced."""
+
+    code = "time_beyond_since"
+
+    def __init__(self, time: int, since: Frontier) -> None:
+        super().__init__(expected=f"times at or before {_shown(since)}", found=str(time), time=time)
+
+
+class _OrderError(ArrangementError):
+    rule = ""
+
+    def __init__(self, at: Sequence[object]) -> None:
+        super().__init__(expected=self.rule, found=f"an offender at {list(at)}", at=list(at))
+
+
+class Unconsolidated(_OrderError):
+    """Two updates of a trace batch have the same data and time."""
+
+    code = "unconsolidated"
+    rule = "one update for each data and time"
+
+
+class Unsorted(_OrderError):
+    """An update of a trace batch comes before its predecessor in the order of data, then time."""
+
+    code = "unsorted"
+    rule = "updates in the order of data, then time"
+
+
+class ZeroDiff(_OrderError):
+    """An update of a trace batch says nothing."""
+
+    code = "zero_diff"
+    rule = "diffs other than 0"
+
+
+class ReadBelowSince(ArrangementError):
+    """A definite read asked for a time whose detail may have been compacted away."""
+
+    code = "read_below_since"
+
+    def __init__(self, at: int, since: Frontier) -> None:
+        super().__init__(
+            expected=f"a time at or beyond since {_shown(since)}",
+            found=str(at),
+            consequence="nothing was read",
+            next_step="read at since or later; a lease taken earlier would have held since back",
+            at=at,
+            since=since.to_json(),
+        )
+
+
+class ReadNotSealed(ArrangementError):
+    """A definite read asked for a time at which updates may still arrive."""
+
+    code = "read_not_sealed"
+
+    def __init__(self, at: int, seal: Frontier) -> None:
+        super().__init__(
+            expected=f"a time before the seal {_shown(seal)}",
+            found=str(at),
+            consequence="nothing was read",
+            next_step="read before the seal, or wait for a later seal",
+            at=at,
+            seal=seal.to_json(),
+        )

@@ -1,0 +1,264 @@
+"""The arrangement's state machine: metadata in, metadata out. No data, no clock, no I/O.
+
+State: `seal` (below it no update can be added), `since` (below it times may be compacted), the unsealed batches in
+order of arrival, the trace batches in order of time, and the held reads. Every transition returns a new state and
+leaves the old one as it was, so a refused or abandoned step needs no undoing. Definition: Materialize persist
+`Arrangement`.
+
+Invariants, kept by every transition but `force_seal` (the roll-back of a failed commit, which may move the seal back):
+
+- seqnos:   ranges of unsealed batches ascend and do not overlap; a number is used once, also after its batch has gone.
+- unsealed: an append holds no update below `trace_upper`; the front door keeps updates below the seal out.
+- trace:    batches are contiguous and not empty intervals; `trace_upper <= seal`; each batch's since <= since.
+- levels:   never increase from oldest to newest.
+
+Cost: each transition is O(live batches) pointer copies at most; reading a property is O(1) but for `held_since`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from spark_jobs.kernels.arrangement.batches import (
+    Description,
+    Lease,
+    SeqnoRange,
+    StoredBatch,
+    TraceBatch,
+    UnsealedBatch,
+)
+from spark_jobs.kernels.arrangement.compaction import CompactionRequest, CompactionResponse, choose_pair
+from spark_jobs.kernels.arrangement.errors import (
+    EmptyBatch,
+    EmptySeqnoRange,
+    InvalidBatchBounds,
+    ReadBelowSince,
+    ReadNotSealed,
+    SealRegression,
+    SeqnoMismatch,
+    SinceRegression,
+    SnapshotUpperBelowLower,
+    TimeBelowSeal,
+    TimeBelowTraceUpper,
+)
+from spark_jobs.model import Frontier
+
+_START = Frontier.at(0)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequest:
+    """Move the updates of `[lower, upper)` that `sources`, the unsealed batches that may hold any, have to the trace."""
+
+    lower: Frontier
+    upper: Frontier
+    sources: tuple[UnsealedBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangementState:
+    """One arrangement's metadata; see the module for the invariants.
+
+    `seqno_floor` is the high-water mark of sequence numbers whose batches have been evicted. With `reuse_seqnos` it
+    stays 0, so that numbering goes on after the last batch that is left, or at 0 if none is, which is how the
+    reference behaves.
+    """
+
+    seal: Frontier = _START
+    since: Frontier = _START
+    unsealed: tuple[UnsealedBatch, ...] = ()
+    trace: tuple[TraceBatch, ...] = ()
+    leases: tuple[Lease, ...] = ()
+    seqno_floor: int = 0
+    reuse_seqnos: bool = False
+
+    @property
+    def trace_upper(self) -> Frontier:
+        """The frontier of times that have been moved into the trace; lags behind the seal until a drain."""
+        return self.trace[-1].upper if self.trace else _START
+
+    @property
+    def seqno_upper(self) -> int:
+        """Where the next append's range must start."""
+        return max(self.seqno_floor, self.unsealed[-1].seqno[1]) if self.unsealed else self.seqno_floor
+
+    # -- unsealed ------------------------------------------------------------------------------------------------------
+
+    def check_front_door(self, first_below_seal: int | None) -> None:
+        """Refuse a write with a time below the seal; `first_below_seal` is the offender, None if there is none."""
+        if first_below_seal is not None:
+            raise TimeBelowSeal(first_below_seal, self.seal)
+
+    def check_append(self, seqno: SeqnoRange, n_updates: int, first_below_trace_upper: int | None) -> None:
+        """Refuse an append before its data is stored.
+
+        Raises, in this order: SeqnoMismatch, TimeBelowTraceUpper, EmptyBatch, EmptySeqnoRange.
+        """
+        if seqno[0] != self.seqno_upper:
+            raise SeqnoMismatch(self.seqno_upper, seqno[0])
+        if first_below_trace_upper is not None:
+            raise TimeBelowTraceUpper(first_below_trace_upper, self.trace_upper)
+        if n_updates == 0:
+            raise EmptyBatch
+        if seqno[1] <= seqno[0]:
+            raise EmptySeqnoRange(seqno)
+
+    def append(self, batch: UnsealedBatch) -> ArrangementState:
+        """Add one unsealed batch. Raises what `check_append` raises, by the batch's least time."""
+        below = None if self.trace_upper.admits(batch.least) else batch.least
+        self.check_append(batch.seqno, batch.n_updates, below)
+        return self._with(unsealed=(*self.unsealed, batch))
+
+    def evictable(self) -> tuple[UnsealedBatch, ...]:
+        """Unsealed batches that hold only times before `trace_upper` (not before the seal), oldest first."""
+        upper = self.trace_upper
+        return tuple(batch for batch in self.unsealed if not upper.admits(batch.greatest))
+
+    def evict(self) -> tuple[ArrangementState, tuple[UnsealedBatch, ...]]:
+        """Drop the evictable batches; returns them, their data to be deleted after the commit."""
+        upper = self.trace_upper
+        kept = tuple(batch for batch in self.unsealed if upper.admits(batch.greatest))
+        if len(kept) == len(self.unsealed):
+            return self, ()
+        floor = 0 if self.reuse_seqnos else self.seqno_upper
+        return self._with(unsealed=kept, seqno_floor=floor), self.evictable()
+
+    def straddling(self) -> UnsealedBatch | None:
+        """The first unsealed batch with a time before `trace_upper`; once evicted, it also has one at or beyond it."""
+        upper = self.trace_upper
+        return next((batch for batch in self.unsealed if not upper.admits(batch.least)), None)
+
+    def replace_trimmed(self, batch: UnsealedBatch, stored: StoredBatch) -> ArrangementState:
+        """Put `stored`, what is left of `batch` at or beyond `trace_upper`, in its place, under its sequence range."""
+        trimmed = UnsealedBatch.of(stored, batch.seqno)
+        return self._with(unsealed=tuple(trimmed if held == batch else held for held in self.unsealed))
+
+    # -- frontiers -----------------------------------------------------------------------------------------------------
+
+    def check_seal(self, ts: int) -> None:
+        """Refuse a seal that would go back (SealRegression); the present seal is accepted."""
+        if not self.seal.admits(ts):
+            raise SealRegression(self.seal, ts)
+
+    def sealed(self, ts: int) -> ArrangementState:
+        """Advance the seal to `[ts]`: logical only, no data moves."""
+        self.check_seal(ts)
+        return self._with(seal=Frontier.at(ts))
+
+    def force_sealed(self, ts: int) -> ArrangementState:
+        """Set the seal without a check, back too: the roll-back of a commit that failed."""
+        return self._with(seal=Frontier.at(ts))
+
+    def check_since(self, asked: Frontier) -> None:
+        """Refuse a since that would go back (SinceRegression); the present one, one beyond the seal and `[]` are fine."""
+        if not self.since <= asked:
+            raise SinceRegression(self.since, asked)
+
+    def held_since(self, now: int | None = None) -> Frontier:
+        """How far the leases let since go: the least time held, `[]` if none; leases expired at `now` don't count."""
+        live = (lease.at for lease in self.leases if now is None or now < lease.expires_at)
+        least = min(live, default=None)
+        return Frontier.empty() if least is None else Frontier.at(least)
+
+    def allow_compaction(self, asked: Frontier, now: int | None = None) -> ArrangementState:
+        """Advance since to `asked`, or as far as the leases that live at `now` (None: all of them) let it.
+
+        Logical only: no data moves. A held-back since is no refusal; `since` of the result says how far it went. Raises
+        SinceRegression.
+        """
+        self.check_since(asked)
+        held = self.held_since(now)
+        leases = self.leases if now is None else tuple(lease for lease in self.leases if now < lease.expires_at)
+        return self._with(since=asked if asked <= held else held, leases=leases)
+
+    def hold(self, lease: Lease) -> ArrangementState:
+        """Add a lease, in place of one with its name. Raises ReadBelowSince if its time is no longer readable."""
+        if not self.since.admits(lease.at):
+            raise ReadBelowSince(lease.at, self.since)
+        others = tuple(held for held in self.leases if held.name != lease.name)
+        return self._with(leases=(*others, lease))
+
+    def release(self, name: str) -> ArrangementState:
+        """End the lease of this name; nothing if there is none."""
+        return self._with(leases=tuple(lease for lease in self.leases if lease.name != name))
+
+    # -- trace ---------------------------------------------------------------------------------------------------------
+
+    def drain_request(self) -> DrainRequest | None:
+        """What a drain would move now; None when the trace has reached the seal. Raises InvalidBatchBounds.
+
+        The sources' bounds overlap the interval; whether any of their updates lies in it only the data can tell.
+        """
+        lower, upper = self.trace_upper, self.seal
+        if lower == upper:
+            return None
+        if not lower <= upper:
+            raise InvalidBatchBounds(lower, upper)
+        overlapping = (b for b in self.unsealed if lower.admits(b.greatest) and not upper.admits(b.least))
+        return DrainRequest(lower, upper, tuple(overlapping))
+
+    def install_drain(self, request: DrainRequest, stored: StoredBatch) -> ArrangementState | None:
+        """Append the drained batch at level 0; None if the trace has moved on since the request: nothing to do then."""
+        if request.lower != self.trace_upper:
+            return None
+        batch = TraceBatch.of(stored, Description(request.lower, request.upper, _START), level=0)
+        return self._with(trace=(*self.trace, batch))
+
+    def compaction_request(self) -> CompactionRequest | None:
+        """The merge to do next; the same until it is installed (but for a since that moved on), None if there is none."""
+        i = choose_pair(self.trace, self.since)
+        return None if i is None else CompactionRequest(self.trace[i - 1], self.trace[i], self.since)
+
+    def install_merge(self, response: CompactionResponse) -> ArrangementState | None:
+        """Put the merged batch in its inputs' place; None unless both are still there, side by side and unchanged."""
+        pair = (response.request.earlier, response.request.later)
+        for i in range(len(self.trace) - 1):
+            if self.trace[i : i + 2] == pair:
+                return self._with(trace=(*self.trace[:i], response.merged, *self.trace[i + 2 :]))
+        return None
+
+    # -- reads ---------------------------------------------------------------------------------------------------------
+
+    def check_interval(self, lo: Frontier, hi: Frontier) -> None:
+        """Refuse an interval that ends before it starts (SnapshotUpperBelowLower); an empty one is accepted."""
+        if not lo <= hi:
+            raise SnapshotUpperBelowLower(lo, hi)
+
+    def check_readable(self, at: int) -> None:
+        """Refuse a definite read unless since <= at < seal. Raises ReadBelowSince, then ReadNotSealed."""
+        if not self.since.admits(at):
+            raise ReadBelowSince(at, self.since)
+        if self.seal.admits(at):
+            raise ReadNotSealed(at, self.seal)
+
+    # -- JSON ----------------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole state as plain JSON values; `from_json` gives an equal state."""
+        return {
+            "seal": self.seal.to_json(),
+            "since": self.since.to_json(),
+            "unsealed": [batch.to_json() for batch in self.unsealed],
+            "trace": [batch.to_json() for batch in self.trace],
+            "leases": [asdict(lease) for lease in self.leases],
+            "seqno_floor": self.seqno_floor,
+            "reuse_seqnos": self.reuse_seqnos,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> ArrangementState:
+        """Read what `to_json` gave. The state is taken as it is; `checks.check_meta` says whether it is valid."""
+        return cls(
+            seal=Frontier.from_json(fields["seal"]),
+            since=Frontier.from_json(fields["since"]),
+            unsealed=tuple(UnsealedBatch.from_json(batch) for batch in fields["unsealed"]),
+            trace=tuple(TraceBatch.from_json(batch) for batch in fields["trace"]),
+            leases=tuple(Lease(**lease) for lease in fields["leases"]),
+            seqno_floor=fields["seqno_floor"],
+            reuse_seqnos=fields["reuse_seqnos"],
+        )
+
+    def _with(self, **changes: Any) -> ArrangementState:
+        return replace(self, **changes)

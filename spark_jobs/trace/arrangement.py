@@ -1,0 +1,286 @@
+"""An arrangement: a collection's history of updates, with frontiers that make every read definite.
+
+An arrangement is a pure state machine (`spark_jobs.kernels.arrangement`) over a data plane. Each operation goes the
+same way: the state says what to do or refuses, the plane stores new batches, one commit to the journal makes them
+visible, and only then is the data that they replace deleted. A refusal, a conflict or a crash before the commit
+changes nothing that can be read.
+
+Guarantee: for `since <= t < seal`, `snapshot(t)` is the consolidated bag of the updates with time <= t, and stays the
+same, whatever is appended, sealed, drained, evicted or compacted, until since passes t.
+Cost: a read reads the live batches, O(log N) trace batches after compaction; N appends rewrite O(N log N) in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from spark_jobs.kernels.arrangement import (
+    ArrangementState,
+    CompactionRequest,
+    CompactionResponse,
+    DrainRequest,
+    Lease,
+    SeqnoRange,
+    StoredBatch,
+    TraceBatch,
+    UnsealedBatch,
+    check_mergeable,
+    check_state,
+    merged_batch,
+)
+from spark_jobs.model import Frontier
+from spark_jobs.trace.journal import MemoryJournal, StateChange, StateJournal
+from spark_jobs.trace.plane import DataPlane, Slice, U
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedDrain:
+    """A drain whose batch is stored but not yet installed."""
+
+    request: DrainRequest
+    stored: StoredBatch
+
+
+@dataclass(frozen=True, slots=True)
+class UnsealedStep:
+    """What one `unsealed_step` did: the batches it dropped, and the one it trimmed (as it was before), if any."""
+
+    evicted: tuple[UnsealedBatch, ...]
+    trimmed: UnsealedBatch | None
+
+
+class Arrangement(Generic[U]):
+    """One collection. `state` is its committed state as this object last read or wrote it.
+
+    Args:
+        plane: where the updates are.
+        journal: where the state is committed; several collections that seal together share one. In memory by default.
+        collection: the collection's name in the journal.
+    """
+
+    def __init__(
+        self, plane: DataPlane[U], journal: StateJournal | None = None, *, collection: str = "updates"
+    ) -> None:
+        self.plane = plane
+        self.journal = MemoryJournal() if journal is None else journal
+        self.collection = collection
+        self.state = self.journal.load(collection)
+
+    def refresh(self) -> None:
+        """Read the committed state again, after a StateConflict or to see another writer's work."""
+        self.state = self.journal.load(self.collection)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def write(self, updates: U) -> UnsealedBatch | None:
+        """The front door: append updates at or beyond the seal under the next sequence number.
+
+        Returns the batch; None for no updates, which takes no number. Raises TimeBelowSeal, else what `append`
+        raises. All or nothing.
+        """
+        examined = self.plane.examine(updates, [self.state.seal, self.state.trace_upper])
+        below_seal, below_trace_upper = examined.first_below
+        self.state.check_front_door(below_seal)
+        if examined.n_updates == 0:
+            return None
+        seqno = (self.state.seqno_upper, self.state.seqno_upper + 1)
+        self.state.check_append(seqno, examined.n_updates, below_trace_upper)
+        return self._append(updates, seqno)
+
+    def append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
+        """Append updates in any order as one unsealed batch that covers `seqno`.
+
+        Checks the trace's upper and never the seal: `write` is for anything that is not known to be at or beyond it.
+        Raises SeqnoMismatch, TimeBelowTraceUpper, EmptyBatch, EmptySeqnoRange, in this order.
+        """
+        examined = self.plane.examine(updates, [self.state.trace_upper])
+        self.state.check_append(seqno, examined.n_updates, examined.first_below[0])
+        return self._append(updates, seqno)
+
+    def _append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
+        batch = UnsealedBatch.of(self.plane.put(updates), seqno)
+        self._commit(self.state.append(batch))
+        return batch
+
+    def seal(self, ts: int) -> None:
+        """No update below `ts` can be written any more.
+
+        Moves no data. Raises SealRegression; the present seal is fine.
+        """
+        seal_all([self], ts)
+
+    def force_seal(self, ts: int) -> None:
+        """Set the seal unchecked, back too: only for rolling back a commit that failed."""
+        self._commit(self.state.force_sealed(ts))
+
+    # -- from unsealed to trace ----------------------------------------------------------------------------------------
+
+    def drain(self) -> TraceBatch | None:
+        """Move what is sealed to the trace, as one level-0 batch `[trace_upper, seal)`.
+
+        None if no update lies in the interval (the trace's upper then stays where it is) or nothing is newly sealed;
+        updates that cancel make an empty batch. Raises InvalidBatchBounds.
+        """
+        finished = self.begin_drain()
+        return None if finished is None else self.apply_drain(finished)
+
+    def begin_drain(self) -> FinishedDrain | None:
+        """The work of `drain`, stored but not installed; None if there is nothing to move.
+
+        Raises InvalidBatchBounds.
+        """
+        request = self.state.drain_request()
+        if request is None or not request.sources:
+            return None
+        stored = self.plane.drain([source.handle for source in request.sources], request.lower, request.upper)
+        return None if stored is None else FinishedDrain(request, stored)
+
+    def apply_drain(self, finished: FinishedDrain) -> TraceBatch | None:
+        """Install a finished drain; if the trace has moved on since it began, nothing happens and None is returned."""
+        after = self.state.install_drain(finished.request, finished.stored)
+        if after is None:
+            return None
+        self._commit(after)
+        return after.trace[-1]
+
+    def evict(self) -> tuple[UnsealedBatch, ...]:
+        """Drop the unsealed batches that are wholly in the trace; returns them, oldest first."""
+        after, evicted = self.state.evict()
+        self._commit(after, obsolete=evicted)
+        return evicted
+
+    def unsealed_step(self) -> UnsealedStep:
+        """Evict, then trim the first batch that is partly in the trace to what is not: at most one read and one write."""
+        evicted = self.evict()
+        straddling = self.state.straddling()
+        if straddling is not None:
+            stored = self.plane.trim(straddling.handle, self.state.trace_upper)
+            self._commit(self.state.replace_trimmed(straddling, stored), obsolete=[straddling])
+        return UnsealedStep(evicted, straddling)
+
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    def allow_compaction(self, since: Frontier, now: int | None = None) -> Frontier:
+        """Advance since, as far as leases that live at `now` let it; returns the since in force. Moves no data.
+
+        Raises SinceRegression. Beyond the seal is fine; `[]` is fine and final.
+        """
+        self._commit(self.state.allow_compaction(since, now))
+        return self.state.since
+
+    def hold(self, name: str, at: int, *, expires_at: int) -> None:
+        """Hold since at or before `at`, so that it stays readable, until `release` or `expires_at`.
+
+        A later call with the same name replaces the lease. Raises ReadBelowSince.
+        """
+        self._commit(self.state.hold(Lease(name, at, expires_at)))
+
+    def release(self, name: str) -> None:
+        """End a held read; since itself moves at the next `allow_compaction`."""
+        self._commit(self.state.release(name))
+
+    def compaction_request(self) -> CompactionRequest | None:
+        """The merge to do next, None if there is none; offered again until it is installed."""
+        return self.state.compaction_request()
+
+    def merge(self, request: CompactionRequest) -> CompactionResponse:
+        """Do a requested merge and store its result; see `merge_batches`."""
+        return merge_batches(self.plane, request)
+
+    def install(self, response: CompactionResponse) -> tuple[TraceBatch, ...]:
+        """Put the merged batch in its inputs' place; returns the two replaced batches, later first.
+
+        If they are no longer both there, side by side and unchanged, nothing happens and `()` is returned.
+        """
+        after = self.state.install_merge(response)
+        if after is None:
+            return ()
+        replaced = (response.request.later, response.request.earlier)
+        self._commit(after, obsolete=replaced)
+        return replaced
+
+    def trace_step(self) -> tuple[TraceBatch, ...]:
+        """One merge, requested, done and installed; returns what `install` returns, `()` if nothing is to merge."""
+        request = self.compaction_request()
+        return () if request is None else self.install(self.merge(request))
+
+    def compact(self, max_steps: int | None = None) -> int:
+        """`trace_step` until nothing is to merge, or `max_steps` times; returns the number of merges."""
+        steps = 0
+        while (max_steps is None or steps < max_steps) and self.trace_step():
+            steps += 1
+        return steps
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def snapshot(self, at: int) -> U:
+        """The definite read: the consolidated bag (data, diff) of the updates with time <= `at`, sorted by data.
+
+        Raises ReadBelowSince, then ReadNotSealed.
+        """
+        self.state.check_readable(at)
+        return self.plane.accumulate(self._all_updates(upper=Frontier.at(at + 1)))
+
+    def updates(self) -> U:
+        """The raw read: every update of trace and unsealed once, its time forwarded to since; nothing cancels."""
+        return self.plane.read(self._all_updates(), self.state.since)
+
+    def unsealed_snapshot(self, lo: Frontier, hi: Frontier) -> U:
+        """The unsealed updates at or beyond `lo` and not at or beyond `hi`, raw. Raises SnapshotUpperBelowLower."""
+        self.state.check_interval(lo, hi)
+        return self.plane.read(self._unsealed_updates(lo, hi))
+
+    def trace_snapshot(self) -> U:
+        """The trace's updates with their times as stored, not forwarded to since."""
+        return self.plane.read([Slice(batch.handle) for batch in self.state.trace])
+
+    def describe(self) -> Mapping[str, Any]:
+        """Frontiers and batches as JSON values: the state, and what follows from it."""
+        derived = {"trace_upper": self.state.trace_upper.to_json(), "seqno_upper": self.state.seqno_upper}
+        return {"collection": self.collection, **self.state.to_json(), **derived}
+
+    def check(self) -> None:
+        """Check the metadata's invariants; raises the first broken one (see `kernels.arrangement.checks`)."""
+        check_state(self.state)
+
+    def _all_updates(self, upper: Frontier = Frontier.empty()) -> list[Slice]:  # noqa: B008  an immutable value
+        # from trace_upper on, so that what a drain has moved and no trim has cut yet does not count twice
+        unsealed = self._unsealed_updates(self.state.trace_upper, upper)
+        return [Slice(batch.handle, upper=upper) for batch in self.state.trace] + unsealed
+
+    def _unsealed_updates(self, lo: Frontier, hi: Frontier) -> list[Slice]:
+        # the batches' bounds tell which can be skipped unread
+        touched = (b for b in self.state.unsealed if lo.admits(b.greatest) and not hi.admits(b.least))
+        return [Slice(batch.handle, lo, hi) for batch in touched]
+
+    def _commit(self, after: ArrangementState, obsolete: Sequence[TraceBatch | UnsealedBatch] = ()) -> None:
+        if after is not self.state:
+            self.journal.commit([StateChange(self.collection, self.state, after)])
+            self.state = after
+        if obsolete:
+            self.plane.delete([batch.handle for batch in obsolete])
+
+
+def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
+    """Seal several collections of one journal at `ts` together, or none of them.
+
+    Raises SealRegression, StateConflict.
+    """
+    changes = [StateChange(each.collection, each.state, each.state.sealed(ts)) for each in arrangements]
+    if not changes:
+        return
+    arrangements[0].journal.commit(changes)
+    for arrangement, change in zip(arrangements, changes, strict=True):
+        arrangement.state = change.after
+
+
+def merge_batches(plane: DataPlane[U], request: CompactionRequest) -> CompactionResponse:
+    """Merge two adjoining batches of one level in the plane; nothing is installed.
+
+    Every time is forwarded to the request's since. Raises what `check_mergeable` raises, before any data is read.
+    """
+    check_mergeable(request)
+    stored = plane.merge(request.earlier.handle, request.later.handle, request.since)
+    return CompactionResponse(request, merged_batch(request, stored))

@@ -1,0 +1,67 @@
+"""Where arrangements' states are committed: the one small step that makes a change visible, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.arrangement import ArrangementState
+
+
+class StateConflict(TidemarkError):
+    """Another writer committed a new state of the collection in between."""
+
+    code = "state_conflict"
+
+    def __init__(self, collections: Iterable[str]) -> None:
+        names = sorted(collections)
+        super().__init__(
+            expected="the state that the change was worked out from",
+            found=f"a newer state of {', '.join(names)}",
+            next_step="refresh the arrangement and repeat the operation",
+            collections=names,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """One collection's step from the state `before`, as last read, to `after`."""
+
+    collection: str
+    before: ArrangementState
+    after: ArrangementState
+
+
+class StateJournal(Protocol):
+    """Committed states by collection name."""
+
+    def load(self, collection: str) -> ArrangementState:
+        """The collection's committed state; the empty state if nothing was ever committed."""
+        ...
+
+    def commit(self, changes: Sequence[StateChange]) -> None:
+        """Commit all changes in one atomic step, or none.
+
+        Raises StateConflict unless every `before` is still committed.
+        """
+        ...
+
+
+class MemoryJournal(StateJournal):
+    """Committed states in a dictionary, for one thread."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, ArrangementState] = {}
+
+    def load(self, collection: str) -> ArrangementState:
+        """See `StateJournal.load`."""
+        return self._states.get(collection, ArrangementState())
+
+    def commit(self, changes: Sequence[StateChange]) -> None:
+        """See `StateJournal.commit`."""
+        stale = [change.collection for change in changes if self.load(change.collection) != change.before]
+        if stale:
+            raise StateConflict(stale)
+        self._states.update({change.collection: change.after for change in changes})

@@ -1,0 +1,83 @@
+"""The data plane's contract: where an arrangement's updates are, and what is done to them, by handle.
+
+The arrangement only ever holds handles and bounds, so draining, trimming and merging happen where the data is: in
+memory (`spark_jobs.trace.memory`) or in a table. `U` is what callers pass in and get back: an Arrow table, a Spark
+DataFrame. It has data columns, `time` and `diff`.
+
+Promises that an implementation keeps:
+- a handle is never used twice, and the updates under it never change;
+- a call that gives a handle has stored its data durably before it returns; nothing reads it until the handle is
+  committed in the arrangement's state, so a crash leaves an orphan, never half a batch;
+- `delete` of an unknown handle is accepted: deletions are repeated after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from spark_jobs.kernels.arrangement import StoredBatch
+from spark_jobs.model import Frontier
+
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The updates of one batch with a time in `[lower, upper)`; the default is all of them."""
+
+    handle: str
+    lower: Frontier = Frontier.at(0)  # noqa: RUF009  an immutable value
+    upper: Frontier = Frontier.empty()  # noqa: RUF009
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a write must know of its updates before they are stored: their number, and an offending time per frontier asked.
+
+    `first_below[i]` is the time of an update not at or beyond the i-th frontier (the first one where updates have an
+    order), None if there is none.
+    """
+
+    n_updates: int
+    first_below: tuple[int | None, ...]
+
+
+class DataPlane(Protocol[U]):
+    """Batches of updates by handle. Times are 0 or greater, within the type of the `time` column."""
+
+    def examine(self, updates: U, frontiers: Sequence[Frontier]) -> Examined:
+        """Count `updates` and look for times below each frontier; stores nothing."""
+        ...
+
+    def put(self, updates: U) -> StoredBatch:
+        """Store updates as they are, in any order, with equal ones kept apart."""
+        ...
+
+    def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
+        """Store the batches' updates in `[lower, upper)`, consolidated and sorted by (data, time).
+
+        None if no update lies in the interval; an empty batch if they cancel.
+        """
+        ...
+
+    def trim(self, handle: str, lower: Frontier) -> StoredBatch:
+        """Store the batch's updates at or beyond `lower` as they are, under a new handle."""
+        ...
+
+    def merge(self, earlier: str, later: str, since: Frontier) -> StoredBatch:
+        """Store both batches' updates, times forwarded to `since`, consolidated and sorted by (data, time)."""
+        ...
+
+    def read(self, slices: Sequence[Slice], since: Frontier | None = None) -> U:
+        """The slices' updates as stored (raw: equal ones kept apart), times forwarded to `since` if it is given."""
+        ...
+
+    def accumulate(self, slices: Sequence[Slice]) -> U:
+        """The slices' bag: diffs summed per data whatever the time, zeros dropped, sorted by data; no `time` column."""
+        ...
+
+    def delete(self, handles: Sequence[str]) -> None:
+        """Forget these batches; unknown handles are skipped."""
+        ...
