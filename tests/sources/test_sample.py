@@ -1,0 +1,107 @@
+"""The sample: its drops hold what the original says, in its order, with the counts that the design names."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.jobs.prepare import main
+from spark_jobs.sample import SampleDrop, flight_instants, prepare_sample
+
+FIRST, LAST = dt.date(2013, 1, 1), dt.date(2013, 1, 7)
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("landing")
+
+
+@pytest.fixture(scope="module")
+def drops(landing: Path) -> list[SampleDrop]:
+    return prepare_sample(landing)
+
+
+@pytest.fixture(scope="module")
+def flights(drops: list[SampleDrop]) -> list[tuple[dt.date, dict[str, str]]]:
+    files = [drop for drop in drops if drop.source == "flights"]
+    rows = []
+    for drop in files:
+        with drop.path.open(newline="", encoding="utf-8") as file:
+            rows += [(drop.day, row) for row in csv.DictReader(file)]
+    return rows
+
+
+def utc_day(text: str) -> dt.date:
+    return dt.datetime.fromisoformat(text).date()
+
+
+def test_the_first_week_of_flights_has_5805_rows_of_which_8_have_no_aircraft(flights: list) -> None:
+    week = [row for day, row in flights if FIRST <= day <= LAST]
+    assert len(week) == 5_805
+    assert sum(row["tailnum"] == "NA" for row in week) == 8
+
+
+def test_the_year_has_the_lateness_that_the_design_names(flights: list) -> None:
+    assert len(flights) == 336_776
+    event_days = [(str(day), (row["departed"] or row["scheduled"])[:10]) for day, row in flights]
+    assert sum(day < event_day for day, event_day in event_days) == 79
+    assert round(sum(day > event_day for day, event_day in event_days) / len(flights), 2) == 0.16
+    assert sum(row["departed"] == "" for _, row in flights) == 8_255
+    assert sum(bool(row["departed"]) and row["known"] < row["departed"] for _, row in flights) == 687
+    assert sum(row["tailnum"] == "NA" for _, row in flights) == 2_512
+
+
+def test_every_flight_is_in_the_drop_of_the_day_on_which_it_became_known(flights: list) -> None:
+    assert all(row["known"].startswith(f"{day}T") for day, row in flights)
+
+
+def test_weather_has_every_row_once_and_keeps_nulls(drops: list[SampleDrop]) -> None:
+    rows = []
+    for drop in drops:
+        if drop.source == "weather":
+            rows += [(drop.day, json.loads(line)) for line in drop.path.read_text().splitlines()]
+    assert len(rows) == 26_115
+    assert sum(row["wind_gust"] is None for _, row in rows) == 20_778
+    assert all(utc_day(row["time_hour"]) == day for day, row in rows)
+    assert rows[0][1]["wind_speed"] == 10.357019999999999
+
+
+def test_a_second_run_changes_no_file(landing: Path, drops: list[SampleDrop]) -> None:
+    before = {drop.path: drop.path.stat().st_mtime_ns for drop in drops if drop.day <= LAST}
+    again = prepare_sample(landing, first=FIRST, last=LAST)
+    assert {drop.path for drop in again} == set(before)
+    assert not any(drop.written for drop in again)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert [path.name for path in (landing / "flights" / "2013-01-01").iterdir()] == ["flights.csv"]
+
+
+def test_a_damaged_drop_is_written_anew(landing: Path, drops: list[SampleDrop]) -> None:
+    path = landing / "weather" / "2013-01-03" / "weather.ndjson"
+    content = path.read_bytes()
+    path.write_bytes(content[:100])
+    (mended,) = prepare_sample(landing, first=dt.date(2013, 1, 3), last=dt.date(2013, 1, 3), sources=("weather",))
+    assert mended.written
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("dep_delay", "air_time", "instants"),
+    [
+        ("2", "227", ("2013-01-01T10:15", "2013-01-01T10:17", "2013-01-01T14:04")),
+        ("-5", "NA", ("2013-01-01T10:15", "2013-01-01T10:10", "2013-01-01T10:15")),
+        ("NA", "NA", ("2013-01-01T10:15", None, "2013-01-01T10:15")),
+    ],
+)
+def test_a_flight_is_known_when_it_has_landed(dep_delay: str, air_time: str, instants: tuple[str | None, ...]) -> None:
+    expected = tuple(t and dt.datetime.fromisoformat(f"{t}Z").timestamp() / 60 for t in instants)
+    assert flight_instants("2013-01-01T10:00:00Z", "15", dep_delay, air_time) == expected
+
+
+def test_the_job_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--landing-root", str(tmp_path), "--from", "2013-01-01", "--to", "2013-01-02", "--source", "weather"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == {"weather": {"drops": 2, "written": 2, "rows": 124}}
