@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.arrangement import (
     ArrangementState,
     CompactionRequest,
@@ -152,7 +153,7 @@ class Arrangement(Generic[U]):
         return evicted
 
     def unsealed_step(self) -> UnsealedStep:
-        """Evict, then trim the first batch that is partly in the trace to what is not: at most one read and one write."""
+        """Evict, then trim the first batch that is partly in the trace to what is not: one read, one write at most."""
         evicted = self.evict()
         straddling = self.state.straddling()
         if straddling is not None:
@@ -268,10 +269,15 @@ def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
 
     Raises SealRegression, StateConflict.
     """
+    if any(each.journal is not arrangements[0].journal for each in arrangements):
+        raise ParameterError(
+            expected="arrangements of one journal, so that one commit seals them all",
+            found="several journals",
+            next_step="open the arrangements with the same journal",
+        )
     changes = [StateChange(each.collection, each.state, each.state.sealed(ts)) for each in arrangements]
-    if not changes:
-        return
-    arrangements[0].journal.commit(changes)
+    if changes:
+        arrangements[0].journal.commit(changes)
     for arrangement, change in zip(arrangements, changes, strict=True):
         arrangement.state = change.after
 

@@ -34,7 +34,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a write must know of its updates before they are stored: their number, and an offending time per frontier asked.
+    """What a write must know of its updates before they are stored: their number, and who offends against a frontier.
 
     `first_below[i]` is the time of an update not at or beyond the i-th frontier (the first one where updates have an
     order), None if there is none.

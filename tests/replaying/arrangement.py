@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.arrangement import (
     ArrangementState,
     CompactionRequest,
@@ -172,9 +174,15 @@ class Player:
         return self.op_compact_apply()
 
     def op_compact_all(self) -> int:
+        before = copy.deepcopy(vars(self))
         n_merges = 0
-        while self.op_compact_step():
-            n_merges += 1
+        try:
+            while self.op_compact_step():
+                n_merges += 1
+        except TidemarkError:
+            # the op is one step of a case: refused as a whole although single merges had been done
+            vars(self).update(before)
+            raise
         return n_merges
 
     # -- without state -------------------------------------------------------------------------------------------------

@@ -28,5 +28,5 @@ class Player(Protocol):
         ...
 
     def state(self) -> object:
-        """The complete state as a value that later steps don't change, comparable with `==`; asked before every step."""
+        """The complete state as a value that later steps don't change, comparable with `==`; asked at every step."""
         ...

@@ -50,7 +50,7 @@ _START = Frontier.at(0)
 
 @dataclass(frozen=True, slots=True)
 class DrainRequest:
-    """Move the updates of `[lower, upper)` that `sources`, the unsealed batches that may hold any, have to the trace."""
+    """Move the updates of `[lower, upper)` to the trace; `sources` are the unsealed batches that may hold any."""
 
     lower: Frontier
     upper: Frontier
@@ -83,6 +83,10 @@ class ArrangementState:
     def seqno_upper(self) -> int:
         """Where the next append's range must start."""
         return max(self.seqno_floor, self.unsealed[-1].seqno[1]) if self.unsealed else self.seqno_floor
+
+    def handles(self) -> frozenset[str]:
+        """Handles of all live batches; what the data plane holds beyond them is an orphan of work never installed."""
+        return frozenset(batch.handle for batch in (*self.unsealed, *self.trace))
 
     # -- unsealed ------------------------------------------------------------------------------------------------------
 
@@ -152,7 +156,7 @@ class ArrangementState:
         return self._with(seal=Frontier.at(ts))
 
     def check_since(self, asked: Frontier) -> None:
-        """Refuse a since that would go back (SinceRegression); the present one, one beyond the seal and `[]` are fine."""
+        """Refuse a since that would go back (SinceRegression); the present one, one beyond the seal, `[]` are fine."""
         if not self.since <= asked:
             raise SinceRegression(self.since, asked)
 
@@ -207,7 +211,7 @@ class ArrangementState:
         return self._with(trace=(*self.trace, batch))
 
     def compaction_request(self) -> CompactionRequest | None:
-        """The merge to do next; the same until it is installed (but for a since that moved on), None if there is none."""
+        """The merge to do next, None if there is none; the same pair, at the since of then, until it is installed."""
         i = choose_pair(self.trace, self.since)
         return None if i is None else CompactionRequest(self.trace[i - 1], self.trace[i], self.since)
 
