@@ -33,7 +33,7 @@ def equal(wanted: Json, given: Json) -> bool:
 
 
 def consolidated(value: Json) -> Json:
-    """The value with each list of updates, at the top or in an object's field, summed per (key, value, time), sorted."""
+    """The value with each list of updates, at the top or in an object's field, summed per (key, value, time)."""
     if isinstance(value, Mapping):
         return {name: consolidated(field) for name, field in value.items()}
     if not _is_update_list(value):

@@ -86,7 +86,7 @@ class ArrangementState:
 
     def handles(self) -> frozenset[str]:
         """Handles of all live batches; what the data plane holds beyond them is an orphan of work never installed."""
-        return frozenset(batch.handle for batch in (*self.unsealed, *self.trace))
+        return frozenset([*(batch.handle for batch in self.unsealed), *(batch.handle for batch in self.trace)])
 
     # -- unsealed ------------------------------------------------------------------------------------------------------
 
