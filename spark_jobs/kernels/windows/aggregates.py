@@ -1,0 +1,284 @@
+"""The aggregates that ship. Each is a value that describes one output column; each gives the same bits however rows are ordered.
+
+| constructor | result | notes |
+| --- | --- | --- |
+| `count()` | int64 | rows, whatever they hold |
+| `sum_(c)` | int64, float64, decimal | integers exact, past int64 an error; doubles exact, rounded once |
+| `avg(c)` | float64 | the sum so rounded, divided by the number of values |
+| `min_(c)`, `max_(c)` | as `c` | NaN is greater than every number, as in Spark; -0.0 before 0.0; strings by code point |
+| `first(c)`, `last(c)` | as `c` | by (time, arrival, value): of rows at one time the greater value is later, unless arrival decides |
+| `variance(c)`, `stddev(c)` | float64 | of the sample; null for fewer than two values |
+| `count_distinct(c)` | int64 | exact; NaN is one value |
+
+Nulls are passed over; a window with no value has null (`count`, `count_distinct`: 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.errors import TidemarkError
+
+from .exact import float_sums, variances
+from .monoid import Aggregate, WindowRows
+from .rows import encode, order_keys
+from .spans import Spans
+from .sweeps import distinct_counts, greatest_any_order, greatest_in_order, integer_sums
+
+Ints = npt.NDArray[np.int64]
+
+
+class IntegerOverflow(TidemarkError):
+    """A window's integer sum does not fit into int64; nothing is rounded or wrapped."""
+
+    code: ClassVar[str] = "integer_overflow"
+
+
+def _is_number(values: pa.DataType) -> bool:
+    return (pa.types.is_integer(values) and not pa.types.is_uint64(values)) or pa.types.is_floating(values)
+
+
+def _is_small_decimal(values: pa.DataType) -> bool:
+    return pa.types.is_decimal128(values) and values.precision <= 18
+
+
+def _unscaled(values: pa.Array) -> Ints:
+    """Decimals of at most 18 digits as integers in units of their last place."""
+    words = np.frombuffer(values.buffers()[1], np.int64)
+    return words[2 * values.offset :: 2][: len(values)].copy()
+
+
+def _bits(values: pa.Array) -> Ints:
+    return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).view(np.int64)
+
+
+def _nullable(results: npt.NDArray, defined: npt.NDArray[np.bool_], dtype: pa.DataType) -> pa.Array:
+    return pa.array(results, dtype, mask=None if defined.all() else ~defined)
+
+
+def _integer_sums(column: str, values: Ints, spans: Spans) -> Ints:
+    sums, rounded, overflow = integer_sums(values, spans.first, spans.past, spans.entry, spans.n_windows)
+    if overflow >= 0:
+        raise IntegerOverflow(
+            expected=f"every window's sum of {column} within int64",
+            found=f"a sum of about {rounded[overflow]:.4g}",
+            consequence="no window was computed",
+            next_step=f"cast {column} to double, or sum a scaled value",
+            column=column,
+        )
+    return sums
+
+
+@dataclass(frozen=True)
+class Count(Aggregate):
+    """Number of rows."""
+
+    column: None = None
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """int64."""
+        return pa.int64()
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The number of rows that count in each window."""
+        return pa.array(rows.spans.counts)
+
+
+@dataclass(frozen=True)
+class Sum(Aggregate):
+    """Exact sum."""
+
+    column: str
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """int64 for integers, float64 for floats, ten more digits for decimals (as in Spark)."""
+        if pa.types.is_floating(values):
+            return pa.float64()
+        if _is_small_decimal(values):
+            return pa.decimal128(values.precision + 10, values.scale)
+        if not _is_number(values):
+            raise self.refuse(values, "a number of at most 64 bits (decimals: 18 digits)")
+        return pa.int64()
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The sum of each window's values; IntegerOverflow past int64."""
+        spans, values, _ = rows.values(self.column)
+        output, defined = self.output_type(values.type), spans.counts > 0
+        if pa.types.is_floating(values.type):
+            sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows)
+            return _nullable(sums, defined, output)
+        if pa.types.is_decimal(values.type):
+            totals = _integer_sums(self.column, _unscaled(values), spans)
+            words = np.stack([totals, totals >> 63], axis=1)
+            whole = pa.Array.from_buffers(output, spans.n_windows, [None, pa.py_buffer(words.tobytes())])
+            return whole if defined.all() else pc.if_else(pa.array(defined), whole, pa.scalar(None, output))
+        return _nullable(_integer_sums(self.column, values.cast(pa.int64()).to_numpy(), spans), defined, output)
+
+
+@dataclass(frozen=True)
+class Average(Aggregate):
+    """Exact sum, rounded to a double, divided by the number of values."""
+
+    column: str
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """float64."""
+        if not _is_number(values) and not _is_small_decimal(values):
+            raise self.refuse(values, "a number of at most 64 bits (decimals: 18 digits)")
+        return pa.float64()
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The mean of each window's values."""
+        spans, values, _ = rows.values(self.column)
+        if pa.types.is_floating(values.type):
+            sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows)
+        else:
+            decimal = pa.types.is_decimal(values.type)
+            numbers = _unscaled(values) if decimal else values.cast(pa.int64()).to_numpy()
+            sums = integer_sums(numbers, spans.first, spans.past, spans.entry, spans.n_windows)[1]
+            sums = sums / 10.0**values.type.scale if decimal else sums
+        return _nullable(sums / np.maximum(spans.counts, 1), spans.counts > 0, pa.float64())
+
+
+@dataclass(frozen=True)
+class Variance(Aggregate):
+    """Variance of the sample, or its square root."""
+
+    column: str
+    deviation: bool
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """float64."""
+        if not _is_number(values):
+            raise self.refuse(values, "an integer or float")
+        return pa.float64()
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The variance or deviation of each window's values, as doubles."""
+        spans, values, _ = rows.values(self.column)
+        results, defined = variances(
+            _bits(values), spans.first, spans.past, spans.entry, spans.n_windows, self.deviation
+        )
+        return _nullable(results, defined, pa.float64())
+
+
+def _pick(spans: Spans, keys: Ints, values: pa.Array) -> pa.Array:
+    """Per window the value of its row with the greatest key."""
+    if spans.in_order:
+        best = greatest_in_order(keys, spans.first, spans.past, spans.n_windows)
+    else:
+        best = greatest_any_order(keys, spans.first, spans.past, spans.entry, spans.n_windows)
+    missing = best < 0
+    return values.take(pa.array(best, mask=missing if missing.any() else None))
+
+
+@dataclass(frozen=True)
+class Extreme(Aggregate):
+    """Least or greatest value."""
+
+    column: str
+    greatest: bool
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """The column's own type."""
+        if pa.types.is_nested(values):
+            raise self.refuse(values, "a type that has an order")
+        return values
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The least or greatest of each window's values."""
+        spans, values, _ = rows.values(self.column)
+        keys = order_keys(values)
+        return _pick(spans, keys if self.greatest else ~keys, values)
+
+
+@dataclass(frozen=True)
+class Edge(Aggregate):
+    """The value of the first or last row."""
+
+    column: str
+    last: bool
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """The column's own type."""
+        return values
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The first or last of each window's values, by (time, arrival, value)."""
+        spans, values, taken = rows.values(self.column)
+        position = rows.order_of(values, taken)
+        return _pick(spans, position if self.last else ~position, values)
+
+
+@dataclass(frozen=True)
+class CountDistinct(Aggregate):
+    """Exact number of distinct values."""
+
+    column: str
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """int64."""
+        return pa.int64()
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The number of different values in each window."""
+        spans, values, _ = rows.values(self.column)
+        codes, distinct = encode(values)
+        numbers = distinct_counts(codes, len(distinct), spans.first, spans.past, spans.entry, spans.n_windows)
+        return pa.array(numbers)
+
+
+def count() -> Count:
+    """The number of rows."""
+    return Count()
+
+
+def sum_(column: str) -> Sum:
+    """The exact sum of a column."""
+    return Sum(column)
+
+
+def min_(column: str) -> Extreme:
+    """The least value of a column."""
+    return Extreme(column, greatest=False)
+
+
+def max_(column: str) -> Extreme:
+    """The greatest value of a column."""
+    return Extreme(column, greatest=True)
+
+
+def avg(column: str) -> Average:
+    """The mean of a column."""
+    return Average(column)
+
+
+def first(column: str) -> Edge:
+    """The value of the earliest row that has one."""
+    return Edge(column, last=False)
+
+
+def last(column: str) -> Edge:
+    """The value of the latest row that has one."""
+    return Edge(column, last=True)
+
+
+def stddev(column: str) -> Variance:
+    """The standard deviation of the sample; null for fewer than two values."""
+    return Variance(column, deviation=True)
+
+
+def variance(column: str) -> Variance:
+    """The variance of the sample; null for fewer than two values."""
+    return Variance(column, deviation=False)
+
+
+def count_distinct(column: str) -> CountDistinct:
+    """The exact number of distinct values of a column."""
+    return CountDistinct(column)

@@ -1,0 +1,121 @@
+"""Hopping and tumbling windows: `[k*advance + offset, k*advance + offset + size)` for every integer k, half open.
+
+Tumbling windows are hopping ones with `advance == size`. k is a floor, so times before 0 are as good as others. A window is there
+iff a row counts in it. At the ends of int64 bounds saturate; a row at the greatest int64 is then in a window that ends there.
+
+Lateness: a row counts in a window iff the window's last instant, `end - 1`, is at or after the row's `min_end`.
+
+Cost: O(rows + windows), also where each row is in 60 windows: rows are never copied.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from .spans import Spans, Windows, settle
+
+Ints = npt.NDArray[np.int64]
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+@njit(cache=True, nogil=True)
+def _indices(times: Ints, min_end: Ints, size: int, advance: int, offset: int) -> tuple[Ints, Ints, Ints]:
+    """Per row the k of the first window over it, of the first that it counts in, and of the last (offset 0 .. advance-1)."""
+    opening, counting = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
+    closing = np.empty(times.size, np.int64)
+    for row in range(times.size):
+        k = times[row] // advance
+        since_start = times[row] - k * advance - offset
+        if since_start < 0:
+            k, since_start = k - 1, since_start + advance
+        rest = size - 1 - since_start  # from the row to the last instant of window k; 0 or more, as advance <= size
+        closing[row] = k
+        opening[row] = counting[row] = k - rest // advance
+        if min_end.size and min_end[row] > times[row]:
+            # unsigned: the distance of two int64 may pass int64
+            lateness = np.uint64(min_end[row]) - np.uint64(times[row])
+            counting[row] = k - (rest - np.int64(lateness)) // advance if lateness <= np.uint64(rest) else k + 1
+    return opening, counting, closing
+
+
+@njit(cache=True, nogil=True)
+def _enumerate(offsets: Ints, opening: Ints, closing: Ints) -> tuple[Ints, Ints]:
+    """Key and k of every window over a row, in order."""
+    n = 0
+    for key in range(offsets.size - 1):
+        for row in range(offsets[key], offsets[key + 1]):
+            fresh = row == offsets[key] or opening[row] > closing[row - 1]
+            n += closing[row] - (opening[row] - 1 if fresh else closing[row - 1])
+    group, index = np.empty(n, np.int64), np.empty(n, np.int64)
+    n = 0
+    for key in range(offsets.size - 1):
+        for row in range(offsets[key], offsets[key + 1]):
+            fresh = row == offsets[key] or opening[row] > closing[row - 1]
+            for k in range(opening[row] if fresh else closing[row - 1] + 1, closing[row] + 1):
+                group[n], index[n] = key, k
+                n += 1
+    return group, index
+
+
+@njit(cache=True, nogil=True)
+def _number(offsets: Ints, counting: Ints, closing: Ints, group: Ints, index: Ints) -> tuple[Ints, Ints]:
+    """Per row the numbers of its windows, `first .. past-1`.
+
+    Windows over a row have consecutive k, so a number is found by the distance in k from the row's last window.
+    """
+    first, past = np.empty(counting.size, np.int64), np.empty(counting.size, np.int64)
+    begin = 0
+    for key in range(offsets.size - 1):
+        window = begin
+        for row in range(offsets[key], offsets[key + 1]):
+            while index[window] < closing[row]:
+                window += 1
+            past[row] = window + 1
+            first[row] = window - (closing[row] - counting[row])
+        while begin < group.size and group[begin] == key:
+            begin += 1
+    return first, past
+
+
+def _bounds(index: Ints, size: int, advance: int, offset: int) -> tuple[Ints, Ints]:
+    """Start and end of windows, saturated; products may wrap where the limits below replace them."""
+    with np.errstate(over="ignore"):
+        start = index * np.int64(advance) + np.int64(offset)
+        end = start + np.int64(size)
+    start[index < -((offset - _LEAST) // advance)] = _LEAST
+    end[index > (_GREATEST - offset - size) // advance] = _GREATEST
+    return start, end
+
+
+def hopping_spans(
+    *, offsets: Ints, times: Ints, size: int, advance: int, offset: int, min_end: Ints | None
+) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
+    """All hopping windows of many keys, and which rows count in which.
+
+    Args:
+        offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
+        times: in ticks, not falling within a key.
+        size: length of a window, 1 .. 2**63-1 ticks.
+        advance: distance of two starts, 1 .. size.
+        offset: shifts all starts; any integer.
+        min_end: per row the least last instant of a window that it counts in; None: no row is late.
+
+    Returns:
+        Windows ordered by (key, start), the spans of the rows that count somewhere, and which rows those are.
+    """
+    least = np.empty(0, np.int64) if min_end is None or not np.any(min_end > times) else min_end
+    offset %= advance
+    opening, counting, closing = _indices(times, least, size, advance, offset)
+    group, index = _enumerate(offsets, opening, closing)
+    first, past = _number(offsets, counting, closing, group, index)
+    return settle(Windows(group, *_bounds(index, size, advance, offset)), first, past)
+
+
+def latest_instant(times: Ints, *, size: int, advance: int, offset: int) -> Ints:
+    """Per time the last instant of the latest window over it, saturated: a row with a greater `min_end` is late for all."""
+    offset %= advance
+    _, _, closing = _indices(times, np.empty(0, np.int64), size, advance, offset)
+    _, end = _bounds(closing, size, advance, offset)
+    return end - 1

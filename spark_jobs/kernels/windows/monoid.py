@@ -1,0 +1,201 @@
+"""What an aggregate is, and how to add one: `lift`, `combine`, `lower`, each over whole columns.
+
+The engine folds any `Monoid` over any kind of windows without being changed. Rows count in runs of windows (`spans.Spans`), so a
+row is hung on the O(log windows) nodes of a binary tree over windows that cover its run; a window's answer is the fold of the
+nodes above it. Cost: O((rows + windows) * log(windows)) array operations, in O(log) calls of `combine`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.errors import ParameterError
+
+from .rows import SortedRows, order_keys
+from .spans import Spans
+
+Ints = npt.NDArray[np.int64]
+State = tuple[npt.NDArray, ...]
+"""One state per row: arrays of equal length."""
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """The rows that count somewhere, in (key, time) order, and the windows that each counts in.
+
+    Args:
+        chosen: which of `rows` count somewhere.
+        event_times: per row of `rows` its own time, where it was placed by another one.
+        arrival: per row of `rows` its place in the order of arrival, which breaks ties of time.
+    """
+
+    rows: SortedRows
+    spans: Spans
+    chosen: npt.NDArray[np.bool_]
+    event_times: Ints | None = None
+    arrival: Ints | None = None
+
+    def values(self, column: str) -> tuple[Spans, pa.Array, Ints]:
+        """The rows with a value in `column`: their spans, values, and numbers in `rows`."""
+        taken = np.flatnonzero(self.chosen)
+        values = self.rows.table.column(column).take(pa.array(self.rows.order[taken])).combine_chunks()
+        if not values.null_count:
+            return self.spans, values, taken
+        present = values.is_valid().to_numpy(zero_copy_only=False)
+        return self.spans.select(present), values.drop_null(), taken[present]
+
+    def order_of(self, values: pa.Array, taken: Ints) -> Ints:
+        """int64 numbers that order these rows by (key, time, arrival, value)."""
+        times = self.rows.times if self.event_times is None else self.event_times
+        times = times[taken]
+        group = np.searchsorted(self.rows.offsets, taken, side="right")
+        arrival = None if self.arrival is None else self.arrival[taken]
+        tied = (group[1:] == group[:-1]) & (times[1:] <= times[:-1])
+        if not tied.any():
+            return np.arange(taken.size, dtype=np.int64)
+        by = [order_keys(values)] + ([] if arrival is None else [arrival]) + [times, group]
+        position = np.empty(taken.size, np.int64)
+        position[np.lexsort(by)] = np.arange(taken.size)
+        return position
+
+
+class Aggregate(ABC):
+    """One output column of a window. Values that are null are passed over; what is left may be nothing."""
+
+    column: str | None
+    """The column it reads, if any."""
+
+    @abstractmethod
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """The type of its result for a column of type `values`; raises ParameterError for a type that it doesn't take."""
+
+    @abstractmethod
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """Its value in each window, in the order of windows."""
+
+    def refuse(self, values: pa.DataType, expected: str) -> ParameterError:
+        """The refusal of a column type."""
+        return ParameterError(
+            expected=f"{expected} for {type(self).__name__.lower()}",
+            found=f"column {self.column} of type {values}",
+            parameter="aggregates",
+            column=self.column,
+            type=str(values),
+        )
+
+
+class Monoid(Aggregate):
+    """An aggregate by three functions over whole columns; the way for users to add their own.
+
+    `combine` must be associative and commutative *exactly*: with floats, lift to a state that adds without rounding, or keep the
+    results' last bits out of anything that is compared. What depends on order carries it in its state (a time, a value).
+
+    >>> class Product(Monoid):
+    ...     def output_type(self, values): return pa.int64()
+    ...     def lift(self, values): return (values.to_numpy(),)
+    ...     def combine(self, left, right): return (left[0] * right[0],)
+    ...     def lower(self, state): return pa.array(state[0])
+    """
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    @abstractmethod
+    def lift(self, values: pa.Array) -> State:
+        """The states of single values (no nulls)."""
+
+    @abstractmethod
+    def combine(self, left: State, right: State) -> State:
+        """The states of the union, element by element."""
+
+    @abstractmethod
+    def lower(self, state: State) -> pa.Array:
+        """The results of states."""
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """Fold the states of each window's rows; null where a window has no value."""
+        assert self.column is not None
+        spans, values, _ = rows.values(self.column)
+        if not len(values):
+            return pa.nulls(spans.n_windows, self.output_type(values.type))
+        filled, state = _fold_spans(self, self.lift(values), spans)
+        results = self.lower(state)
+        return results.take(pa.array(np.where(filled, np.cumsum(filled) - 1, 0), mask=~filled))
+
+
+def _take(state: State, at: npt.NDArray) -> State:
+    return tuple(part[at] for part in state)
+
+
+def _canonical_nodes(spans: Spans, width: int) -> tuple[Ints, Ints]:
+    """Pairs (node, row): each row at the nodes that exactly cover its windows. Window w is node `width + w`, the root 1."""
+    low, high = spans.first + width, spans.past + width
+    rows = np.arange(low.size, dtype=np.int64)
+    nodes: list[Ints] = []
+    holders: list[Ints] = []
+    while rows.size:
+        odd = (low & 1) == 1
+        nodes.append(low[odd])
+        holders.append(rows[odd])
+        low = low + odd
+        odd = (high & 1) == 1
+        high = high - odd
+        covered = odd & (high >= low)
+        nodes.append(high[covered])
+        holders.append(rows[covered])
+        low, high = low >> 1, high >> 1
+        left = low < high
+        low, high, rows = low[left], high[left], rows[left]
+    return np.concatenate(nodes), np.concatenate(holders)
+
+
+def _fold_runs(monoid: Monoid, state: State, lengths: Ints) -> State:
+    """Fold each run of neighbouring states (`lengths` of them) into one, pair by pair."""
+    while lengths.size and lengths.max() > 1:
+        starts = np.cumsum(lengths) - lengths
+        place = np.arange(int(lengths.sum())) - np.repeat(starts, lengths)
+        heads = np.flatnonzero(place % 2 == 0)
+        paired = place[heads] + 1 < np.repeat(lengths, (lengths + 1) // 2)
+        merged = monoid.combine(_take(state, heads[paired]), _take(state, heads[paired] + 1))
+        state = _take(state, heads)
+        for part, values in zip(state, merged, strict=True):
+            part[paired] = values
+        lengths = (lengths + 1) // 2
+    return state
+
+
+def _fold_spans(monoid: Monoid, lifted: State, spans: Spans) -> tuple[npt.NDArray[np.bool_], State]:
+    """Which windows have a row, and those windows' states."""
+    width = 1 << max(int(spans.n_windows - 1).bit_length(), 0)
+    nodes, holders = _canonical_nodes(spans, width)
+    by_node = np.argsort(nodes, kind="stable")
+    present, lengths = np.unique(nodes[by_node], return_counts=True)
+    folded = _fold_runs(monoid, _take(lifted, holders[by_node]), lengths)
+    filled = np.zeros(spans.n_windows, np.bool_)
+    slot = np.zeros(spans.n_windows, np.int64)
+    state = _take(folded, slot) if spans.n_windows else folded
+    above = width + np.arange(spans.n_windows, dtype=np.int64)
+    while above.size and above[0] >= 1:
+        slot = np.minimum(np.searchsorted(present, above), present.size - 1)
+        met = present[slot] == above
+        fresh, again = met & ~filled, met & filled
+        for part, values in zip(state, _take(folded, slot[fresh]), strict=True):
+            part[fresh] = values
+        if again.any():
+            merged = monoid.combine(_take(state, np.flatnonzero(again)), _take(folded, slot[again]))
+            for part, values in zip(state, merged, strict=True):
+                part[again] = values
+        filled |= met
+        above = above >> 1
+    return filled, _take(state, np.flatnonzero(filled))
+
+
+def columns_read(aggregates: Iterable[Aggregate]) -> list[str]:
+    """The columns that aggregates read, each once."""
+    return list(dict.fromkeys(aggregate.column for aggregate in aggregates if aggregate.column is not None))

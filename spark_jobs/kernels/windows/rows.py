@@ -1,0 +1,180 @@
+"""From an Arrow table in any order to rows sorted by key and time, with every row that can't count named in the statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.errors import ParameterError
+
+Ints = npt.NDArray[np.int64]
+NullValues = Literal["skip_row", "skip_value"]
+"""What a null in a column that an aggregate reads does: the row counts nowhere, or this aggregate alone passes over it (as in SQL)."""
+
+
+@dataclass(frozen=True)
+class SkippedRows:
+    """Rows that count in no window, by the first reason that holds; `late_rows` are late for all their windows."""
+
+    null_key: int = 0
+    null_time: int = 0
+    null_value: int = 0
+    negative_time: int = 0
+    late_rows: int = 0
+
+    def __add__(self, other: SkippedRows) -> SkippedRows:
+        return SkippedRows(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """The rows of `table` that can count: row `i` is the table's row `order[i]`, at `times[i]`, of key `group[i]`.
+
+    `keys` has one row per key, ascending; key k has the rows `offsets[k] .. offsets[k+1]-1`.
+    """
+
+    table: pa.Table
+    order: Ints
+    keys: pa.Table
+    offsets: Ints
+    times: Ints
+    time_type: pa.DataType
+    skipped: SkippedRows
+
+    def ticks(self, column: str | None) -> Ints | None:
+        """An integer or timestamp column as int64, in row order; None for no column."""
+        return None if column is None else as_ticks(self.table.column(column))[self.order]
+
+
+def as_ticks(column: pa.ChunkedArray) -> Ints:
+    """An integer or timestamp column as int64 in units of its own resolution; nulls become arbitrary values."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    elif not pa.types.is_integer(column.type):
+        raise ParameterError(
+            expected="an integer or timestamp column", found=str(column.type), parameter="time", type=str(column.type)
+        )
+    flat = column.cast(pa.int64()).combine_chunks()
+    if flat.null_count:
+        flat = flat.fill_null(0)
+    return flat.to_numpy(zero_copy_only=False)
+
+
+def order_keys(values: pa.Array) -> Ints:
+    """int64 numbers that order as the values do: NaN after every number, -0.0 before 0.0, strings by code point."""
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    if pa.types.is_floating(values.type):
+        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+        return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+    if pa.types.is_timestamp(values.type) or pa.types.is_date64(values.type) or pa.types.is_time64(values.type):
+        values = values.cast(pa.int64())
+    if pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
+        return values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return encode(values)[0]
+
+
+def encode(values: pa.Array) -> tuple[Ints, pa.Array]:
+    """Values as codes into their distinct values in ascending order. No nulls."""
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is the key 0.0
+    if pa.types.is_nested(values.type):
+        seen = {text: row for row, text in enumerate(map(repr, values.to_pylist()))}
+        rank = {text: number for number, text in enumerate(sorted(seen))}
+        codes = np.fromiter((rank[repr(value)] for value in values.to_pylist()), np.int64, len(values))
+        return codes, values.take(pa.array([seen[text] for text in sorted(seen)], pa.int64()))
+    encoded = values.dictionary_encode()
+    ascending = pc.sort_indices(encoded.dictionary)
+    rank = np.empty(len(ascending), np.int64)
+    rank[ascending.to_numpy()] = np.arange(len(ascending))
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    return rank[codes] if rank.size else np.empty(0, np.int64), encoded.dictionary.take(ascending)
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    flat = column.combine_chunks()
+    return flat.combine_chunks() if isinstance(flat, pa.ChunkedArray) else flat
+
+
+def group_rows(table: pa.Table, key: list[str]) -> tuple[Ints, pa.Table]:
+    """Per row the number of its key, and the distinct keys in ascending order (first column first). No nulls in keys."""
+    codes: Ints = np.zeros(table.num_rows, np.int64)
+    parts: list[Ints] = []
+    uniques: list[pa.Array] = []
+    for name in key:
+        column_codes, values = encode(_flat(table.column(name)))
+        # codes of whole keys stay below the number of rows, so the product stays below 2**63
+        codes, pairs = encode(pa.array(codes * max(len(values), 1) + column_codes))
+        pair = pairs.to_numpy(zero_copy_only=False)
+        previous, own = pair // max(len(values), 1), pair % max(len(values), 1)
+        parts = [part[previous] for part in parts] + [own]
+        uniques.append(values)
+    columns = [values.take(pa.array(part)) for values, part in zip(uniques, parts, strict=True)]
+    return codes, pa.table(columns, names=key)
+
+
+def _sorted_order(codes: Ints, times: Ints) -> Ints | None:
+    """The permutation that sorts by (code, time); None if the rows are sorted already."""
+    if times.size < 2:
+        return None
+    ascending = (codes[1:] > codes[:-1]) | ((codes[1:] == codes[:-1]) & (times[1:] >= times[:-1]))
+    if ascending.all():
+        return None
+    least, greatest = int(times.min()), int(times.max())
+    if (int(codes.max()) + 1) * (greatest - least + 1) < 2**63:
+        return np.argsort(codes * np.int64(greatest - least + 1) + (times - least))
+    return np.lexsort((times, codes))
+
+
+def _mask(table: pa.Table, columns: Collection[str]) -> pa.Array | None:
+    """Which rows have no null in these columns; None: all."""
+    valid = None
+    for name in columns:
+        column = table.column(name)
+        if column.null_count:
+            valid = column.is_valid() if valid is None else pc.and_(valid, column.is_valid())
+    return valid
+
+
+def sort_rows(
+    table: pa.Table,
+    *,
+    key: list[str],
+    time: str,
+    required: Collection[str] = (),
+    drop_negative: bool = False,
+    placed: Ints | None = None,
+) -> SortedRows:
+    """Sort a table by key and time, leaving out and counting the rows that can't count.
+
+    Args:
+        required: columns in which a null makes the row count nowhere.
+        drop_negative: leave out rows with a time before 0.
+        placed: per row of `table` the time to sort by, where it is not `time` itself.
+    """
+    reasons: dict[str, int] = {}
+    ticks = as_ticks(table.column(time)) if placed is None else placed
+    for reason, columns in (("null_key", key), ("null_time", [time]), ("null_value", required)):
+        valid = _mask(table, columns)
+        if valid is not None:
+            chosen = _flat(valid).to_numpy(zero_copy_only=False)
+            reasons[reason] = int(chosen.size - np.count_nonzero(chosen))
+            table, ticks = table.filter(valid), ticks[chosen]
+    if drop_negative and ticks.size and int(ticks.min()) < 0:
+        reasons["negative_time"] = int(np.count_nonzero(ticks < 0))
+        table, ticks = table.filter(pa.array(ticks >= 0)), ticks[ticks >= 0]
+    codes, keys = group_rows(table, key)
+    order = _sorted_order(codes, ticks)
+    if order is None:
+        order = np.arange(ticks.size, dtype=np.int64)
+    else:
+        codes, ticks = codes[order], ticks[order]
+    offsets = np.searchsorted(codes, np.arange(keys.num_rows + 1)).astype(np.int64)
+    return SortedRows(table, order, keys, offsets, ticks, table.schema.field(time).type, SkippedRows(**reasons))

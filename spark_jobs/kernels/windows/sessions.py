@@ -1,0 +1,49 @@
+"""Session windows: the rows of a key, cut where the distance to the row before is greater than the gap.
+
+Distance exactly `gap` joins (Kafka's inequality). Bounds are the first and the last time of the session, both inclusive. A session
+is a function of the set of times, whatever their order.
+
+Lateness: a row at t is not in any session if `t + gap < min_end`. It does not look at the sessions standing when the row arrives,
+as Kafka does for a late row that touches a live session: that would make the answer depend on when a batch was processed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .spans import Spans, Windows
+
+Ints = npt.NDArray[np.int64]
+
+
+def session_spans(
+    *, offsets: Ints, times: Ints, gap: int, min_end: Ints | None
+) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
+    """All sessions of many keys, and which rows are in which.
+
+    Args:
+        offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
+        times: in ticks, not falling within a key.
+        gap: greatest distance of neighbours of one session, 1 .. 2**63-1 ticks.
+        min_end: per row the least `time + gap` with which it counts; None: no row is late.
+
+    Returns:
+        Sessions ordered by (key, start), the spans of the rows in them, and which rows those are.
+    """
+    counted = np.ones(times.size, np.bool_)
+    group = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
+    if min_end is not None and np.any(min_end > times):
+        # unsigned: the distance of two int64 may pass int64
+        lateness = min_end.view(np.uint64) - times.view(np.uint64)
+        counted = (min_end <= times) | (lateness <= np.uint64(gap))
+        group, times = group[counted], times[counted]
+    opens = np.ones(times.size, np.bool_)
+    if times.size:
+        distance = times[1:].view(np.uint64) - times[:-1].view(np.uint64)
+        opens[1:] = (group[1:] != group[:-1]) | (distance > np.uint64(gap))
+    begins = np.flatnonzero(opens)
+    ends = np.append(begins[1:], times.size) - 1 if begins.size else begins
+    session = np.cumsum(opens, dtype=np.int64) - 1
+    windows = Windows(group[begins], times[begins], times[ends])
+    return windows, Spans(session, session + 1, begins.size), counted

@@ -1,0 +1,154 @@
+"""Sliding windows as KIP-450 defines them: windows set by the rows themselves, both bounds inclusive.
+
+For the rows of one key and a size `d`, with exact bounds:
+
+    left window of a row at t     [t-d, t]       always there
+    right window of a row at t    [t+1, t+1+d]   there iff some row lies in it; the row at t does not
+    content                       every row with start <= time <= end
+    windows with one start are one window (the left one of one row may be the right one of another)
+
+So n distinct times have at most 2n-1 windows. Size 10, rows at 103, 107, 112 and 119 (KIP figure 1):
+
+    103 107 112 119      [93,103] [97,107] [102,112] [104,114] [108,118] [109,119] [113,123]
+
+`clip_at_zero` (Kafka's times start at 0): rows at t <= d share the window [0, d] as their left one; rows before 0 do not count.
+At the ends of int64 bounds saturate, and a right window whose start would pass the end does not exist.
+
+Lateness: row i counts in a window iff `end >= min_end[i]`. A left window is there iff a row at its end counts in it; a right
+window iff a row before its start is not late for all its windows (`t + d >= min_end`) and at least one row counts in it. This one
+rule serves a grace (`min_end` = stream time at arrival - grace) and the late policies of a source file. Where no row is late it
+is the definition above; beyond, Kafka's own result depends on what its stores hold, which is not imitated.
+
+Cost: O(rows) once sorted, plus O(log rows) for each late row; independent of the number of rows a window.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from .spans import Spans, Windows, settle
+
+Ints = npt.NDArray[np.int64]
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+@njit(cache=True)
+def _left_bounds(time: int, size: int, clip: bool) -> tuple[int, int]:
+    if clip:
+        return max(time - size, 0), max(time, size)
+    return (time - size if time >= _LEAST + size else _LEAST), time
+
+
+@njit(cache=True)
+def _plus(time: int, distance: int) -> int:
+    """`time + distance`, saturated; distance >= 0."""
+    return time + distance if time <= _GREATEST - distance else _GREATEST
+
+
+@njit(cache=True)
+def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> tuple[int, int]:
+    """The next row at or after `row` whose right window may be there, and the first row after it in time; (stop, stop): none."""
+    while row < stop:
+        if min_end.size and _plus(times[row], size) < min_end[row]:
+            row += 1
+            continue
+        following = row + 1
+        while following < stop and times[following] == times[row]:
+            following += 1
+        # unsigned: the distance of two int64 may pass int64
+        if following < stop and np.uint64(times[following]) - np.uint64(times[row]) - np.uint64(1) <= np.uint64(size):
+            return row, following
+        row = following
+    return stop, stop
+
+
+@njit(cache=True)
+def _next_left(times: Ints, min_end: Ints, row: int, stop: int, size: int, clip: bool) -> int:
+    """The next row at or after `row` that counts in its left window."""
+    while min_end.size and row < stop and min_end[row] > _left_bounds(times[row], size, clip)[1]:
+        row += 1
+    return row
+
+
+@njit(cache=True, nogil=True)
+def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool) -> tuple[Ints, Ints, Ints]:
+    """Group, start and end of the windows that may be there: a right one counts no row if all its rows are late for it."""
+    group, start = np.empty(2 * times.size, np.int64), np.empty(2 * times.size, np.int64)
+    end = np.empty(2 * times.size, np.int64)
+    n = 0
+    for key in range(offsets.size - 1):
+        stop = offsets[key + 1]
+        left = _next_left(times, min_end, offsets[key], stop, size, clip)
+        right, following = _next_right(times, min_end, offsets[key], stop, size)
+        while left < stop or right < stop:
+            opens, closes = _GREATEST, _GREATEST
+            if left < stop:
+                opens, closes = _left_bounds(times[left], size, clip)
+            if right < stop and times[right] + 1 <= opens:
+                if left >= stop or times[right] + 1 < opens:
+                    opens, closes = times[right] + 1, _plus(times[right] + 1, size)
+                right, following = _next_right(times, min_end, following, stop, size)
+            while left < stop and _left_bounds(times[left], size, clip) == (opens, closes):
+                left = _next_left(times, min_end, left + 1, stop, size, clip)
+            group[n], start[n], end[n] = key, opens, closes
+            n += 1
+    return group[:n], start[:n], end[:n]
+
+
+@njit(cache=True)
+def _first_reaching(end: Ints, low: int, high: int, bound: int) -> int:
+    """The first window of low .. high-1 that ends at or after `bound`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if end[middle] < bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def closed_spans(offsets: Ints, times: Ints, min_end: Ints, group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Per row the windows `first .. past-1` of its key with start <= time <= end and end >= min_end (empty: past <= first).
+
+    Within a key neither starts nor ends may fall.
+    """
+    first, past = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
+    begin = 0
+    for key in range(offsets.size - 1):
+        finish = begin
+        while finish < group.size and group[finish] == key:
+            finish += 1
+        reaching = opened = begin
+        for row in range(offsets[key], offsets[key + 1]):
+            while reaching < finish and end[reaching] < times[row]:
+                reaching += 1
+            while opened < finish and start[opened] <= times[row]:
+                opened += 1
+            first[row], past[row] = reaching, opened
+            if min_end.size and min_end[row] > times[row]:
+                first[row] = _first_reaching(end, reaching, finish, min_end[row])
+        begin = finish
+    return first, past
+
+
+def sliding_spans(
+    *, offsets: Ints, times: Ints, size: int, clip_at_zero: bool, min_end: Ints | None
+) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
+    """All sliding windows of many keys, and which rows count in which.
+
+    Args:
+        offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
+        times: in ticks, not falling within a key; none below 0 if `clip_at_zero`.
+        size: greatest distance of two rows of one window, 0 .. 2**63-1 ticks.
+        min_end: per row the least end of a window that it counts in; None: no row is late.
+
+    Returns:
+        Windows ordered by (key, start), the spans of the rows that count somewhere, and which rows those are.
+    """
+    least = np.empty(0, np.int64) if min_end is None or not np.any(min_end > times) else min_end
+    windows = Windows(*_candidates(offsets, times, least, size, clip_at_zero))
+    first, past = closed_spans(offsets, times, least, windows.group, windows.start, windows.end)
+    return settle(windows, first, past)

@@ -1,0 +1,79 @@
+"""Which rows count in which windows: the one shape in which every kind of window hands its rows to every aggregate.
+
+Windows of a table are numbered 0 .. n_windows-1 in the order (key, start). A row counts in a contiguous run of them:
+
+    row     0 1 2 3 4 5 6        first[i] <= window < past[i]
+    first   0 0 1 3 3 4 6        rows are ordered so that `past` never falls (they leave in time order)
+    past    2 3 3 5 6 6 8        `entry` orders them by `first`; with no late row it is 0, 1, 2, …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from .sweeps import window_counts
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The windows `first[i] <= w < past[i]` of each row `i`; every span holds at least one window and `past` never falls."""
+
+    first: Ints
+    past: Ints
+    n_windows: int
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether rows enter in the order in which they leave: true unless a row is late for some of its windows."""
+        return bool(np.all(self.first[1:] >= self.first[:-1]))
+
+    @cached_property
+    def entry(self) -> Ints:
+        """Row numbers in the order of `first`."""
+        if self.in_order:
+            return np.arange(self.first.size, dtype=np.int64)
+        return np.argsort(self.first, kind="stable")
+
+    @cached_property
+    def counts(self) -> Ints:
+        """Number of rows in each window."""
+        return window_counts(self.first, self.past, self.n_windows)
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> Spans:
+        """The spans of the chosen rows alone, over the same windows."""
+        return Spans(self.first[chosen], self.past[chosen], self.n_windows)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of many keys in the order (key, start): `group` numbers the key, bounds are in ticks."""
+
+    group: Ints
+    start: Ints
+    end: Ints
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> Windows:
+        """The chosen windows alone."""
+        return Windows(self.group[chosen], self.start[chosen], self.end[chosen])
+
+
+def settle(windows: Windows, first: Ints, past: Ints) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
+    """Drop candidate windows that no row counts in, and rows that count in no window.
+
+    Returns:
+        The windows left, the spans of the rows left, and which rows those are.
+    """
+    counted = first < past
+    filled = window_counts(first, past, windows.start.size) > 0
+    if not filled.all():
+        number = np.concatenate(([0], np.cumsum(filled)))
+        first, past, windows = number[first], number[past], windows.select(filled)
+    if not counted.all():
+        first, past = first[counted], past[counted]
+    return windows, Spans(first, past, windows.start.size), counted
