@@ -1,0 +1,197 @@
+"""Deltas of many entities as columns.
+
+Rows may stand in any order; a chain's order is always (event_time, row_id). Payloads are ragged: row `i` owns the cells
+`offsets[i]:offsets[i + 1]` of `indices`, `values` and `nulls`. One batch has one value type: float32, float64 or int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Op, Refusal
+
+NO_PARENT = np.iinfo(np.int64).min
+"""Value of the `parent` column for a delta that declares none."""
+
+VALUE_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
+"""Types a vector may have."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One delta, for callers that have a few of them; `DeltaBatch.from_deltas` makes columns of it.
+
+    `values` are the payload (None is null); `indices` go with Sparse and Add; `scalar` with Scale and Offset;
+    `transform` names a registered transform; `parent` is the `row_id` of the delta that must have been applied before.
+    """
+
+    entity: str
+    event_time: int
+    row_id: int
+    op: Op
+    values: Sequence[float | int | None] = ()
+    indices: Sequence[int] = ()
+    scalar: float | int = 0
+    transform: str | None = None
+    parent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaBatch:
+    """Columns of `n` deltas with `m` payload cells over entities numbered `0 … entity_count - 1`.
+
+    `dims` is the declared vector length (named components have one), or None if Create and Dense decide it per entity.
+    `refusal` holds what the rows alone already showed (`Refusal`); such deltas are skipped by every chain.
+    """
+
+    entity_count: int
+    entity: Array
+    event_time: Array
+    row_id: Array
+    op: Array
+    offsets: Array
+    indices: Array
+    values: Array
+    nulls: Array
+    scalar: Array
+    transform: Array
+    parent: Array
+    refusal: Array
+    dims: int | None = None
+    transform_names: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        problems = [*self._length_problems(), *self._content_problems()]
+        if problems:
+            raise MalformedDeltasError(
+                expected="columns that agree", found="; ".join(problems), next_step="build the batch with from_columns"
+            )
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    def _length_problems(self) -> list[str]:
+        rows, cells = len(self.entity), len(self.values)
+        wanted = dict.fromkeys(("event_time", "row_id", "op", "scalar", "transform", "parent", "refusal"), rows)
+        wanted |= {"indices": cells, "nulls": cells, "offsets": rows + 1}
+        found = {name: len(getattr(self, name)) for name in wanted}
+        return [f"{name} has {found[name]} of {want} values" for name, want in wanted.items() if found[name] != want]
+
+    def _content_problems(self) -> list[str]:
+        problems = []
+        if self.values.dtype not in VALUE_TYPES or self.scalar.dtype != self.values.dtype:
+            problems.append(f"values of {self.values.dtype} with scalars of {self.scalar.dtype}")
+        if len(self.entity) and not 0 <= self.entity.min() <= self.entity.max() < self.entity_count:
+            problems.append(f"entity codes outside 0 … {self.entity_count - 1}")
+        bounds = self.offsets
+        if len(bounds) and (bounds[0] != 0 or bounds[-1] != len(self.values) or np.any(bounds[1:] < bounds[:-1])):
+            problems.append("offsets that do not ascend over the cells")
+        return problems
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of every value: float32, float64 or int64."""
+        return self.values.dtype
+
+    @classmethod
+    def from_columns(
+        cls,
+        *,
+        entity_count: int,
+        entity: npt.ArrayLike,
+        event_time: npt.ArrayLike,
+        row_id: npt.ArrayLike,
+        op: npt.ArrayLike,
+        offsets: npt.ArrayLike,
+        values: npt.ArrayLike,
+        dtype: npt.DTypeLike,
+        indices: npt.ArrayLike | None = None,
+        nulls: npt.ArrayLike | None = None,
+        scalar: npt.ArrayLike | None = None,
+        transform: npt.ArrayLike | None = None,
+        parent: npt.ArrayLike | None = None,
+        refusal: npt.ArrayLike | None = None,
+        dims: int | None = None,
+        transform_names: Sequence[str] = (),
+    ) -> DeltaBatch:
+        """Build a batch; columns left out are what a batch without them means (no nulls, no scalars, no parents …)."""
+        codes = np.ascontiguousarray(entity, dtype=np.int64)
+        cells = np.ascontiguousarray(values, dtype=dtype)
+        rows = len(codes)
+
+        def column(given: npt.ArrayLike | None, length: int, default: int, kind: npt.DTypeLike) -> Array:
+            return np.full(length, default, dtype=kind) if given is None else np.ascontiguousarray(given, dtype=kind)
+
+        return cls(
+            entity_count=entity_count,
+            entity=codes,
+            event_time=column(event_time, rows, 0, np.int64),
+            row_id=column(row_id, rows, 0, np.int64),
+            op=column(op, rows, 0, np.uint8),
+            offsets=column(offsets, rows + 1, 0, np.int64),
+            indices=column(indices, len(cells), 0, np.int32),
+            values=cells,
+            nulls=column(nulls, len(cells), 0, np.bool_),
+            scalar=column(scalar, rows, 0, dtype),
+            transform=column(transform, rows, -1, np.int32),
+            parent=column(parent, rows, NO_PARENT, np.int64),
+            refusal=column(refusal, rows, Refusal.NONE, np.uint8),
+            dims=dims,
+            transform_names=tuple(transform_names),
+        )
+
+    @classmethod
+    def from_deltas(
+        cls, deltas: Sequence[Delta], *, entities: Mapping[str, int], dtype: npt.DTypeLike, dims: int | None = None
+    ) -> DeltaBatch:
+        """Build a batch from single deltas; `entities` numbers the entities. Unequal lists are refused in their row."""
+        names = sorted({delta.transform for delta in deltas if delta.transform is not None})
+        whole = (Op.CREATE, Op.DENSE)
+        unequal = [d.op not in whole and len(d.indices) != len(d.values) for d in deltas]
+        payloads = [() if wrong else tuple(d.values) for d, wrong in zip(deltas, unequal, strict=True)]
+        indices = [
+            () if wrong else tuple(range(len(d.values)) if d.op in whole else d.indices)
+            for d, wrong in zip(deltas, unequal, strict=True)
+        ]
+        cells = [cell for payload in payloads for cell in payload]
+        return cls.from_columns(
+            entity_count=len(entities),
+            entity=[entities[delta.entity] for delta in deltas],
+            event_time=[delta.event_time for delta in deltas],
+            row_id=[delta.row_id for delta in deltas],
+            op=[int(delta.op) for delta in deltas],
+            offsets=np.concatenate(([0], np.cumsum([len(payload) for payload in payloads], dtype=np.int64))),
+            values=[0 if cell is None else cell for cell in cells],
+            nulls=[cell is None for cell in cells],
+            indices=[index for row in indices for index in row],
+            scalar=[delta.scalar for delta in deltas],
+            transform=[-1 if delta.transform is None else names.index(delta.transform) for delta in deltas],
+            parent=[NO_PARENT if delta.parent is None else delta.parent for delta in deltas],
+            refusal=[Refusal.UNEQUAL_LISTS if wrong else Refusal.NONE for wrong in unequal],
+            dtype=dtype,
+            dims=dims,
+            transform_names=names,
+        )
+
+    def take(self, rows: Array) -> DeltaBatch:
+        """The deltas at the positions `rows` (or where a mask is true), in that order."""
+        picked = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, dtype=np.int64)
+        lengths = (self.offsets[1:] - self.offsets[:-1])[picked]
+        bounds = np.concatenate(([0], np.cumsum(lengths)))
+        cells = np.arange(bounds[-1]) + np.repeat(self.offsets[:-1][picked] - bounds[:-1], lengths)
+        per_row = ("entity", "event_time", "row_id", "op", "scalar", "transform", "parent", "refusal")
+        return DeltaBatch(
+            entity_count=self.entity_count,
+            offsets=bounds,
+            dims=self.dims,
+            transform_names=self.transform_names,
+            **{name: getattr(self, name)[picked] for name in per_row},
+            **{name: getattr(self, name)[cells] for name in ("indices", "values", "nulls")},
+        )

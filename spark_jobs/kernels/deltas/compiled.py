@@ -1,0 +1,303 @@
+"""The compiled loop of `fold`: one pass over the chains, cell by cell, in the vectors' own type.
+
+Invariant: cells of an entity that is not live, and cells that are null or unseen, hold 0; so an operation on
+zeros needs no special case. An operation first proves that all its results are legal, then writes: a refused delta
+leaves no trace.
+
+Everything compiled stands in this one module, because numba notices a changed function only in its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, types
+from numba.extending import overload
+
+from spark_jobs.kernels.deltas.chains import MISSING_PARENT_ROW
+from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
+
+Array = npt.NDArray[Any]
+
+_CREATE, _DENSE, _SPARSE, _SCALE = int(Op.CREATE), int(Op.DENSE), int(Op.SPARSE), int(Op.SCALE)
+_OFFSET, _ADD, _TRANSFORM, _DELETE = int(Op.OFFSET), int(Op.ADD), int(Op.TRANSFORM), int(Op.DELETE)
+_ABSENT, _LIVE, _DELETED = int(Status.ABSENT), int(Status.LIVE), int(Status.DELETED)
+_NON_FINITE = int(Refusal.NON_FINITE)
+_ON_LIVE, _ON_DELETED, _NO_BASE = int(Refusal.CREATE_ON_LIVE), int(Refusal.DELETED), int(Refusal.MISSING_BASE)
+_LENGTH, _BOUNDS = int(Refusal.DIMENSION_MISMATCH), int(Refusal.INDEX_OUT_OF_BOUNDS)
+_NO_PARENT_APPLIED = int(Refusal.MISSING_PARENT)
+
+LEGAL = int(Refusal.NONE)
+"""The result may be stored."""
+
+OVERFLOW = 254
+"""An int64 left its range: the whole fold fails. Never stored."""
+
+# Numba marks int64 arithmetic as never wrapping, so a check of the result is optimised away: the operands are checked.
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+_WAIT = 255
+"""A Transform is due: the caller applies it. Never stored."""
+
+UNDECIDED = 253
+"""`outcome` of a delta that was not reached yet. Never left behind."""
+
+
+class Columns(NamedTuple):
+    """A batch's columns; `refusal` is what the rows alone show, `outcome` what the fold decides."""
+
+    op: Array
+    event_time: Array
+    row_id: Array
+    offsets: Array
+    indices: Array
+    values: Array
+    nulls: Array
+    scalar: Array
+    parent_row: Array
+    refusal: Array
+    outcome: Array
+
+
+class Cells(NamedTuple):
+    """Mutable states: entity `e` has room for `offsets[e + 1] - offsets[e]` components and uses `dims[e]` of them."""
+
+    status: Array
+    dims: Array
+    offsets: Array
+    values: Array
+    seen: Array
+    nulls: Array
+    event_time: Array
+    row_id: Array
+    delta_count: Array
+
+
+def cell_offsets(room: Array) -> Array:
+    """Bounds of consecutive runs of `room[e]` cells."""
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(room, dtype=np.int64)))
+
+
+def compact_cells(cells: Cells) -> tuple[Array, Array, Array, Array]:
+    """Offsets, values, seen and nulls without the unused room."""
+    offsets = cell_offsets(cells.dims)
+    if offsets[-1] == cells.offsets[-1]:
+        return offsets, cells.values, cells.seen, cells.nulls
+    kept = np.arange(offsets[-1]) + np.repeat(cells.offsets[:-1] - offsets[:-1], cells.dims)
+    return offsets, cells.values[kept], cells.seen[kept], cells.nulls[kept]
+
+
+@njit(cache=True)
+def fold_until_transform(
+    order: Array, starts: Array, cursor: Array, columns: Columns, cells: Cells, known_dims: int
+) -> int:
+    """Advance each chain's cursor to its end or to its next applicable Transform.
+
+    Returns the row of a delta that overflows int64, or -1.
+    """
+    for entity in range(len(starts) - 1):
+        at = cursor[entity]
+        while at < starts[entity + 1]:
+            row = order[at]
+            if columns.refusal[row] == LEGAL:
+                outcome = _apply(entity, row, columns, cells, known_dims)
+                if outcome == _WAIT:
+                    break
+                if outcome == OVERFLOW:
+                    return row
+                columns.outcome[row] = outcome
+                if outcome == LEGAL:
+                    cells.event_time[entity] = columns.event_time[row]
+                    cells.row_id[entity] = columns.row_id[row]
+                    cells.delta_count[entity] += 1
+            at += 1
+        cursor[entity] = at
+    return -1
+
+
+@njit(cache=True)
+def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: int) -> int:
+    parent = columns.parent_row[row]
+    if parent == MISSING_PARENT_ROW or (parent >= 0 and columns.outcome[parent] != LEGAL):
+        return _NO_PARENT_APPLIED
+    op, status = columns.op[row], cells.status[entity]
+    if op in (_CREATE, _DENSE):
+        if op == _CREATE and status == _LIVE:
+            return _ON_LIVE
+        return _replace(entity, row, columns, cells)
+    if status == _DELETED:
+        return _ON_DELETED
+    if op == _DELETE:
+        return _delete(entity, cells)
+    if status == _ABSENT:
+        if known_dims < 0:
+            return _NO_BASE
+        cells.dims[entity] = known_dims
+    outcome = _change(entity, row, op, columns, cells)
+    if outcome == LEGAL:
+        cells.status[entity] = _LIVE
+    elif status == _ABSENT and outcome != _WAIT:
+        cells.dims[entity] = 0
+    return outcome
+
+
+@njit(cache=True)
+def _change(entity: int, row: int, op: int, columns: Columns, cells: Cells) -> int:
+    if op == _SPARSE:
+        return _assign(entity, row, columns, cells)
+    if op == _ADD:
+        return _add(entity, row, columns, cells)
+    if op == _SCALE:
+        return _scale(entity, columns.scalar[row], cells)
+    if op == _OFFSET:
+        return _offset(entity, columns.scalar[row], cells)
+    return _WAIT
+
+
+@njit(cache=True)
+def _replace(entity: int, row: int, columns: Columns, cells: Cells) -> int:
+    first, length = columns.offsets[row], columns.offsets[row + 1] - columns.offsets[row]
+    if cells.status[entity] == _LIVE and cells.dims[entity] != length:
+        return _LENGTH
+    cell = cells.offsets[entity]
+    for i in range(length):
+        null = columns.nulls[first + i]
+        cells.values[cell + i] = 0 if null else columns.values[first + i]
+        cells.nulls[cell + i] = null
+        cells.seen[cell + i] = True
+    cells.dims[entity] = length
+    cells.status[entity] = _LIVE
+    return LEGAL
+
+
+@njit(cache=True)
+def _delete(entity: int, cells: Cells) -> int:
+    for cell in range(cells.offsets[entity], cells.offsets[entity + 1]):
+        cells.values[cell] = 0
+        cells.seen[cell] = False
+        cells.nulls[cell] = False
+    cells.dims[entity] = 0
+    cells.status[entity] = _DELETED
+    return LEGAL
+
+
+@njit(cache=True)
+def _in_bounds(entity: int, row: int, columns: Columns, cells: Cells) -> bool:
+    for i in range(columns.offsets[row], columns.offsets[row + 1]):  # noqa: SIM110 - a generator would not compile to a loop
+        if columns.indices[i] >= cells.dims[entity]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _assign(entity: int, row: int, columns: Columns, cells: Cells) -> int:
+    if not _in_bounds(entity, row, columns, cells):
+        return _BOUNDS
+    for i in range(columns.offsets[row], columns.offsets[row + 1]):
+        cell = cells.offsets[entity] + columns.indices[i]
+        cells.values[cell] = 0 if columns.nulls[i] else columns.values[i]
+        cells.nulls[cell] = columns.nulls[i]
+        cells.seen[cell] = True
+    return LEGAL
+
+
+@njit(cache=True)
+def _add(entity: int, row: int, columns: Columns, cells: Cells) -> int:
+    if not _in_bounds(entity, row, columns, cells):
+        return _BOUNDS
+    first, end = columns.offsets[row], columns.offsets[row + 1]
+    before = np.empty(end - first, dtype=cells.values.dtype)
+    for i in range(first, end):
+        cell = cells.offsets[entity] + columns.indices[i]
+        before[i - first] = cells.values[cell]
+        if cells.nulls[cell]:
+            continue
+        result, outcome = _checked_sum(cells.values[cell], columns.values[i])
+        if outcome != LEGAL:
+            # an index may repeat, so legality shows only while adding: undo, last first
+            for j in range(i - 1, first - 1, -1):
+                cells.values[cells.offsets[entity] + columns.indices[j]] = before[j - first]
+            return outcome
+        cells.values[cell] = result
+    for i in range(first, end):
+        cells.seen[cells.offsets[entity] + columns.indices[i]] = True
+    return LEGAL
+
+
+@njit(cache=True)
+def _scale(entity: int, factor: Any, cells: Cells) -> int:
+    first = cells.offsets[entity]
+    for cell in range(first, first + cells.dims[entity]):
+        _, outcome = _checked_product(cells.values[cell], factor)
+        if outcome != LEGAL:
+            return outcome
+    for cell in range(first, first + cells.dims[entity]):
+        if cells.seen[cell] and not cells.nulls[cell]:
+            cells.values[cell] *= factor
+    return LEGAL
+
+
+@njit(cache=True)
+def _offset(entity: int, term: Any, cells: Cells) -> int:
+    first = cells.offsets[entity]
+    for cell in range(first, first + cells.dims[entity]):
+        _, outcome = _checked_sum(cells.values[cell], term)
+        if outcome != LEGAL:
+            return outcome
+    for cell in range(first, first + cells.dims[entity]):
+        if not cells.nulls[cell]:
+            cells.values[cell] += term
+        cells.seen[cell] = True
+    return LEGAL
+
+
+def _checked_sum(left: Any, right: Any) -> tuple[Any, int]:
+    """`left + right` in the operands' own type, and its outcome. Called from compiled code only."""
+    raise NotImplementedError
+
+
+def _checked_product(left: Any, right: Any) -> tuple[Any, int]:
+    """`left * right` in the operands' own type, and its outcome. Called from compiled code only."""
+    raise NotImplementedError
+
+
+@overload(_checked_sum)
+def _sum_for(left: Any, right: Any) -> Callable[..., Any]:
+    if isinstance(left, types.Integer):
+
+        def integer_sum(left: Any, right: Any) -> tuple[Any, int]:
+            legal = left <= _GREATEST - right if right > 0 else left >= _LEAST - right
+            return (left + right, LEGAL) if legal else (left, OVERFLOW)
+
+        return integer_sum
+
+    def float_sum(left: Any, right: Any) -> tuple[Any, int]:
+        result = left + right
+        return result, LEGAL if np.isfinite(result) else _NON_FINITE
+
+    return float_sum
+
+
+@overload(_checked_product)
+def _product_for(left: Any, right: Any) -> Callable[..., Any]:
+    if isinstance(left, types.Integer):
+
+        def integer_product(left: Any, right: Any) -> tuple[Any, int]:
+            if right > 0:
+                legal = _LEAST // right + (_LEAST % right != 0) <= left <= _GREATEST // right
+            elif right < -1:
+                legal = _GREATEST // right + (_GREATEST % right != 0) <= left <= _LEAST // right
+            else:
+                legal = right == 0 or left != _LEAST
+            return (left * right, LEGAL) if legal else (left, OVERFLOW)
+
+        return integer_product
+
+    def float_product(left: Any, right: Any) -> tuple[Any, int]:
+        result = left * right
+        return result, LEGAL if np.isfinite(result) else _NON_FINITE
+
+    return float_product

@@ -1,0 +1,98 @@
+"""States of many entities as columns: what folding a chain gives, and what a checkpoint keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.kernels.deltas.ops import Status
+
+NO_DELTA = np.iinfo(np.int64).min
+"""`event_time` and `row_id` of a state onto which no delta was folded."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityState:
+    """State of one entity. `vector` has None for a null and for a component never seen; `seen` tells them apart."""
+
+    status: Status
+    vector: tuple[float | int | None, ...]
+    seen: tuple[bool, ...]
+    event_time: int | None
+    at_delta: int | None
+    delta_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """States of the entities `0 … n - 1`; entity `e` owns the cells `offsets[e]:offsets[e + 1]`.
+
+    `values` holds 0 where the component is null or unseen. `event_time` and `row_id` name the last delta applied
+    (`NO_DELTA` if none was), `delta_count` how many were, from the beginning of the chain on.
+    """
+
+    status: Array
+    offsets: Array
+    values: Array
+    seen: Array
+    nulls: Array
+    event_time: Array
+    row_id: Array
+    delta_count: Array
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    @classmethod
+    def absent(cls, entity_count: int, dtype: npt.DTypeLike) -> States:
+        """`entity_count` entities that never were."""
+        cells = np.zeros(0, dtype=np.bool_)
+        return cls(
+            status=np.full(entity_count, Status.ABSENT, dtype=np.uint8),
+            offsets=np.zeros(entity_count + 1, dtype=np.int64),
+            values=np.zeros(0, dtype=dtype),
+            seen=cells,
+            nulls=cells.copy(),
+            event_time=np.full(entity_count, NO_DELTA, dtype=np.int64),
+            row_id=np.full(entity_count, NO_DELTA, dtype=np.int64),
+            delta_count=np.zeros(entity_count, dtype=np.int64),
+        )
+
+    @property
+    def dims(self) -> Array:
+        """Vector length per entity; 0 where it is not live."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    def entity(self, code: int) -> EntityState:
+        """The state of one entity in Python values."""
+        cells = slice(int(self.offsets[code]), int(self.offsets[code + 1]))
+        known = self.seen[cells] & ~self.nulls[cells]
+        folded = self.delta_count[code] > 0
+        return EntityState(
+            status=Status(int(self.status[code])),
+            vector=tuple(v if ok else None for v, ok in zip(self.values[cells].tolist(), known, strict=True)),
+            seen=tuple(self.seen[cells].tolist()),
+            event_time=int(self.event_time[code]) if folded else None,
+            at_delta=int(self.row_id[code]) if folded else None,
+            delta_count=int(self.delta_count[code]),
+        )
+
+    def same_bits(self, other: States) -> Array:
+        """Per entity, whether both states are equal bit for bit, the last delta and the count included."""
+        columns = ("status", "event_time", "row_id", "delta_count")
+        equal = self.dims == other.dims
+        for name in columns:
+            equal &= getattr(self, name) == getattr(other, name)
+        for code in np.flatnonzero(equal):
+            mine, theirs = (slice(int(s.offsets[code]), int(s.offsets[code + 1])) for s in (self, other))
+            equal[code] = (
+                self.values[mine].tobytes() == other.values[theirs].tobytes()
+                and np.array_equal(self.seen[mine], other.seen[theirs])
+                and np.array_equal(self.nulls[mine], other.nulls[theirs])
+            )
+        return equal

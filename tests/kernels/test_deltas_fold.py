@@ -1,0 +1,248 @@
+"""The compiled fold gives what a replay one delta at a time gives, bit for bit, wherever the chain is cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.deltas.batch import Delta, DeltaBatch
+from spark_jobs.kernels.deltas.fold import FoldResult, fold
+from spark_jobs.kernels.deltas.naive import NaiveEntity
+from spark_jobs.kernels.deltas.ops import (
+    DeltaBeforeCheckpointError,
+    DuplicateDeltaError,
+    Int64OverflowError,
+    MalformedDeltasError,
+    Op,
+    Refusal,
+    Status,
+    TransformResultError,
+)
+from spark_jobs.kernels.deltas.states import States
+
+ENTITIES = {"a": 0, "b": 1, "c": 2}
+TRANSFORMS = {"halve": lambda v: v // 2 if v.dtype.kind == "i" else v / v.dtype.type(2), "square": lambda v: v * v}
+
+
+def numbers(dtype: str) -> st.SearchStrategy[float | int]:
+    if dtype == "int64":
+        return st.integers(-9, 9)
+    special = [float(np.dtype(dtype).type(v)) for v in (0.1, -0.0, 0.3, 3.0, float("nan"), float("inf"), 1e30)]
+    return st.one_of(st.sampled_from(special), st.floats(-1e3, 1e3, width=32 if dtype == "float32" else 64))
+
+
+@st.composite
+def delta_lists(draw: st.DrawFn, dtype: str, dims: int | None) -> list[Delta]:
+    length = dims or draw(st.integers(1, 4))
+    value = numbers(dtype)
+    cell = st.one_of(value, value, st.none())
+    index = st.one_of(st.integers(0, length - 1), st.integers(0, length - 1), st.integers(-1, length))
+    deltas = []
+    for row_id in draw(st.permutations(range(draw(st.integers(0, 14))))):
+        op = draw(st.sampled_from(Op))
+        payload: dict[str, object] = {}
+        if op in (Op.CREATE, Op.DENSE):
+            payload["values"] = draw(st.lists(cell, min_size=max(length - (row_id % 5 == 0), 0), max_size=length))
+        elif op in (Op.SPARSE, Op.ADD):
+            indices = draw(st.lists(index, max_size=5))
+            values = draw(st.lists(cell, min_size=len(indices), max_size=len(indices) + (row_id % 7 == 0)))
+            payload |= {"indices": indices, "values": values}
+        elif op in (Op.SCALE, Op.OFFSET):
+            payload["scalar"] = draw(value)
+        elif op is Op.TRANSFORM:
+            payload["transform"] = draw(st.sampled_from(["halve", "square", "unheard"]))
+        if draw(st.integers(0, 5)) == 0:
+            payload["parent"] = draw(st.integers(0, 14))
+        entity, time = draw(st.sampled_from("abc")), draw(st.integers(-3, 6))
+        deltas.append(Delta(entity, time, row_id, op, **payload))  # type: ignore[arg-type]
+    return deltas
+
+
+def folded(
+    deltas: list[Delta], dtype: str, dims: int | None, base: States | None = None, before: list[Delta] | None = None
+) -> FoldResult:
+    batch = DeltaBatch.from_deltas(deltas, entities=ENTITIES, dtype=dtype, dims=dims)
+    known = before or []
+    ids = (np.array([ENTITIES[d.entity] for d in known], int), np.array([d.row_id for d in known], int))
+    return fold(batch, base, transforms=TRANSFORMS, folded=ids)
+
+
+def replayed(deltas: list[Delta], dtype: str, dims: int | None) -> tuple[dict[str, NaiveEntity], list[Refusal]]:
+    entities = {name: NaiveEntity(np.dtype(dtype), dims, TRANSFORMS) for name in ENTITIES}
+    reasons = [Refusal.NONE] * len(deltas)
+    for name, entity in entities.items():
+        mine = [i for i, delta in enumerate(deltas) if delta.entity == name]
+        for i, reason in zip(mine, entity.replay([deltas[i] for i in mine]), strict=True):
+            reasons[i] = reason
+    return entities, reasons
+
+
+def bits(vector: tuple[float | int | None, ...]) -> tuple[object, ...]:
+    return tuple(v.hex() if isinstance(v, float) else v for v in vector)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32", "float64"])
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_fold_equals_replay_one_delta_at_a_time(dtype: str, data: st.DataObject) -> None:
+    dims = data.draw(st.one_of(st.none(), st.integers(1, 4)))
+    deltas = data.draw(delta_lists(dtype, dims))
+    try:
+        entities, reasons = replayed(deltas, dtype, dims)
+    except Int64OverflowError:
+        with pytest.raises(Int64OverflowError):
+            folded(deltas, dtype, dims)
+        return
+    result = folded(deltas, dtype, dims)
+    assert [Refusal(int(code)) for code in result.refusal] == reasons
+    for name, code in ENTITIES.items():
+        expected, actual = entities[name].state(), result.states.entity(code)
+        assert bits(actual.vector) == bits(expected.vector)
+        assert actual == expected
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_a_chain_cut_anywhere_folds_to_the_same_state(dtype: str, data: st.DataObject) -> None:
+    dims = data.draw(st.one_of(st.none(), st.integers(1, 4)))
+    deltas = sorted(data.draw(delta_lists(dtype, dims)), key=lambda d: (d.event_time, d.row_id))
+    try:
+        whole = folded(deltas, dtype, dims)
+    except Int64OverflowError:
+        return
+    cut = data.draw(st.integers(0, len(deltas)))
+    first = folded(deltas[:cut], dtype, dims)
+    accepted = [d for d, applied in zip(deltas[:cut], first.applied, strict=True) if applied]
+    second = folded(deltas[cut:], dtype, dims, first.states, accepted)
+    assert second.states.same_bits(whole.states).all()
+    assert [*first.refusal, *second.refusal] == list(whole.refusal)
+
+
+@pytest.mark.parametrize("dims", [1, 128, 4096])
+def test_wide_vectors_fold_like_the_replay(dims: int) -> None:
+    rng = np.random.default_rng(dims)
+    deltas = [Delta("a", 0, 0, Op.CREATE, values=rng.normal(size=dims).tolist())]
+    for row_id in range(1, 12):
+        indices = rng.integers(0, dims, 8).tolist()
+        deltas.append(Delta("a", row_id, row_id, Op.SPARSE, values=rng.normal(size=8).tolist(), indices=indices))
+        deltas.append(Delta("a", row_id, 100 + row_id, Op.SCALE, scalar=float(rng.normal())))
+        deltas.append(Delta("a", row_id, 200 + row_id, Op.OFFSET, scalar=float(rng.normal())))
+    entities, _ = replayed(deltas, "float64", None)
+    state = folded(deltas[::-1], "float64", None).states.entity(0)
+    assert len(state.vector) == dims
+    assert bits(state.vector) == bits(entities["a"].state().vector)
+
+
+def test_an_empty_batch_leaves_every_entity_absent() -> None:
+    result = folded([], "float64", 3)
+    assert [result.states.entity(code).status for code in range(3)] == [Status.ABSENT] * 3
+    assert result.states.entity(0).delta_count == 0
+    assert result.states.entity(0).at_delta is None
+
+
+def test_scale_then_offset_differs_from_offset_then_scale() -> None:
+    create = Delta("a", 0, 0, Op.CREATE, values=[1.0])
+    scale, offset = Delta("a", 1, 1, Op.SCALE, scalar=3.0), Delta("a", 1, 2, Op.OFFSET, scalar=5.0)
+    swapped = [Delta("a", 1, 1, Op.OFFSET, scalar=5.0), Delta("a", 1, 2, Op.SCALE, scalar=3.0)]
+    assert folded([create, scale, offset], "float64", None).states.entity(0).vector == (8.0,)
+    assert folded([create, *swapped], "float64", None).states.entity(0).vector == (18.0,)
+
+
+def test_floats_are_folded_onto_the_value_and_never_fused() -> None:
+    deltas = [Delta("a", 0, 0, Op.CREATE, values=[1e16])]
+    deltas += [Delta("a", i, i, Op.OFFSET, scalar=1.0) for i in (1, 2)]
+    assert folded(deltas, "float64", None).states.entity(0).vector == (1e16,)
+    assert 1e16 + (1.0 + 1.0) != 1e16
+
+
+def test_null_is_a_value_and_never_seen_is_not() -> None:
+    deltas = [Delta("a", 0, 0, Op.SPARSE, values=[None, 7.0], indices=[0, 1])]
+    state = folded(deltas, "float64", 3).states.entity(0)
+    assert state.vector == (None, 7.0, None)
+    assert state.seen == (True, True, False)
+
+
+def test_a_repeated_index_takes_its_last_value_and_adds_every_term() -> None:
+    deltas = [
+        Delta("a", 0, 0, Op.SPARSE, values=[1, 2], indices=[0, 0]),
+        Delta("a", 1, 1, Op.ADD, values=[10, 20], indices=[0, 0]),
+    ]
+    assert folded(deltas, "int64", 1).states.entity(0).vector == (32,)
+
+
+def test_a_refused_add_leaves_no_trace_of_its_first_terms() -> None:
+    big = 1e308
+    deltas = [
+        Delta("a", 0, 0, Op.CREATE, values=[1.0, big]),
+        Delta("a", 1, 1, Op.ADD, values=[5.0, 6.0, big], indices=[0, 0, 1]),
+    ]
+    result = folded(deltas, "float64", 2)
+    assert result.states.entity(0).vector == (1.0, big)
+    assert [Refusal(int(c)).code for c in result.refusal] == ["none", "non_finite"]
+
+
+@pytest.mark.parametrize(
+    ("delta", "start"),
+    [
+        (Delta("a", 1, 1, Op.SCALE, scalar=2), 2**62),
+        (Delta("a", 1, 1, Op.SCALE, scalar=-1), -(2**63)),
+        (Delta("a", 1, 1, Op.OFFSET, scalar=1), 2**63 - 1),
+        (Delta("a", 1, 1, Op.ADD, values=[-1], indices=[0]), -(2**63)),
+    ],
+)
+def test_int64_overflow_is_an_error_that_names_the_delta(delta: Delta, start: int) -> None:
+    with pytest.raises(Int64OverflowError) as caught:
+        folded([Delta("a", 0, 0, Op.CREATE, values=[start]), delta], "int64", 1)
+    assert caught.value.facts == {"entity": 0, "event_time": 1, "row_id": 1}
+
+
+def test_int64_arithmetic_reaches_both_ends_of_the_range() -> None:
+    deltas = [
+        Delta("a", 0, 0, Op.CREATE, values=[2**62, -(2**62)]),
+        Delta("a", 1, 1, Op.ADD, values=[-1], indices=[0]),
+        Delta("a", 2, 2, Op.SCALE, scalar=2),
+        Delta("a", 3, 3, Op.ADD, values=[1], indices=[0]),
+    ]
+    assert folded(deltas, "int64", 2).states.entity(0).vector == (2**63 - 1, -(2**63))
+
+
+def test_two_deltas_at_one_position_are_an_error() -> None:
+    with pytest.raises(DuplicateDeltaError):
+        folded([Delta("a", 1, 1, Op.DELETE), Delta("a", 1, 1, Op.DELETE)], "int64", 1)
+
+
+def test_a_delta_before_its_checkpoint_is_an_error() -> None:
+    base = folded([Delta("a", 5, 5, Op.OFFSET, scalar=1)], "int64", 1).states
+    with pytest.raises(DeltaBeforeCheckpointError) as caught:
+        folded([Delta("a", 5, 4, Op.OFFSET, scalar=1)], "int64", 1, base)
+    assert caught.value.facts["event_time"] == 5
+
+
+def test_columns_that_disagree_are_all_reported_at_once() -> None:
+    with pytest.raises(MalformedDeltasError) as caught:
+        DeltaBatch.from_columns(
+            entity_count=1, entity=[1], event_time=[0, 1], row_id=[0], op=[0], offsets=[0, 2], values=[1.0], dtype="f8"
+        )
+    assert "event_time has 2 of 1" in str(caught.value)
+    assert "entity codes outside" in str(caught.value)
+    assert "offsets" in str(caught.value)
+
+
+def test_a_transform_that_changes_the_shape_is_an_error() -> None:
+    batch = DeltaBatch.from_deltas(
+        [Delta("a", 0, 0, Op.TRANSFORM, transform="cut")], entities=ENTITIES, dtype="f8", dims=2
+    )
+    with pytest.raises(TransformResultError):
+        fold(batch, transforms={"cut": lambda v: v[:, :1]})
+
+
+def test_take_keeps_the_payload_of_the_rows_it_keeps() -> None:
+    deltas = [Delta("a", i, i, Op.SPARSE, values=[i] * i, indices=[0] * i) for i in range(4)]
+    batch = DeltaBatch.from_deltas(deltas, entities=ENTITIES, dtype="int64", dims=1)
+    taken = batch.take(np.array([3, 1]))
+    assert taken.values.tolist() == [3, 3, 3, 1]
+    assert taken.offsets.tolist() == [0, 3, 4]
+    assert batch.take(batch.row_id > 1).row_id.tolist() == [2, 3]
