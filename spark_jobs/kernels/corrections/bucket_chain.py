@@ -1,0 +1,144 @@
+"""A bucket chain: the time domain cut into buckets whose ranges grow with their distance.
+
+    offset  0 1 2   4       8               16                              32 …
+    bits    0 0 1   2       3               4                               5  …      bucket (o, b) holds [o, o + 2^b)
+
+A bucket is *well placed* if its bits are at most the previous one's plus 2; before the first there is an imaginary one
+of `min_bits - 2`. A chain of well placed buckets has O(domain_bits) of them, and taking away the lowest times splits
+O(1) buckets, amortised: what lies far ahead is in few, wide buckets that no operation on the near times opens.
+
+A chain is right at any time, well placed or not: `peel` then merely splits more. `restore` does the splitting ahead, as
+far as its fuel reaches. What has been peeled is gone: times below `lower()` have no bucket.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from spark_jobs.kernels.corrections.columns import Times
+from spark_jobs.kernels.corrections.errors import MinBitsTooLarge, NoBucket
+from spark_jobs.model import Frontier
+
+
+class Splittable(Protocol):
+    """What a bucket chain needs of a bucket's content."""
+
+    @property
+    def count(self) -> int:
+        """The number of items; what splitting them costs."""
+
+    def split(self, time: int) -> tuple[Self, Self]:
+        """The items before `time`, and those at or beyond it."""
+
+
+Content = TypeVar("Content", bound=Splittable)
+
+
+class BucketChain(Generic[Content]):
+    """Buckets over `0 .. 2^domain_bits - 1`; starts as one bucket over all of it that holds `content`.
+
+    Args:
+        content: what the first bucket holds; splitting it makes the content of all others.
+        domain_bits: width of the time domain.
+        min_bits: buckets of `2^min_bits` times are never split; raises MinBitsTooLarge beyond `domain_bits`.
+    """
+
+    def __init__(self, content: Content, *, domain_bits: int = 64, min_bits: int = 0) -> None:
+        if min_bits > domain_bits:
+            raise MinBitsTooLarge(min_bits, domain_bits)
+        self.domain_bits = domain_bits
+        self.min_bits = min_bits
+        self.offsets: list[int] = [0]
+        self._bits: list[int] = [domain_bits]
+        self.contents: list[Content] = [content]
+
+    def layout(self) -> list[tuple[int, int]]:
+        """`(offset, bits)` of every bucket, ascending."""
+        return list(zip(self.offsets, self._bits, strict=True))
+
+    def items(self) -> list[tuple[tuple[int, int], Content]]:
+        """`((offset, bits), content)` of every bucket, ascending."""
+        return list(zip(self.layout(), self.contents, strict=True))
+
+    def lower(self) -> int | None:
+        """The least time that has a bucket; None when all are peeled."""
+        return self.offsets[0] if self.offsets else None
+
+    def range_of(self, time: int) -> tuple[int, int | None] | None:
+        """`[start, end)` of the bucket of `time`, end None at the end of the domain; None below every bucket."""
+        index = bisect_right(self.offsets, time) - 1
+        if index < 0:
+            return None
+        end = self.offsets[index] + (1 << self._bits[index])
+        return self.offsets[index], None if end >> self.domain_bits else end
+
+    def require_bucket(self, times: Sequence[int]) -> None:
+        """Raise NoBucket for the first of `times` that lies below every bucket."""
+        lower = self.lower()
+        for time in times:
+            if lower is None or time < lower:
+                raise NoBucket(time, lower)
+
+    def spans(self, times: Times) -> Iterator[tuple[Content, int, int]]:
+        """For each bucket that ascending `times` fall into: its content, and the first and the end index of its times.
+
+        Times below `lower()` are in no span.
+        """
+        starts = np.searchsorted(times, np.array(self.offsets, np.uint64)).tolist()
+        starts.append(times.shape[0])
+        for index, content in enumerate(self.contents):
+            if starts[index] < starts[index + 1]:
+                yield content, starts[index], starts[index + 1]
+
+    def is_well_formed(self) -> bool:
+        """Whether every bucket is well placed."""
+        allowed = self.min_bits
+        for bits in self._bits:
+            if bits > allowed:
+                return False
+            allowed = bits + 2
+        return True
+
+    def peel(self, frontier: Frontier) -> list[Content]:
+        """Remove all buckets that start below `frontier` and return their contents, ascending.
+
+        A bucket that straddles the frontier is halved until it does not, or until it has the least width: that one goes
+        whole, so the last content may hold items at or beyond `frontier`, and `lower()` may pass it.
+        """
+        peeled: list[Content] = []
+        while self.offsets and not frontier.admits(self.offsets[0]):
+            end = self.offsets[0] + (1 << self._bits[0])
+            straddles = frontier.time is not None and frontier.time < end
+            if straddles and self._bits[0] > self.min_bits:
+                self._halve(0)
+            else:
+                del self.offsets[0], self._bits[0]
+                peeled.append(self.contents.pop(0))
+        return peeled
+
+    def restore(self, fuel: int) -> int:
+        """Split badly placed buckets from left to right while there is fuel; returns what is left, perhaps below zero.
+
+        Splitting costs one unit of fuel per item in the bucket. Positive fuel left means the chain is well formed.
+        """
+        index, allowed = 0, self.min_bits
+        while fuel > 0 and index < len(self.offsets):
+            if self._bits[index] > allowed:
+                fuel -= self.contents[index].count
+                self._halve(index)
+            else:
+                allowed = self._bits[index] + 2
+                index += 1
+        return fuel
+
+    def _halve(self, index: int) -> None:
+        bits = self._bits[index] - 1
+        middle = self.offsets[index] + (1 << bits)
+        low, high = self.contents[index].split(middle)
+        self.offsets.insert(index + 1, middle)
+        self._bits[index : index + 1] = [bits, bits]
+        self.contents[index : index + 1] = [low, high]

@@ -1,0 +1,263 @@
+"""The correction buffer over integer codes: a stash of future, fresh and emitted updates that only cancelling empties.
+
+    insert ─▶ stage ─▶ below the boundary?  ─ yes ─▶ pending_low   chains: late inserts, feedback, split remainders
+                              │                          │
+                              no                         ├──▶ split at upper, merge under since ─▶ emitted (one chain)
+                              ▼                          │                                            │    ▲
+                        bucket chain  ── peel(upper) ────┘                                            └────┘
+                        (far future in few, wide buckets)                                         read again next time
+
+An update is `(data, time, diff)`. *since* is the frontier to which all times are forwarded; *boundary* is the greatest
+`upper` read so far. Guarantee: `updates_before(upper)` is the consolidation of everything inserted, each time moved up
+to since, restricted to times not at or beyond `upper`, ordered by (time, data). Reading changes no later answer.
+
+Costs, for N updates held, U of them before `upper` in K chains: an insert is O(log N) amortised per update; a read is
+O(U log K) and does not depend on what lies at or beyond `upper`; sizes are O(1). Not guaranteed: that memory shrinks
+before a read or `consolidate_at_since` has brought an update and its retraction together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_jobs.kernels.corrections.bucket_chain import BucketChain
+from spark_jobs.kernels.corrections.chains import MINTED_CHUNK_BYTES, Chain, ChainList, Ledger, forwarded, updates_of
+from spark_jobs.kernels.corrections.columns import (
+    BYTES_PER_UPDATE,
+    TIME_LIMIT,
+    Codes,
+    Updates,
+    concatenate,
+    consolidated,
+)
+from spark_jobs.kernels.corrections.errors import SinceRegression
+from spark_jobs.kernels.corrections.magnitudes import MagnitudeGuard
+from spark_jobs.kernels.corrections.merging import merged_under_since
+from spark_jobs.kernels.corrections.stage import Stage
+from spark_jobs.model import Frontier
+
+STAGE_BYTES = 8 << 10
+"""The stage ships when it holds this much: 341 updates."""
+
+CHAIN_PROPORTIONALITY = 3
+"""How many times the updates of the next chain a chain has at least: more frees memory sooner, less merges less."""
+
+RESTORE_FUEL = 1_000_000
+"""Updates that one read may re-bucket."""
+
+
+class CodedCorrections:
+    """A correction buffer whose data are int64 codes: row numbers, dictionary codes, hashes without collisions.
+
+    Within one time updates are ordered by code.
+
+    Args:
+        since: the frontier to start from.
+        chain_proportionality: p of the chain invariant, at least 1.
+        stage_bytes: size at which the stage ships what it holds.
+        chunk_bytes: bound of one chunk of a chain.
+        min_bucket_bits: buckets never get narrower than `2^min_bucket_bits` times.
+        restore_fuel: updates that one read may re-bucket ahead of later reads.
+    """
+
+    def __init__(
+        self,
+        *,
+        since: Frontier = Frontier(0),  # noqa: B008 - frozen
+        chain_proportionality: int = CHAIN_PROPORTIONALITY,
+        stage_bytes: int = STAGE_BYTES,
+        chunk_bytes: int = MINTED_CHUNK_BYTES,
+        min_bucket_bits: int = 0,
+        restore_fuel: int = RESTORE_FUEL,
+    ) -> None:
+        self._since = since
+        self._boundary = Frontier.at(0)
+        self._restore_fuel = restore_fuel
+        self._ledger = Ledger(chunk_bytes)
+        self._guard = MagnitudeGuard()
+        self._stage = Stage(stage_bytes)
+        self._pending_low = ChainList(chain_proportionality, self._ledger)
+        self._buckets = BucketChain(ChainList(chain_proportionality, self._ledger), min_bits=min_bucket_bits)
+        self._emitted: Chain | None = None
+
+    @property
+    def since(self) -> Frontier:
+        """The frontier that every time is forwarded to."""
+        return self._since
+
+    @property
+    def boundary(self) -> Frontier:
+        """The greatest upper read so far."""
+        return self._boundary
+
+    @property
+    def held(self) -> int:
+        """Updates held physically, O(1); at least the number of consolidated ones."""
+        return self._ledger.updates
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the updates held physically, O(1)."""
+        return self._ledger.updates * BYTES_PER_UPDATE
+
+    @property
+    def copied(self) -> int:
+        """Updates written into new chains since the buffer was made, O(1): its structural work."""
+        return self._ledger.copied
+
+    def insert(self, updates: Updates) -> None:
+        """Add updates, times forwarded to since; since `[]` discards them.
+
+        Raises DiffOverflow, with nothing inserted, if diffs of one row could add up to 2^63 or more.
+        """
+        self._insert(updates, negated=False)
+
+    def insert_negated(self, updates: Updates) -> None:
+        """Add updates with their diffs negated: the feedback of what was written."""
+        self._insert(updates, negated=True)
+
+    def updates_before(self, upper: Frontier) -> Updates:
+        """The updates at times not at or beyond `upper`, ordered by (time, data); none unless since < `upper`.
+
+        The columns are read-only and stay as they are whatever happens to the buffer.
+        """
+        if not self._since < upper:
+            return Updates.empty()
+        self.consolidate_before(upper)
+        return _read_only(updates_of([self._emitted])) if self._emitted else Updates.empty()
+
+    def count_before(self, upper: Frontier) -> int:
+        """The number of updates that `updates_before` returns."""
+        if not self._since < upper:
+            return 0
+        self.consolidate_before(upper)
+        return self._emitted.count if self._emitted else 0
+
+    def contents(self) -> Updates:
+        """Everything held, forwarded and consolidated, whatever since is; moves nothing. O(N log N)."""
+        if self._since.time is None:
+            return Updates.empty()
+        held = self._held_updates()
+        return consolidated(forwarded(held, self._since.time))
+
+    def consolidate_before(self, upper: Frontier) -> None:
+        """Bring all updates before `upper` together in one consolidated chain; changes no answer."""
+        since = self._since.time
+        if since is None or not self._since < upper:
+            return
+        if self._stage.count:
+            self._route(self._stage.flush())
+        candidates = self._pending_low.take()
+        if self._boundary < upper:
+            self._boundary = upper
+            candidates += self._peeled(upper)
+        if self._emitted:
+            candidates.append(self._emitted)
+        lows: list[Chain] = []
+        for chain in candidates:
+            low, high = (chain, None) if upper.time is None else chain.split(upper.time)
+            if low:
+                lows.append(low)
+            if high:
+                self._pending_low.adopt([high])
+        self._emitted = merged_under_since(lows, since, self._ledger)
+
+    def consolidate_at_since(self) -> None:
+        """Consolidate what lies at since, which a writer without anything to write must do now and then.
+
+        An update and its retraction from different times meet only here, after since has passed both. Nothing happens
+        for since `[]` and for the greatest time, beyond which no frontier lies but `[]`.
+        """
+        since = self._since.time
+        if since is not None and since < TIME_LIMIT - 1:
+            self.consolidate_before(Frontier.at(since + 1))
+
+    def advance_since(self, since: Frontier) -> None:
+        """Move since; `[]` empties the buffer for good. Raises SinceRegression if `since` is not at or beyond since."""
+        if not self._since <= since:
+            raise SinceRegression(self._since, since)
+        self._since = since
+        if since.time is None:
+            self._discard_everything()
+        else:
+            self._stage.advance(since.time)
+
+    def recode(self) -> Codes:
+        """Renumber the codes in use as 0 .. n - 1, keeping their order; returns the old code of each new one."""
+        used = np.unique(self._held_updates().data)
+        self._stage.recode(used)
+        for content in (self._pending_low, *self._buckets.contents):
+            content.recode(used)
+        if self._emitted:
+            self._emitted = self._emitted.recoded(used)
+        return used
+
+    def state(self) -> tuple[object, ...]:
+        """A picture of the complete physical state: equal to a later one iff nothing moved in between. O(chains)."""
+        staged = tuple(column.tobytes() for column in self._stage.held())
+        buckets = [(bucket, tuple(content.chains)) for bucket, content in self._buckets.items()]
+        chains = (self._emitted, tuple(self._pending_low.chains), buckets)
+        return self._since, self._boundary, self._guard.bound, self._ledger.updates, staged, chains
+
+    def _insert(self, updates: Updates, *, negated: bool) -> None:
+        since = self._since.time
+        if since is None or updates.size == 0:
+            return
+        self._guard.admit(updates, self._held_updates)
+        self._ledger.updates += updates.size
+        shipped = self._stage.insert(
+            Updates(
+                np.maximum(updates.times, np.uint64(since)),
+                updates.data,
+                -updates.diffs if negated else updates.diffs,
+            )
+        )
+        if shipped:
+            self._route(shipped)
+
+    def _route(self, shipped: Updates) -> None:
+        """Sort and consolidate what the stage hands over; what has a bucket goes there, the rest to `pending_low`."""
+        fresh = consolidated(shipped)
+        self._ledger.replaced(shipped.size, fresh.size, fresh.size)
+        # what the caller owns, or a large array, must not be kept alive by a chunk
+        needs_copy = fresh is shipped or fresh.size > self._ledger.chunk_rows
+        lower = self._buckets.lower()
+        low = fresh.size if lower is None else fresh.first_at_or_beyond(lower)
+        spans = [(self._pending_low, 0, low)] if low else []
+        if low < fresh.size:
+            spans += self._buckets.spans(fresh.times)
+        for content, start, stop in spans:
+            part = fresh.rows(start, stop)
+            chain = Chain.of(part.copy() if needs_copy else part, self._ledger.chunk_rows)
+            if chain:
+                content.push(chain)
+
+    def _peeled(self, upper: Frontier) -> list[Chain]:
+        """Take the chains of all buckets that start below `upper` and re-bucket the rest for the next reads."""
+        contents = self._buckets.peel(upper)
+        if contents:
+            self._buckets.restore(self._restore_fuel)
+        return [chain for content in contents for chain in content.chains]
+
+    def _held_updates(self) -> Updates:
+        """Everything held, raw and in no order."""
+        contents = (self._pending_low, *self._buckets.contents)
+        chains = [chain for content in contents for chain in content.chains]
+        if self._emitted:
+            chains.append(self._emitted)
+        return concatenate([updates_of(chains), self._stage.held()])
+
+    def _discard_everything(self) -> None:
+        self._stage.count = 0
+        self._emitted = None
+        for content in (self._pending_low, *self._buckets.contents):
+            content.take()
+        self._ledger.updates = 0
+
+
+def _read_only(updates: Updates) -> Updates:
+    """Views of the columns that cannot be written to."""
+    views = Updates(updates.times.view(), updates.data.view(), updates.diffs.view())
+    for view in views:
+        view.flags.writeable = False
+    return views

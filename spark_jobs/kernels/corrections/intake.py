@@ -1,0 +1,87 @@
+"""Turning what callers have (lists, numpy, Arrow) into columns, exactly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_jobs.kernels.corrections.columns import TIME_LIMIT, Times, Updates
+from spark_jobs.kernels.corrections.errors import MalformedUpdates, TimeOutOfRange
+
+
+def as_updates(data: Any, times: Any, diffs: Any) -> Updates:
+    """Columns of int64 codes, uint64 times and int64 diffs from any integer columns of one length.
+
+    Raises MalformedUpdates (lengths, types, nulls, diffs or codes beyond 64 bits) and TimeOutOfRange.
+    """
+    updates = Updates(as_times(times), as_integers(data, "data"), as_integers(diffs, "diffs"))
+    require_equal_lengths(updates.data.shape[0], updates)
+    return updates
+
+
+def as_times(times: Any) -> Times:
+    """`times` as uint64, without ever passing through a float."""
+    column = _array(times, "times")
+    if isinstance(column, np.ndarray):
+        if column.dtype != np.uint64 and column.size and column.min() < 0:
+            raise _out_of_range(int(column.min()))
+        return _owned(column, np.uint64)
+    numbers = _integers(column, "times")
+    for time in numbers:
+        if not 0 <= time < TIME_LIMIT:
+            raise _out_of_range(time)
+    return np.array(numbers, np.uint64)
+
+
+def as_integers(values: Any, name: str) -> NDArray[np.int64]:
+    """`values` as int64; raises MalformedUpdates for one that does not fit."""
+    column = _array(values, name)
+    try:
+        if isinstance(column, np.ndarray):
+            if column.dtype == np.uint64 and column.size and int(column.max()) >= 1 << 63:
+                raise OverflowError
+            return _owned(column, np.int64)
+        return np.array(_integers(column, name), np.int64)
+    except OverflowError:
+        raise MalformedUpdates(expected=f"{name} within int64", found="a greater magnitude") from None
+
+
+def require_equal_lengths(rows: int, updates: Updates) -> None:
+    """Raise MalformedUpdates unless all columns have `rows` rows."""
+    lengths = (rows, updates.times.shape[0], updates.diffs.shape[0])
+    if len(set(lengths)) > 1:
+        found = "data, times and diffs of {}, {} and {} rows".format(*lengths)
+        raise MalformedUpdates(expected="columns of one length", found=found)
+
+
+def _array(values: Any, name: str) -> NDArray[Any] | Iterable[Any]:
+    """Arrow and numpy columns as a one-dimensional integer array; anything else as it is."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        if values.null_count:
+            raise MalformedUpdates(expected=f"{name} without nulls", found=f"{values.null_count} nulls")
+        values = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+    if isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "iu"):
+        raise MalformedUpdates(expected=f"{name} as one column of integers", found=f"{values.ndim} × {values.dtype}")
+    return values
+
+
+def _integers(values: Iterable[Any], name: str) -> list[int]:
+    try:
+        return [index(value) for value in values]
+    except TypeError as error:
+        raise MalformedUpdates(expected=f"{name} as integers", found=str(error)) from None
+
+
+def _owned(column: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
+    """The column in `dtype`, contiguous and writable: the compiled loops know no other kind of array."""
+    column = np.ascontiguousarray(column, dtype)
+    return column if column.flags.writeable else column.copy()
+
+
+def _out_of_range(time: int) -> TimeOutOfRange:
+    return TimeOutOfRange(expected="times of 0 .. 2^64 - 1", found=str(time), time=time)

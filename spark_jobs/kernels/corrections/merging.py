@@ -1,0 +1,97 @@
+"""Merging many chains into one while moving times forward to since.
+
+Forwarding times inside a chain can break its order. With since 2,
+
+    chain 1: (c, 1, +1) (b, 2, -1) (a, 3, -1)        forwarded: (c, 2, +1) (b, 2, -1) (a, 3, -1)      c before b
+    chain 2: (b, 1, +1) (a, 2, +1) (c, 2, -1)        forwarded: (b, 2, +1) (a, 2, +1) (c, 2, -1)      b before a
+
+so merging the forwarded chains from top to bottom neither sorts nor consolidates. Two ways are right, and agree:
+
+* few distinct stale times (times below since): cut each chain after each of them. Every piece has one time, stays
+  ordered when that time becomes since, and the pieces merge as chains;
+* many: gather everything, forward, sort and consolidate once. The number of pieces no longer matters.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from spark_jobs.kernels.corrections.chains import Chain, Ledger, forwarded, merged_pair, updates_of
+from spark_jobs.kernels.corrections.columns import Updates, consolidated
+
+STALE_TIMES_CAP = 32
+"""From this many distinct stale times on, one sort replaces the merge of pieces."""
+
+SORTED_AT_ONCE_ROWS = 2_048
+"""Fewer updates than this are sorted in any case: a handful of calls instead of a handful for each pair of chains."""
+
+
+def merged_under_since(chains: list[Chain], since: int, ledger: Ledger) -> Chain | None:
+    """The consolidated updates of all `chains` with times forwarded to `since`, as one chain; None if nothing is left.
+
+    A single chain without stale times is returned as it is. Cost O(U log K) for U updates in K chains, or one sort.
+    """
+    if not chains:
+        return None
+    if len(chains) == 1 and chains[0].first_time >= since:
+        return chains[0]
+    total = sum(chain.count for chain in chains)
+    if total < SORTED_AT_ONCE_ROWS or has_many_stale_times(chains, since):
+        return sorted_at_once(chains, since, ledger)
+    return merged_by_pieces(chains, since, ledger)
+
+
+def has_many_stale_times(chains: list[Chain], since: int, cap: int = STALE_TIMES_CAP) -> bool:
+    """Whether `chains` hold at least `cap` distinct times below `since`; looks at up to `cap` times per chain."""
+    stale: set[int] = set()
+    for chain in chains:
+        rest: Chain | None = chain
+        while rest is not None and rest.first_time < since:
+            stale.add(rest.first_time)
+            if len(stale) >= cap:
+                return True
+            rest = rest.split(rest.first_time + 1)[1]
+    return False
+
+
+def sorted_at_once(chains: list[Chain], since: int, ledger: Ledger) -> Chain | None:
+    """Gather, forward, sort, consolidate."""
+    gathered = updates_of(chains)
+    chain = Chain.of(consolidated(forwarded(gathered, since)), ledger.chunk_rows)
+    left = chain.count if chain else 0
+    ledger.replaced(gathered.size, left, left)
+    return chain
+
+
+def merged_by_pieces(chains: list[Chain], since: int, ledger: Ledger) -> Chain | None:
+    """Cut every chain at its stale times, then merge the pieces, smallest first."""
+    pieces = [piece for chain in chains for piece in forwarded_pieces(chain, since)]
+    heap = [(piece.count, serial, piece) for serial, piece in enumerate(pieces)]
+    heapify(heap)
+    serial = len(heap)
+    while len(heap) > 1:
+        left, right = heappop(heap)[2], heappop(heap)[2]
+        merged = merged_pair(left, right, ledger)
+        if merged:
+            heappush(heap, (merged.count, serial, merged))
+            serial += 1
+    return heap[0][2] if heap else None
+
+
+def forwarded_pieces(chain: Chain, since: int) -> list[Chain]:
+    """`chain` cut after each distinct time below `since`, each stale piece moved up to `since`; all remain ordered."""
+    pieces: list[Chain] = []
+    rest: Chain | None = chain
+    while rest is not None and rest.first_time < since:
+        stale, rest = rest.split(rest.first_time + 1)
+        if stale:
+            pieces.append(Chain([_at(chunk, since) for chunk in stale.chunks]))
+    if rest:
+        pieces.append(rest)
+    return pieces
+
+
+def _at(chunk: Updates, time: int) -> Updates:
+    return chunk._replace(times=np.full(chunk.size, time, np.uint64))

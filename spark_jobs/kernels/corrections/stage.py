@@ -1,0 +1,66 @@
+"""The stage: fresh updates, unordered, until they fill a chunk.
+
+Making a chain costs a sort, an allocation and merges; for updates that trickle in one by one that would dwarf the copy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_jobs.kernels.corrections.columns import BYTES_PER_UPDATE, Codes, Updates, concatenate
+
+
+class Stage:
+    """Up to `capacity - 1` updates in columns of fixed size.
+
+    Args:
+        chunk_bytes: `capacity` is as many updates as fit, at least one.
+    """
+
+    __slots__ = ("capacity", "columns", "count")
+
+    def __init__(self, chunk_bytes: int) -> None:
+        self.capacity = max(1, chunk_bytes // BYTES_PER_UPDATE)
+        self.columns = Updates.empty(self.capacity)
+        self.count = 0
+
+    def insert(self, updates: Updates) -> Updates | None:
+        """Copy `updates` in; once full, hand over as many whole capacities as there are, else None.
+
+        What is handed over is not sorted; it shares no memory with the stage, but may with `updates`.
+        """
+        total = self.count + updates.size
+        if total < self.capacity:
+            self._append(updates)
+            return None
+        shipped = total // self.capacity * self.capacity
+        everything = concatenate([self.columns.rows(0, self.count), updates]) if self.count else updates
+        self.count = 0
+        self._append(everything.rows(shipped, total))
+        return everything.rows(0, shipped)
+
+    def flush(self) -> Updates:
+        """Empty the stage; returns what it held, in memory of its own."""
+        held = self.held().copy()
+        self.count = 0
+        return held
+
+    def held(self) -> Updates:
+        """What is staged, without copying: valid until the next call."""
+        return self.columns.rows(0, self.count)
+
+    def advance(self, since: int) -> None:
+        """Move staged times up to `since`."""
+        times = self.columns.times[: self.count]
+        np.maximum(times, np.uint64(since), out=times)
+
+    def recode(self, used: Codes) -> None:
+        """Replace each staged code by its index in the ascending codes `used`."""
+        data = self.columns.data[: self.count]
+        data[:] = np.searchsorted(used, data)
+
+    def _append(self, updates: Updates) -> None:
+        start, stop = self.count, self.count + updates.size
+        for column, values in zip(self.columns, updates, strict=True):
+            column[start:stop] = values
+        self.count = stop

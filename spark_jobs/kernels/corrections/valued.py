@@ -1,0 +1,195 @@
+"""The correction buffer over data of any ordered type: strings, bytes, numbers, dates, tuples.
+
+Each distinct value gets an integer code when it first comes in; the coded buffer does the work. Codes are given in the
+order of arrival, so a read sorts what it returns once more, by value. Values whose last update has cancelled are
+forgotten when they are in the majority, so memory follows what is held, not what ever passed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.kernels.corrections.buffer import CodedCorrections
+from spark_jobs.kernels.corrections.columns import Codes, Diffs, Times, Updates
+from spark_jobs.kernels.corrections.errors import MalformedUpdates
+from spark_jobs.kernels.corrections.intake import as_integers, as_times, require_equal_lengths
+from spark_jobs.model import Frontier
+
+FORGOTTEN_AT_ONCE = 65_536
+"""Values beyond twice the updates held at which unused ones are forgotten: renumbering costs a pass over everything."""
+
+
+class Corrections(NamedTuple):
+    """Updates with their values, ordered by (time, value): columns of one length."""
+
+    data: list[Any]
+    times: Times
+    diffs: Diffs
+
+    def rows(self) -> list[tuple[Any, int, int]]:
+        """`(value, time, diff)` per update, in Python integers."""
+        return list(zip(self.data, self.times.tolist(), self.diffs.tolist(), strict=True))
+
+    def to_arrow(self, data_type: pa.DataType | None = None) -> pa.Table:
+        """Columns `data` (of `data_type`, or what Arrow infers), `time` (uint64) and `diff` (int64)."""
+        return pa.table({"data": pa.array(self.data, data_type), "time": self.times, "diff": self.diffs})
+
+
+class CorrectionBuffer:
+    """A stash of updates `(data, time, diff)` that leave only by being cancelled.
+
+    All values of one buffer are hashable and comparable with one another. Args: those of `CodedCorrections`.
+
+    >>> buffer = CorrectionBuffer()
+    >>> buffer.insert(["count=3", "count=4", "count=3"], [10, 20, 20], [1, 1, -1])
+    >>> buffer.updates_before(Frontier.at(11)).rows()
+    [('count=3', 10, 1)]
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._coded = CodedCorrections(**settings)
+        self._vocabulary = _Vocabulary()
+
+    @property
+    def since(self) -> Frontier:
+        """The frontier that every time is forwarded to."""
+        return self._coded.since
+
+    @property
+    def held(self) -> int:
+        """Updates held physically, O(1)."""
+        return self._coded.held
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the updates held physically without their values, O(1)."""
+        return self._coded.held_bytes
+
+    @property
+    def distinct_values(self) -> int:
+        """Values that have a code, O(1)."""
+        return len(self._vocabulary.values)
+
+    @property
+    def copied(self) -> int:
+        """Updates written into new chains so far, O(1): the structural work."""
+        return self._coded.copied
+
+    def insert(self, data: Any, times: Any, diffs: Any) -> None:
+        """Add updates given as columns (lists, numpy or Arrow); times forwarded to since, discarded if since is `[]`.
+
+        Raises MalformedUpdates, TimeOutOfRange or DiffOverflow, with nothing inserted.
+        """
+        self._coded.insert(self._encoded(data, times, diffs))
+
+    def insert_negated(self, data: Any, times: Any, diffs: Any) -> None:
+        """`insert` with every diff negated: the feedback of what was written."""
+        self._coded.insert_negated(self._encoded(data, times, diffs))
+
+    def updates_before(self, upper: Frontier) -> Corrections:
+        """The updates at times not at or beyond `upper`, ordered by (time, value); none unless since < `upper`."""
+        return self._decoded(self._coded.updates_before(upper))
+
+    def count_before(self, upper: Frontier) -> int:
+        """The number of updates that `updates_before` returns."""
+        return self._coded.count_before(upper)
+
+    def contents(self) -> Corrections:
+        """Everything held, forwarded and consolidated, whatever since is; moves nothing."""
+        return self._decoded(self._coded.contents())
+
+    def consolidate_before(self, upper: Frontier) -> None:
+        """Bring all updates before `upper` together in one consolidated chain; changes no answer."""
+        self._coded.consolidate_before(upper)
+
+    def consolidate_at_since(self) -> None:
+        """Consolidate what lies at since; nothing for since `[]` and the greatest time."""
+        self._coded.consolidate_at_since()
+
+    def advance_since(self, since: Frontier) -> None:
+        """Move since; `[]` empties the buffer for good. Raises SinceRegression if it would go back."""
+        self._coded.advance_since(since)
+        if since.time is None:
+            self._vocabulary = _Vocabulary()
+
+    def state(self) -> tuple[object, ...]:
+        """A picture of the complete physical state: equal to a later one iff nothing moved in between."""
+        return self._coded.state()
+
+    def _encoded(self, data: Any, times: Any, diffs: Any) -> Updates:
+        checked_times, checked_diffs = as_times(times), as_integers(diffs, "diffs")
+        values = _distinct_first(data)
+        require_equal_lengths(len(data), Updates(checked_times, checked_diffs, checked_diffs))
+        if self._coded.since.time is None:
+            return Updates.empty()
+        self._forget_unused()
+        return Updates(checked_times, self._vocabulary.encode(*values), checked_diffs)
+
+    def _decoded(self, updates: Updates) -> Corrections:
+        rank = self._vocabulary.ranks(updates.data)
+        order = np.lexsort((rank, updates.times))
+        values = self._vocabulary.values
+        return Corrections(
+            [values[code] for code in updates.data[order].tolist()], updates.times[order], updates.diffs[order]
+        )
+
+    def _forget_unused(self) -> None:
+        if self.distinct_values > 2 * self.held + FORGOTTEN_AT_ONCE:
+            self._vocabulary = self._vocabulary.only(self._coded.recode())
+
+
+def _distinct_first(data: Any) -> tuple[Iterable[Hashable], Codes | None]:
+    """The values to look up and, if they are fewer than the rows, the index of each row's value among them."""
+    if isinstance(data, pa.ChunkedArray):
+        data = data.combine_chunks()
+    if isinstance(data, pa.Array):
+        if data.null_count:
+            raise MalformedUpdates(expected="data without nulls", found=f"{data.null_count} nulls")
+        if pa.types.is_floating(data.type) or pa.types.is_nested(data.type):
+            raise MalformedUpdates(expected="data of a type with exact equality and a hash", found=str(data.type))
+        if not pa.types.is_dictionary(data.type):
+            data = data.dictionary_encode()
+        return data.dictionary.to_pylist(), data.indices.to_numpy(zero_copy_only=False)
+    return (data.tolist() if isinstance(data, np.ndarray) else data), None
+
+
+class _Codes(dict[Hashable, int]):
+    """Value → code; an unknown value gets the next code as it is looked up, and is appended to `in_order`."""
+
+    def __init__(self, values: list[Any]) -> None:
+        super().__init__(zip(values, range(len(values)), strict=True))
+        self.in_order = values
+
+    def __missing__(self, value: Hashable) -> int:
+        code = self[value] = len(self.in_order)
+        self.in_order.append(value)
+        return code
+
+
+class _Vocabulary:
+    """Codes of values, in the order in which the values first came; `values[code]` is the value."""
+
+    def __init__(self, values: list[Any] | None = None) -> None:
+        self.values: list[Any] = values or []
+        self._codes = _Codes(self.values)
+
+    def encode(self, values: Iterable[Hashable], positions: Codes | None) -> Codes:
+        """The codes of `values`, or of `values[positions]`."""
+        codes = np.fromiter(map(self._codes.__getitem__, values), np.int64)
+        return codes if positions is None else codes[positions]
+
+    def ranks(self, codes: Codes) -> Codes:
+        """For each code a number that orders like its value among the values of all `codes`."""
+        distinct, positions = np.unique(codes, return_inverse=True)
+        values = [self.values[code] for code in distinct.tolist()]
+        ranks = np.empty(len(values), np.int64)
+        ranks[sorted(range(len(values)), key=values.__getitem__)] = np.arange(len(values))
+        return ranks[positions]
+
+    def only(self, used: Codes) -> _Vocabulary:
+        """A vocabulary of the values of the codes `used` alone, which become 0 .. n - 1 in this order."""
+        return _Vocabulary([self.values[code] for code in used.tolist()])
