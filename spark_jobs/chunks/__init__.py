@@ -1,0 +1,41 @@
+"""Dense chunks of one entity's rows, their batcher, and a store that answers range and latest-at queries.
+
+In memory, without Spark:
+
+>>> from spark_jobs.chunks import ChunkBatcher, ChunkStore, Row
+>>> batcher = ChunkBatcher()
+>>> batcher.push("pump", Row(row_id=1, times={"day": 4}, data={"flow": 5}))
+[]
+>>> store = ChunkStore()
+>>> for chunk in batcher.flush():
+...     report = store.insert(chunk)
+>>> store.latest_at("pump", "day", 9, ["flow"])
+{'flow': Latest(row_id=1, time=4, value=5)}
+>>> store.range_query("pump", "day", 0, 9, ["flow"]).to_pylist()
+[{'row_id': 1, 'time': 4, 'flow': 5}]
+"""
+
+from spark_jobs.kernels.chunks.batcher import ChunkBatcher
+from spark_jobs.kernels.chunks.config import BatcherConfig, StoreConfig
+from spark_jobs.kernels.chunks.gc import GcOptions
+from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn, Row, TimeColumn
+from spark_jobs.kernels.chunks.reads import Latest, RangeAnswer
+from spark_jobs.kernels.chunks.store import ChunkStore, InsertReport
+from spark_jobs.kernels.chunks.summary import ChunkStats, StoreStats
+
+__all__ = [
+    "BatcherConfig",
+    "Chunk",
+    "ChunkBatcher",
+    "ChunkStats",
+    "ChunkStore",
+    "ComponentColumn",
+    "GcOptions",
+    "InsertReport",
+    "Latest",
+    "RangeAnswer",
+    "Row",
+    "StoreConfig",
+    "StoreStats",
+    "TimeColumn",
+]

@@ -1,0 +1,34 @@
+"""Compaction to convergence: fewer chunks, the same rows, and a second run that changes nothing.
+
+A pass inserts every chunk anew, by least row id. Its result is taken only if it has fewer chunks, or if the chunks
+before it exceeded a limit and had to be split; otherwise the chunks stay exactly as they were. So the number of
+chunks falls from pass to pass, and once a pass brings nothing, no later one does.
+
+Time locality: a pass merges neighbours only, as a write does, and never above the limits; a chunk is not rebuilt from
+rows that are far apart in time.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.kernels.chunks.config import StoreConfig
+from spark_jobs.kernels.chunks.index import Catalog
+from spark_jobs.kernels.chunks.split import split_chunk
+from spark_jobs.kernels.chunks.write import reinserted
+
+
+def compacted(catalog: Catalog, config: StoreConfig, passes: int) -> Catalog:
+    """The catalog after a first pass and at most `passes` further ones; the argument itself if nothing can be won."""
+    for _ in range(passes + 1):
+        anew = reinserted(catalog, config)
+        fell = len(anew.stored) < len(catalog.stored)
+        if not fell and not _exceeds_a_limit(catalog, config):
+            return catalog
+        first_pass_only_split = not fell
+        catalog = anew
+        if first_pass_only_split:
+            break
+    return catalog
+
+
+def _exceeds_a_limit(catalog: Catalog, config: StoreConfig) -> bool:
+    return any(len(split_chunk(stored.chunk, config)) > 1 for stored in catalog.stored.values())

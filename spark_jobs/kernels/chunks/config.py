@@ -1,0 +1,108 @@
+"""Every limit of the batcher and the store, with its unit and the reason for its default.
+
+Limits are inclusive: a chunk *at* a limit is within it. Bytes are the sum of the rows' own sizes, without overhead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from spark_jobs.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """When the store splits an inserted chunk and when it merges one with a neighbour.
+
+    For splitting, a limit of 0 is off. For merging on write nothing is within a limit of 0, so `StoreConfig.off()`
+    neither splits nor merges.
+    """
+
+    max_bytes: int = 12 * 8 * 4096
+    """384 KiB: `max_rows` rows of twelve 8-byte columns, so that on plain numeric data both limits bite together."""
+
+    max_rows: int = 4096
+    """Fixed costs per chunk are spread thin enough: what more rows would save is below 1 % of a 12-column chunk, while
+    every merge on write copies up to this many rows."""
+
+    max_rows_if_unsorted: int = 1024
+    """An unsorted chunk is scanned, not searched: at 1,024 rows the scan costs about as much as the index lookup
+    before it (some microseconds, see tests/benchmarks/chunks_kernel.py)."""
+
+    recheck_merged: bool = False
+    """Refuse a merge whose *result* would exceed a limit. The reference looks at the candidate alone, so that two
+    sorted chunks may become an unsorted one above `max_rows_if_unsorted`; off by default to answer as the reference
+    does, on in every profile below."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits below 0."""
+        _refuse_negative_limits(self)
+
+    @classmethod
+    def off(cls) -> StoreConfig:
+        """Neither split nor merge: what is inserted stays as it is."""
+        return cls(max_bytes=0, max_rows=0, max_rows_if_unsorted=0)
+
+    @classmethod
+    def object_store(cls) -> StoreConfig:
+        """For chunks that are read over a network: larger, because a request costs more than the bytes it brings."""
+        return cls(max_bytes=2 * 1024 * 1024, max_rows=65_536, max_rows_if_unsorted=8_192, recheck_merged=True)
+
+    def row_limit(self, is_sorted: bool) -> int:
+        """The greatest number of rows of a sorted, or unsorted, chunk."""
+        return self.max_rows if is_sorted else self.max_rows_if_unsorted
+
+    def within(self, rows: int, size_bytes: int, is_sorted: bool) -> bool:
+        """Whether a chunk of this shape is within the limits, read as merging reads them (0 = nothing fits)."""
+        return size_bytes <= self.max_bytes and rows <= self.row_limit(is_sorted)
+
+
+@dataclass(frozen=True, slots=True)
+class BatcherConfig:
+    """When a batcher flushes an entity's pending rows and where it cuts them into chunks."""
+
+    flush_num_rows: int | None = None
+    """Flush an entity at this many pending rows; None = no limit, 0 = at every row. No limit by default: a drop is
+    finite and ends with a flush of everything."""
+
+    flush_num_bytes: int | None = None
+    """Flush an entity at this many pending bytes; None = no limit, 0 = at every row."""
+
+    max_rows_if_unsorted: int = 256
+    """A piece that is unsorted on some timeline and has this many rows takes no further row."""
+
+    split_before_unsorting: bool = False
+    """Cut *before* the row that would unsort a piece of `max_rows_if_unsorted` rows. Without it (as the reference
+    behaves) a sorted piece grows without limit and the row that breaks its order still joins it."""
+
+    keep_sparse_rows: bool = False
+    """Keep rows together that merely lack a component, and keep rows without any value. Without it (as the reference
+    behaves) rows are grouped by the datatypes of their non-null components, and a row without values is left out."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits below 0."""
+        _refuse_negative_limits(self)
+
+    @classmethod
+    def landing(cls) -> BatcherConfig:
+        """What landing a drop uses: no row is left out, and large sorted chunks stay sorted.
+
+        65,536 rows or 2 MiB bound the memory of one entity's pending rows; 8,192 rows are what one scan may cost
+        where a chunk is read from storage anyway.
+        """
+        return cls(
+            flush_num_rows=65_536,
+            flush_num_bytes=2 * 1024 * 1024,
+            max_rows_if_unsorted=8_192,
+            split_before_unsorting=True,
+            keep_sparse_rows=True,
+        )
+
+
+def _refuse_negative_limits(config: StoreConfig | BatcherConfig) -> None:
+    for limit in fields(config):
+        value = getattr(config, limit.name)
+        if value is not None and value < 0:
+            raise ParameterError(
+                expected=f"{limit.name} of 0 or more", found=str(value), next_step="use 0 to switch a limit off"
+            )

@@ -1,0 +1,170 @@
+"""Queries over many chunks: latest-at and range. Nothing here changes anything.
+
+A latest-at at `t` looks up the greatest chunk start `s <= t` in the index of its (entity, timeline, component). A row
+with a value sits exactly there, so the answer is at or after `s`, and only chunks that overlap `[s, t]` can hold it:
+O(log n + k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.kernels.chunks.index import Catalog
+from spark_jobs.kernels.chunks.interval_index import IntervalIndex
+from spark_jobs.kernels.chunks.model import INT64_MAX, Chunk, time_then_id_order
+from spark_jobs.kernels.chunks.query import earliest_index, latest_index, range_indices
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """One row's value; `time` is None for a static value."""
+
+    row_id: int
+    time: int | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeAnswer:
+    """Rows with a value, by (time, row id), as columns of equal length; `times` is None for a static value."""
+
+    row_ids: np.ndarray
+    times: np.ndarray | None
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+
+def latest(catalog: Catalog, entity: str, timeline: str, at: int, component: str) -> Latest | None:
+    """See `ChunkStore.latest`."""
+    static = _static_row(catalog, entity, component)
+    if static is not None:
+        chunk, index = static
+        return Latest(int(chunk.row_ids[index]), None, _scalar(chunk, component, index))
+    row = _latest_row(catalog, entity, timeline, at, component)
+    if row is None:
+        return None
+    chunk, index = row
+    return Latest(
+        int(chunk.row_ids[index]), int(chunk.timelines[timeline].times[index]), _scalar(chunk, component, index)
+    )
+
+
+def range_rows(
+    catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, component: str, *, extended: bool = False
+) -> RangeAnswer:
+    """See `ChunkStore.range`."""
+    static = _static_row(catalog, entity, component)
+    if static is not None:
+        chunk, index = static
+        one = slice(index, index + 1)
+        return RangeAnswer(chunk.row_ids[one], None, chunk.components[component].values[one])
+    parts = list(_range_parts(catalog, entity, timeline, lo, hi, component, extended=extended))
+    if not parts:
+        return RangeAnswer(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, object))
+    row_ids = np.concatenate([chunk.row_ids[rows] for chunk, rows in parts])
+    times = np.concatenate([chunk.timelines[timeline].times[rows] for chunk, rows in parts])
+    values = np.concatenate([chunk.components[component].values[rows] for chunk, rows in parts])
+    if len(parts) == 1:
+        return RangeAnswer(row_ids, times, values)
+    order = time_then_id_order(times, row_ids)
+    return RangeAnswer(row_ids[order], times[order], values[order])
+
+
+def range_table(catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
+    """See `ChunkStore.range_query`."""
+    answers = {name: range_rows(catalog, entity, timeline, lo, hi, name) for name in components}
+    rows: dict[tuple[bool, int, int], dict[str, Any]] = {}
+    for name, answer in answers.items():
+        times = [None] * len(answer) if answer.times is None else answer.times.tolist()
+        for row_id, time, value in zip(answer.row_ids.tolist(), times, answer.values.tolist(), strict=True):
+            rows.setdefault((time is not None, time or 0, row_id), {})[name] = value
+    keys = sorted(rows)
+    columns: dict[str, pa.Array] = {
+        "row_id": pa.array([row_id for _, _, row_id in keys], type=pa.int64()),
+        "time": pa.array([time if temporal else None for temporal, time, _ in keys], type=pa.int64()),
+    }
+    columns |= {name: pa.array([rows[key].get(name) for key in keys]) for name in components}
+    return pa.table(columns)
+
+
+def _latest_row(catalog: Catalog, entity: str, timeline: str, at: int, component: str) -> tuple[Chunk, int] | None:
+    intervals = _intervals(catalog, entity, timeline, component)
+    start = None if intervals is None else intervals.start_before(at + 1)
+    if intervals is None or start is None:
+        return None
+    rows = []
+    for key in intervals.overlapping(start, at):
+        chunk = catalog.stored[key].chunk
+        index = latest_index(chunk, timeline, at, component)
+        if index is not None:
+            rows.append((*_position(chunk, timeline, index), key, index))
+    _, _, key, index = max(rows)
+    return catalog.stored[key].chunk, index
+
+
+def _earliest_row(catalog: Catalog, entity: str, timeline: str, at: int, component: str) -> tuple[Chunk, int] | None:
+    """The mirror image: the least start at or after `at` holds a row, so the answer is at or before it."""
+    intervals = _intervals(catalog, entity, timeline, component)
+    if intervals is None:
+        return None
+    start = intervals.start_after(at - 1)
+    rows = []
+    for key in intervals.overlapping(at, max(at, INT64_MAX) if start is None else start):
+        chunk = catalog.stored[key].chunk
+        index = earliest_index(chunk, timeline, at, component)
+        if index is not None:
+            rows.append((*_position(chunk, timeline, index), key, index))
+    if not rows:
+        return None
+    _, _, key, index = min(rows)
+    return catalog.stored[key].chunk, index
+
+
+def _position(chunk: Chunk, timeline: str, index: int) -> tuple[int, int]:
+    return int(chunk.timelines[timeline].times[index]), int(chunk.row_ids[index])
+
+
+def _range_parts(
+    catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, component: str, *, extended: bool
+) -> Iterator[tuple[Chunk, np.ndarray]]:
+    """Chunks with the indices of their rows in the range; the two extra rows as parts of their own."""
+    intervals = _intervals(catalog, entity, timeline, component)
+    if intervals is None or lo > hi:
+        return
+    for key in intervals.overlapping(lo, hi):
+        chunk = catalog.stored[key].chunk
+        rows = range_indices(chunk, timeline, lo, hi, component)
+        if len(rows):
+            yield chunk, rows
+    if extended:
+        for row in (
+            _latest_row(catalog, entity, timeline, lo - 1, component),
+            _earliest_row(catalog, entity, timeline, hi + 1, component),
+        ):
+            if row is not None:
+                yield row[0], np.array([row[1]])
+
+
+def _intervals(catalog: Catalog, entity: str, timeline: str, component: str) -> IntervalIndex | None:
+    index = catalog.entities.get(entity)
+    return None if index is None else index.intervals(timeline, component)
+
+
+def _static_row(catalog: Catalog, entity: str, component: str) -> tuple[Chunk, int] | None:
+    index = catalog.entities.get(entity)
+    if index is None or component not in index.static:
+        return None
+    chunk = catalog.stored[index.static[component]].chunk
+    return chunk, int(np.flatnonzero(chunk.components[component].valid)[-1])
+
+
+def _scalar(chunk: Chunk, component: str, index: int) -> Any:
+    value = chunk.components[component].values[index]
+    return value.item() if isinstance(value, np.generic) else value

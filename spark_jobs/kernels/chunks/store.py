@@ -1,0 +1,192 @@
+"""An in-memory chunk store: insert, split, merge on write, query, collect, drop, compact.
+
+Insert of a chunk, in this order: nothing happens if it has no rows or no component, or if its id is known (rows
+inserted under it are live, in a chunk of its own or merged into another); row ids must ascend; if the id was split
+before, the old pieces go. Then a static chunk takes the slot of every component for which it holds the greatest row
+id, and chunks that lose their last slot to it go; a temporal chunk is split if it exceeds a limit, else merged with
+at most one neighbour.
+
+A refusal changes nothing. Cost of an insert: O(log n) look-ups per (timeline, component), no Python work per row.
+Row ids are unique over the whole store; that is the caller's promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.kernels.chunks import reads, summary
+from spark_jobs.kernels.chunks.compaction import compacted
+from spark_jobs.kernels.chunks.config import StoreConfig
+from spark_jobs.kernels.chunks.errors import UnsortedRows
+from spark_jobs.kernels.chunks.gc import GcOptions, plan_gc
+from spark_jobs.kernels.chunks.index import Catalog, StoredChunk
+from spark_jobs.kernels.chunks.model import Chunk
+from spark_jobs.kernels.chunks.reads import Latest, RangeAnswer
+from spark_jobs.kernels.chunks.summary import StoreStats
+from spark_jobs.kernels.chunks.write import insert_static, insert_temporal
+
+
+@dataclass(frozen=True, slots=True)
+class InsertReport:
+    """Whether an insert changed the store, and the static chunks that lost their last component to it, sorted."""
+
+    changed: bool
+    deleted: tuple[str, ...] = ()
+
+
+class ChunkStore:
+    """A store of chunks in memory, for tests and small data; the tables of `bronze` behave alike.
+
+    Args:
+        config: limits of splitting and merging.
+    """
+
+    def __init__(self, config: StoreConfig | None = None) -> None:
+        self.config = StoreConfig() if config is None else config
+        self._catalog = Catalog()
+
+    def insert(self, chunk: Chunk) -> InsertReport:
+        """Insert a chunk; see the module for what happens in which order.
+
+        Raises:
+            UnsortedRows: the chunk's row ids do not ascend.
+        """
+        if chunk.num_rows == 0 or not chunk.components:
+            return InsertReport(changed=False)
+        live = self._catalog.keys_from(chunk.id)
+        if any(not self._catalog.stored[key].from_split for key in live):
+            return InsertReport(changed=False)
+        if not chunk.has_ascending_rows:
+            raise UnsortedRows(
+                expected=f"ascending row ids in chunk {chunk.id!r}",
+                found="a row id that is not greater than the one before it",
+                next_step="sort the rows by row id",
+            )
+        for key in live:
+            self._catalog.remove(key)
+        stored = StoredChunk(chunk, frozenset([chunk.id]))
+        if chunk.is_static:
+            return InsertReport(changed=True, deleted=insert_static(self._catalog, stored))
+        insert_temporal(self._catalog, stored, self.config)
+        return InsertReport(changed=True)
+
+    def chunks(self) -> list[Chunk]:
+        """The live chunks, by least row id."""
+        return [self._catalog.stored[key].chunk for key in self._catalog.by_first_row()]
+
+    def stats(self) -> StoreStats:
+        """Numbers of chunks, rows and non-null cells."""
+        return summary.stats(self._catalog)
+
+    def num_events(self, entity: str, timeline: str, component: str) -> int:
+        """Non-null cells of the component in temporal rows on that timeline; 0 if unknown."""
+        return summary.num_events(self._catalog, entity, timeline, component)
+
+    def all_components(self, entity: str, timeline: str) -> list[str] | None:
+        """Components with a static value or a value on that timeline, sorted; None if there are none."""
+        return summary.all_components(self._catalog, entity, timeline)
+
+    def entity_min_time(self, entity: str, timeline: str) -> int | None:
+        """The least time of a temporal row with a value, or None."""
+        return summary.entity_min_time(self._catalog, entity, timeline)
+
+    def time_range(self, timeline: str) -> tuple[int, int] | None:
+        """Least and greatest time over all entities, or None."""
+        return summary.time_range(self._catalog, timeline)
+
+    def next_time(self, timeline: str, time: int) -> int | None:
+        """The least time strictly after `time`, over all entities, or None."""
+        return summary.next_time(self._catalog, timeline, time)
+
+    def prev_time(self, timeline: str, time: int) -> int | None:
+        """The greatest time strictly before `time`, over all entities, or None."""
+        return summary.prev_time(self._catalog, timeline, time)
+
+    def latest(self, entity: str, timeline: str, at: int, component: str) -> Latest | None:
+        """The static value if there is one, whatever `at`; else the row with the greatest (time, row id) at or before
+        `at` that has a value; None if there is none.
+        """
+        return reads.latest(self._catalog, entity, timeline, at, component)
+
+    def range(
+        self, entity: str, timeline: str, lo: int, hi: int, component: str, *, extended: bool = False
+    ) -> RangeAnswer:
+        """Rows with a value and a time in `[lo, hi]`, both inclusive, by (time, row id).
+
+        A static value overrides with its single row, whatever the range. An inverted range is empty. `extended` adds
+        one row before `lo` and one after `hi`, across chunks.
+        """
+        return reads.range_rows(self._catalog, entity, timeline, lo, hi, component, extended=extended)
+
+    def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
+        """`latest` for several components; a component without an answer is left out."""
+        answers = {component: self.latest(entity, timeline, at, component) for component in components}
+        return {component: answer for component, answer in answers.items() if answer is not None}
+
+    def range_query(self, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
+        """The outer join, on the row, of `range` for several components.
+
+        Columns: `row_id`, `time` (int64; null for a static row) and one per component. Static rows come first, then
+        temporal ones by (time, row id).
+        """
+        return reads.range_table(self._catalog, entity, timeline, lo, hi, components)
+
+    def relevant_latest_at(self, entity: str, timeline: str, at: int) -> list[str]:
+        """Sorted ids of the temporal chunks that a latest-at over all components may have to visit."""
+        return summary.relevant_latest_at(self._catalog, entity, timeline, at)
+
+    def relevant_range(self, entity: str, timeline: str, lo: int, hi: int) -> list[str]:
+        """Sorted ids of the temporal chunks whose `[min, max]` on the timeline meets `[lo, hi]`."""
+        return summary.relevant_range(self._catalog, entity, timeline, lo, hi)
+
+    def gc(self, options: GcOptions) -> list[str]:
+        """Drop whole temporal chunks until the target is met; their ids in drop order."""
+        return [self._catalog.remove(key).chunk.id for key in plan_gc(self._catalog, options)]
+
+    def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
+        """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; how many.
+
+        A chunk that is cut leaves its earlier and its later rows as two chunks, so that ranges stay tight; they merge
+        with neighbours as new chunks do.
+        """
+        dropped = 0
+        remainders: list[StoredChunk] = []
+        for key in summary.keys_meeting(self._catalog, timeline, lo, hi):
+            chunk = self._catalog.stored[key].chunk
+            times = chunk.timelines[timeline].times
+            kept = [mask for mask in (times < lo, times > hi) if mask.any()]
+            hit = chunk.num_rows - sum(int(mask.sum()) for mask in kept)
+            if hit:
+                dropped += hit
+                stored = self._catalog.remove(key)
+                remainders.extend(replace(stored, chunk=chunk.take(mask, chunk.id)) for mask in kept)
+        for stored in remainders:
+            insert_temporal(self._catalog, stored, self.config)
+        return dropped
+
+    def drop_entity(self, entity: str) -> list[str]:
+        """Drop all chunks of exactly this entity; their ids, static ones first, then by least row id."""
+        if entity not in self._catalog.entities:
+            return []
+        keys = self._catalog.by_first_row(self._catalog.entities[entity].keys)
+        keys.sort(key=lambda key: not self._catalog.stored[key].chunk.is_static)
+        return [self._catalog.remove(key).chunk.id for key in keys]
+
+    def compact(self, config: StoreConfig, passes: int = 50) -> int:
+        """Insert everything anew under `config` until the number of chunks stops falling; that number.
+
+        The store then neither merges nor splits. At most `passes` further passes follow the first one.
+        """
+        self._catalog = compacted(self._catalog, config, passes)
+        self.config = StoreConfig.off()
+        return len(self._catalog.stored)
+
+    def snapshot(self) -> Any:
+        """Everything that a later answer can depend on, as a value to compare; chunks are immutable and stand for
+        themselves.
+        """
+        return self.config, *self._catalog.snapshot()
