@@ -1,0 +1,18 @@
+"""The gates' expectations: for each gate what must hold, in words and as a Great Expectations suite.
+
+`GATES` names the gates in the order in which a run meets them. Importing this package does not import Great
+Expectations.
+"""
+
+from expectations import bronze, gold, silver, trace
+from expectations.invariant import Invariant, suite
+
+GATES: dict[str, tuple[Invariant, ...]] = {
+    "bronze": bronze.INVARIANTS,
+    "trace": trace.INVARIANTS,
+    "silver": silver.INVARIANTS,
+    "gold": gold.INVARIANTS,
+}
+"""The invariants of each gate."""
+
+__all__ = ["GATES", "Invariant", "suite"]

@@ -1,0 +1,32 @@
+"""Gate after `compact`: what the run would publish as state is exact. Stops before the publication moves."""
+
+from expectations.invariant import Invariant
+
+_AGAIN = (
+    "Nothing was published; gold reads as before the run. Run the interval again; if it fails again, report it with the"
+    " examples below."
+)
+
+INVARIANTS = (
+    Invariant("repeated_entities", "Every entity has one current state.", _AGAIN),
+    Invariant("states_of_wrong_width", "A state has one value and one seen flag for every component.", _AGAIN),
+    Invariant("states_without_deltas", "Every state is made of at least one delta.", _AGAIN),
+    Invariant("states_beyond_reached", "No state is made of future-dated deltas.", _AGAIN),
+    Invariant(
+        "changes_at_wrong_time",
+        "Every change of this run is known from one tick before the new publication.",
+        _AGAIN,
+    ),
+    Invariant(
+        "deltas_accepted",
+        "Every accepted delta is in exactly one entity's state: the delta counts add up to the rows of the trace.",
+        _AGAIN,
+        "equal",
+        "deltas_folded",
+    ),
+    Invariant(
+        "components_out_of_balance",
+        "Each additive component, summed over all entities, is the sum over the trace's rows.",
+        _AGAIN,
+    ),
+)

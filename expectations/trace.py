@@ -1,0 +1,41 @@
+"""Gate after `seal`: the arrangement's invariants. Stops before windows are computed from the trace."""
+
+from expectations.invariant import Invariant
+
+_SEAL = "Nothing was published. Reads below the previous seal would change: don't retry, report it with the run's id."
+_AGAIN = (
+    "Nothing was published. Run the interval again: the attempt's batches are replaced. If it fails again, report it."
+)
+
+INVARIANTS = (
+    Invariant(
+        "updates_below_previous_seal",
+        "No update was added below the seal as it stood before the run: what was read there reads the same for ever.",
+        _SEAL,
+    ),
+    Invariant(
+        "updates_outside_batch",
+        "Every update of a trace batch lies inside the batch's [lower, upper), and below the seal.",
+        _AGAIN,
+    ),
+    Invariant("updates_without_diff", "No update has a diff of 0 or none at all.", _AGAIN),
+    Invariant(
+        "repeated_updates", "A trace batch is consolidated: no row stands twice at one time with one sign.", _AGAIN
+    ),
+    Invariant("updates_without_identity", "Every update has a row id, an entity and an event time.", _AGAIN),
+    Invariant("visible_before_event", "No update becomes visible before its event time.", _AGAIN),
+    Invariant(
+        "rows_landed",
+        "Every row that the run landed was added to the trace once, and nothing else was.",
+        _AGAIN,
+        "equal",
+        "updates_added",
+    ),
+    Invariant("trace_upper_us", "The trace ends at or before the seal.", _SEAL, "at_most", "seal_us"),
+    Invariant("previous_seal_us", "The seal did not go back.", _SEAL, "at_most", "seal_us"),
+    Invariant("previous_since_us", "The since frontier did not go back.", _SEAL, "at_most", "since_us"),
+    Invariant(
+        "reached_us", "The seal is at or beyond the end of every interval that was run.", _SEAL, "at_most", "seal_us"
+    ),
+    Invariant("broken_batch_chain", "Trace batches are contiguous: each starts where the one before ends.", _SEAL),
+)

@@ -1,0 +1,10 @@
+"""Gates between stages: `measures` counts what violates an invariant, `run_gate` holds the counts against the suite.
+
+A failed gate raises `GateFailed`, and nothing after it publishes. What each gate stops is in `expectations/README.md`.
+"""
+
+from spark_jobs.gates.gate import run_gate
+from spark_jobs.gates.project import data_docs_index, preload, quality_dir
+from spark_jobs.gates.verdicts import GateFailed, Verdict
+
+__all__ = ["GateFailed", "Verdict", "data_docs_index", "preload", "quality_dir", "run_gate"]

@@ -1,0 +1,109 @@
+"""The Great Expectations project of an installation: a file-backed context under `TIDEMARK_HOME/quality`.
+
+It keeps suites, checkpoints, validation results and Data Docs. Gates of several sources may run at once in several
+processes, and Great Expectations writes its files without locks: whoever uses the project holds it (`held_project`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.config import Settings
+
+if TYPE_CHECKING:
+    from great_expectations.checkpoint import Checkpoint
+    from great_expectations.data_context import FileDataContext
+
+KEPT_RESULTS = 800
+"""Validation results kept, newest first: 100 days of two sources. Each costs every gate 0.5 ms (the index page)."""
+_PRUNE_BY = 100
+_SITE = "local_site"
+_SITE_FOLDER = "uncommitted/data_docs"
+_DATA_SOURCE = "measures"
+
+
+def quality_dir(settings: Settings) -> Path:
+    """The folder of the project."""
+    return settings.home / "quality"
+
+
+def data_docs_index(settings: Settings) -> Path:
+    """The first page of the Data Docs; it exists once a gate has run."""
+    return quality_dir(settings) / "gx" / _SITE_FOLDER / "index.html"
+
+
+def preload() -> None:
+    """Import Great Expectations, which takes some seconds: worth doing while Spark is busy."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    # it tells of each kind of data source whose client is not installed
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    import great_expectations  # noqa: F401
+
+
+@contextmanager
+def held_project(settings: Settings) -> Iterator[FileDataContext]:
+    """The project, made on first use, for this process alone until the block ends."""
+    preload()
+    folder = quality_dir(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "project.lock").open("a") as lock:
+        fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
+        yield _open(folder)
+
+
+def _open(folder: Path) -> FileDataContext:
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="file", project_root_dir=folder)
+    if (context.variables.data_docs_sites or {}).get(_SITE, {}).get("show_how_to_buttons", True):
+        context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+        context.update_data_docs_site(_SITE, _site())
+    return context
+
+
+def _site() -> Any:
+    return {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": f"{_SITE_FOLDER}/"},
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
+
+
+def checkpoint(context: FileDataContext, gate: str, source: str) -> Checkpoint:
+    """The checkpoint of a gate of a source: validates one measured row, stores the result, updates the Data Docs."""
+    import great_expectations as gx
+    from great_expectations.checkpoint import UpdateDataDocsAction
+
+    import expectations
+
+    suite = context.suites.add_or_update(expectations.suite(gate, expectations.GATES[gate]))
+    asset = context.data_sources.add_or_update_pandas(_DATA_SOURCE).add_dataframe_asset(source)
+    definition = gx.ValidationDefinition(
+        name=f"{gate}.{source}", data=asset.add_batch_definition_whole_dataframe(gate), suite=suite
+    )
+    return context.checkpoints.add_or_update(
+        gx.Checkpoint(
+            name=f"{gate}.{source}",
+            validation_definitions=[context.validation_definitions.add_or_update(definition)],
+            actions=[UpdateDataDocsAction(name="data_docs")],
+            result_format="COMPLETE",
+        )
+    )
+
+
+def forget_old_results(context: FileDataContext, keep: int = KEPT_RESULTS) -> None:
+    """Remove the oldest validation results beyond `keep`; the verdicts of all runs stay in quality.verdicts."""
+    store = context.validation_results_store
+    keys: list[Any] = list(store.list_keys())
+    if len(keys) < keep + _PRUNE_BY:
+        return
+    for key in sorted(keys, key=lambda key: key.run_id.run_time, reverse=True)[keep:]:
+        store.remove_key(key)
