@@ -13,6 +13,7 @@ A job asks for `open_session()` and gets one of two, with the same configuration
 from __future__ import annotations
 
 import os
+import re
 import socket
 import tempfile
 from pathlib import Path
@@ -153,18 +154,40 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
     return session
 
 
-def _connect(settings: Settings, app_name: str) -> SparkSession:
+def connect_version(settings: Settings) -> str:
+    """Spark's version, as the lake server says through Spark Connect; touches no session of this process.
+
+    Raises:
+        ServerUnreachable: the lake server does not answer, or refuses the token.
+    """
     import grpc
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import SparkConnectClient
 
     _expect_listener(settings)
+    client = SparkConnectClient(connect_url(settings), retry_policy={"max_retries": 1})
     try:
-        session = SparkSession.builder.remote(connect_url(settings, app_name)).create()
-        _retry_briefly(session)
-        session.version  # noqa: B018  (the first answer: it fails where the token is wrong)
+        version = client._analyze(method="spark_version").spark_version
+        client.release_session()
+        return str(version)
     except (PySparkException, grpc.RpcError) as error:
-        raise _unreachable(settings, f"{type(error).__name__}: {str(error)[:300]}") from error
+        raise _unreachable(settings, _first_detail(error)) from None
+    finally:
+        client.close()
+
+
+def _first_detail(error: Exception) -> str:
+    """What the server said, out of gRPC's text of many lines."""
+    details = re.search(r'details = "([^"]*)"', str(error))
+    return details.group(1) if details else f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def _connect(settings: Settings, app_name: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    connect_version(settings)
+    session = SparkSession.builder.remote(connect_url(settings, app_name)).create()
+    _retry_briefly(session)
     return session
 
 

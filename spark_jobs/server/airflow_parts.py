@@ -1,0 +1,118 @@
+"""Airflow's four processes, with SQLite and LocalExecutor under home, bound to the loopback, with a login.
+
+`airflow standalone` is not used: ended by its process id it leaves its scheduler, workers and API server behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_jobs.config import Settings
+from spark_jobs.server.processes import Part
+from spark_jobs.server.state import write_json
+
+MIGRATION = "airflow-migrate"
+PARTS = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
+
+ADMIN = "admin"
+
+GRACE_S = 20.0
+"""The scheduler lets its running tasks end; after this they are ended, and Airflow retries them at the next start."""
+
+_ARGUMENTS = {
+    "airflow-api-server": ("api-server", "--workers", "1"),
+    # the tasks' logs lie on this disk; a server for them would listen on a port of its own, on all interfaces
+    "airflow-scheduler": ("scheduler", "--skip-serve-logs"),
+    "airflow-dag-processor": ("dag-processor",),
+    "airflow-triggerer": ("triggerer", "--skip-serve-logs"),
+    MIGRATION: ("db", "migrate"),
+}
+
+
+def airflow_part(settings: Settings, name: str) -> Part:
+    """One of Airflow's processes (`PARTS`), or the step that brings its database up to date (`MIGRATION`)."""
+    return Part(
+        name=name,
+        command=(sys.executable, "-m", "airflow", *_ARGUMENTS[name]),
+        environment=airflow_environment(settings),
+        working_dir=settings.airflow_home,
+        log_file=settings.logs_dir / f"{name}.log",
+        grace_s=GRACE_S,
+    )
+
+
+def airflow_environment(settings: Settings) -> dict[str, str]:
+    """The environment of every Airflow process, and of anyone who calls Airflow's command line on this installation."""
+    keys = _secrets(settings)
+    database = settings.airflow_database_url or f"sqlite:///{settings.airflow_home / 'airflow.db'}"
+    return {
+        **os.environ,
+        **settings.environment(),
+        **_TELEMETRY_OFF,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), "localhost", "127.0.0.1"])),
+        "AIRFLOW_HOME": str(settings.airflow_home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.airflow_home / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PARALLELISM": str(settings.airflow_parallelism),
+        "AIRFLOW__CORE__FERNET_KEY": keys["fernet_key"],
+        "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://localhost:{settings.airflow_port}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(password_file(settings)),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
+        "AIRFLOW__API__HOST": settings.bind_address,
+        "AIRFLOW__API__PORT": str(settings.airflow_port),
+        "AIRFLOW__API__BASE_URL": settings.airflow_url,
+        "AIRFLOW__API__SECRET_KEY": keys["api_secret_key"],
+        "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt_secret"],
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.logs_dir / "airflow"),
+        # seconds; a new source file becomes a DAG without a long wait (Airflow: 300)
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "20",
+    }
+
+
+_TELEMETRY_OFF: Mapping[str, str] = {
+    "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    "AIRFLOW__COSMOS__ENABLE_TELEMETRY": "False",
+    "GX_ANALYTICS_ENABLED": "False",
+    "DBT_SEND_ANONYMOUS_USAGE_STATS": "False",
+    "DO_NOT_TRACK": "1",
+}
+
+
+def password_file(settings: Settings) -> Path:
+    """Where the UI's login is kept: JSON (mode 0600), user → password."""
+    return settings.airflow_home / "passwords.json"
+
+
+def admin_password(settings: Settings) -> str:
+    """The password of `ADMIN`, generated at the first start."""
+    path = password_file(settings)
+    if not path.exists():
+        write_json(path, {ADMIN: secrets.token_urlsafe(16)})
+    return str(json.loads(path.read_text())[ADMIN])
+
+
+def _secrets(settings: Settings) -> dict[str, str]:
+    """Airflow's keys, the same for all its processes; generated at the first start, kept in a file of mode 0600."""
+    from cryptography.fernet import Fernet
+
+    admin_password(settings)
+    path = settings.airflow_home / "secrets.json"
+    if not path.exists():
+        keys = {
+            "fernet_key": Fernet.generate_key().decode(),
+            "api_secret_key": secrets.token_urlsafe(32),
+            "jwt_secret": secrets.token_urlsafe(64),
+        }
+        write_json(path, keys)
+    return dict(json.loads(path.read_text()))

@@ -1,0 +1,27 @@
+"""A version of the code that the lake server runs.
+
+Spark reuses its Python workers, and they keep the modules they once imported: after an edit the next query still runs
+the old code, without a warning. So the server remembers the version it was started with, and `tidemark up` restarts
+it when the files say another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import spark_jobs
+
+PACKAGES = ("spark_jobs", "expectations")
+
+
+def code_version(root: Path | None = None) -> str:
+    """A hash of every Python file of the packages under `root`, names and contents; 16 hexadecimal digits."""
+    root = root or Path(spark_jobs.__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for file in sorted((root / package).rglob("*.py")):
+            content = file.read_bytes()
+            digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+            digest.update(content)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,100 @@
+"""Ask each part a real question: a SQL query over Thrift, a call over Spark Connect, Airflow's own health report."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.session import connect_version
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """An answer: whether the part serves, what it said (or why not), and how long it took in seconds."""
+
+    ok: bool
+    detail: str
+    seconds: float
+
+
+def sql_health(settings: Settings) -> Health:
+    """Whether SQL clients are served: `SELECT 1` through the Thrift port."""
+    return _measured(lambda: _sql(settings), settings.connect_timeout_s)
+
+
+def connect_health(settings: Settings) -> Health:
+    """Whether jobs are served: Spark's version through Spark Connect, with the token."""
+    return _measured(lambda: _connect(settings), settings.connect_timeout_s)
+
+
+def airflow_health(settings: Settings) -> Health:
+    """Whether Airflow's API server answers, and all its other processes have reported lately."""
+    return _measured(lambda: _airflow(settings), settings.connect_timeout_s)
+
+
+def thrift_query(settings: Settings, statement: str, timeout_s: float = 30.0) -> list[tuple[Any, ...]]:
+    """The rows of one statement through the Thrift port, as a JDBC client would get them."""
+    import thrift_sasl
+    from pyhive import hive
+    from thrift.transport.TSocket import TSocket
+
+    def sasl() -> Any:
+        return hive.get_installed_sasl(
+            host=settings.server_host, sasl_auth="PLAIN", username="tidemark", password="none"
+        )
+
+    channel = TSocket(settings.server_host, settings.thrift_port)
+    channel.setTimeout(timeout_s * 1000)
+    connection = hive.Connection(thrift_transport=thrift_sasl.TSaslClientTransport(sasl, "PLAIN", channel))
+    try:
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+    finally:
+        connection.close()
+
+
+def _measured(ask: Callable[[], tuple[bool, str]], timeout_s: float) -> Health:
+    """Ask in a thread of its own: a part that accepts a connection and then says nothing must not stop the asker."""
+    start = time.monotonic()
+    answers: list[tuple[bool, str]] = []
+    thread = threading.Thread(target=lambda: answers.append(_caught(ask)), daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    ok, detail = answers[0] if answers else (False, f"no answer within {timeout_s:g} s")
+    return Health(ok, detail, round(time.monotonic() - start, 3))
+
+
+def _caught(ask: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
+    try:
+        return ask()
+    except TidemarkError as refusal:
+        return False, refusal.found
+    except Exception as error:  # any answer but the right one means: not healthy, and says why
+        return False, f"{type(error).__name__}: {str(error).strip()[:200]}"
+
+
+def _sql(settings: Settings) -> tuple[bool, str]:
+    socket.create_connection((settings.server_host, settings.thrift_port), settings.connect_timeout_s).close()
+    rows = thrift_query(settings, "SELECT 1")
+    return rows == [(1,)], "answers SQL" if rows == [(1,)] else f"SELECT 1 gave {rows}"
+
+
+def _connect(settings: Settings) -> tuple[bool, str]:
+    return True, f"Spark {connect_version(settings)}"
+
+
+def _airflow(settings: Settings) -> tuple[bool, str]:
+    url = f"{settings.airflow_url}/api/v2/monitor/health"
+    answer = httpx.get(url, timeout=10.0, trust_env=False).raise_for_status()
+    parts = {name: part["status"] for name, part in answer.json().items() if isinstance(part, dict)}
+    wanting = {name: status for name, status in parts.items() if status != "healthy"}
+    return not wanting, ", ".join(f"{name} {status}" for name, status in (wanting or parts).items())

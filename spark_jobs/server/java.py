@@ -1,0 +1,69 @@
+"""Find the Java that Spark will run on, and say early where it does not serve."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.server.errors import JavaUnusable
+
+OLDEST_JAVA = 17
+"""Spark 4 is compiled for Java 17."""
+
+NEEDED_MODULE = "jdk.incubator.vector"
+"""Spark adds this module to its JVM and does not start without it; trimmed Java distributions leave it out."""
+
+INSTALL_HINT = "install a full JDK or JRE 17 or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`)"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark runs on: its executable and version line."""
+
+    executable: Path
+    version: str
+
+
+def find_java() -> Java:
+    """The Java of JAVA_HOME, else the one on PATH.
+
+    Raises:
+        JavaUnusable: there is none, it is older than 17, or it lacks a module that Spark needs.
+    """
+    executable = _candidate()
+    if executable is None:
+        raise _unusable("none on PATH, and JAVA_HOME is not set", None)
+    answer = _run(executable, "-version")
+    version = answer.stderr.strip().splitlines()[0] if answer.stderr.strip() else "no answer"
+    major = _major(version)
+    if answer.returncode or major is None or major < OLDEST_JAVA:
+        raise _unusable(f"{version} ({executable})", version)
+    if _run(executable, "--add-modules", NEEDED_MODULE, "-version").returncode:
+        raise _unusable(f"{version} without the module {NEEDED_MODULE} ({executable})", version)
+    return Java(executable, version)
+
+
+def _candidate() -> Path | None:
+    home = os.environ.get("JAVA_HOME")
+    if home and (inside := Path(home) / "bin" / "java").exists():
+        return inside
+    found = shutil.which("java")
+    return Path(found) if found else None
+
+
+def _run(executable: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([executable, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def _major(version_line: str) -> int | None:
+    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`."""
+    match = re.search(r'"(?:1\.)?(\d+)', version_line)
+    return int(match.group(1)) if match else None
+
+
+def _unusable(found: str, version: str | None) -> JavaUnusable:
+    return JavaUnusable(expected=f"Java {OLDEST_JAVA} or newer", found=found, next_step=INSTALL_HINT, version=version)

@@ -1,0 +1,102 @@
+"""The lake server: one JVM that serves SQL (Thrift, JDBC) and Spark Connect from one catalog and one cache.
+
+It is Spark's Thrift server with Spark Connect as a plugin. Both ports listen on `bind_address`. Spark Connect asks
+for a token, which lies in files of mode 0600 and on no command line; the Thrift port asks for no login, so it must
+stay on the loopback of a machine whose users may all read and write the lake.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+import pyspark
+
+from spark_jobs.config import Settings
+from spark_jobs.server.java import Java
+from spark_jobs.server.processes import Part
+from spark_jobs.session import prepare_home, write_properties
+
+NAME = "lake"
+
+GRACE_S = 30.0
+"""Spark ends in 2 to 3 s when idle; a commit under way may take longer."""
+
+_SERVER_CLASS = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC}Z %p %c{1}: %m%n%ex
+# a warning for each table of another format that Hive's catalog stores, and each query that Hive's statistics lack
+logger.hive.name = org.apache.hadoop.hive
+logger.hive.level = error
+logger.catalog.name = org.apache.spark.sql.hive.HiveExternalCatalog
+logger.catalog.level = error
+"""
+
+
+def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
+    """The lake server as a part; it inherits the lake's writer lock and so holds it as long as it lives."""
+    prepare_home(settings)
+    properties = write_properties(settings, extra=_server_conf(settings, ensure_token(settings)))
+    spark_home = Path(pyspark.__file__).parent
+    conf_dir = settings.server_dir / "conf"
+    conf_dir.mkdir(exist_ok=True)
+    (conf_dir / "log4j2.properties").write_text(_LOGGING)
+    return Part(
+        name=NAME,
+        command=(
+            str(spark_home / "bin" / "spark-submit"),
+            *("--properties-file", str(properties)),
+            *("--class", _SERVER_CLASS),
+            *("--name", "tidemark-lake"),
+            "spark-internal",
+        ),
+        environment={
+            **os.environ,
+            **settings.environment(),
+            "JAVA_HOME": str(java.executable.resolve().parents[1]),
+            "SPARK_HOME": str(spark_home),
+            "SPARK_CONF_DIR": str(conf_dir),
+            "SPARK_LOCAL_IP": settings.bind_address,
+            "PYSPARK_PYTHON": settings.python,
+            "PYSPARK_DRIVER_PYTHON": settings.python,
+        },
+        working_dir=settings.server_dir,
+        log_file=settings.logs_dir / "lake.log",
+        grace_s=GRACE_S,
+        pass_fds=(lock_descriptor,),
+    )
+
+
+def ensure_token(settings: Settings) -> str:
+    """Spark Connect's token: the knob, else one generated at the first start and kept in a file of mode 0600."""
+    token = settings.connect_token()
+    if token is None:
+        token = secrets.token_urlsafe(32)
+        settings.token_file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=settings.token_file.parent, delete=False) as file:
+            file.write(token)
+        Path(file.name).replace(settings.token_file)
+    return token
+
+
+def _server_conf(settings: Settings, token: str) -> dict[str, str]:
+    return {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": settings.bind_address,
+        "spark.connect.grpc.binding.port": str(settings.connect_port),
+        "spark.connect.authenticate.token": token,
+        "spark.hadoop.hive.server2.thrift.bind.host": settings.bind_address,
+        "spark.hadoop.hive.server2.thrift.port": str(settings.thrift_port),
+        "spark.hadoop.hive.server2.logging.operation.enabled": "false",
+        # two SQL clients and a job share one machine's cores by turns, not one after the other
+        "spark.scheduler.mode": "FAIR",
+    }

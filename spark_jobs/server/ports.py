@@ -1,0 +1,67 @@
+"""Is a port free, and if not, whose is it?"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+import psutil
+
+from spark_jobs.server.errors import PortTaken
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A process that listens on a port; None where the system does not tell us (another user's process)."""
+
+    port: int
+    pid: int | None
+    command: str | None
+
+
+def listener(address: str, port: int) -> Listener | None:
+    """Who listens on the port, or None if it can be had."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # a port in TIME_WAIT can be had, so it must not look taken
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return _owner(port)
+    return None
+
+
+def expect_free(address: str, ports: dict[str, int]) -> None:
+    """Check that each part can have its port.
+
+    Args:
+        address: the interface the parts will listen on.
+        ports: environment variable of the knob → port.
+
+    Raises:
+        PortTaken: for the first one in use; the error says by whom.
+    """
+    for knob, port in ports.items():
+        other = listener(address, port)
+        if other is None:
+            continue
+        owner = f"process {other.pid} ({(other.command or '')[:160]})" if other.pid else "another user's process"
+        raise PortTaken(
+            expected=f"port {port} to be free for {knob}",
+            found=f"{owner} listening on it",
+            next_step=f"end that process, or choose another port with {knob}",
+            port=port,
+            knob=knob,
+            pid=other.pid,
+            command=other.command,
+        )
+
+
+def _owner(port: int) -> Listener:
+    for connection in psutil.net_connections(kind="tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
+            try:
+                return Listener(port, connection.pid, " ".join(psutil.Process(connection.pid).cmdline()))
+            except psutil.Error:
+                return Listener(port, connection.pid, None)
+    return Listener(port, None, None)

@@ -1,0 +1,124 @@
+"""Start a part so that it cannot outlive its supervisor, and end it with everything it started.
+
+Three nets, since each alone has a hole:
+
+- the kernel signals a part when its supervisor dies (`PR_SET_PDEATHSIG`), however it dies;
+- the supervisor adopts the descendants of a part that died (`PR_SET_CHILD_SUBREAPER`);
+- every process carries a marker in its environment, inherited by all it starts, so that `down` finds them by that,
+  whoever their parents are now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+MARKER = "TIDEMARK_PART_OF"
+"""Environment variable of every process that a supervisor started; its value is the supervisor's home."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program that the supervisor runs.
+
+    Attributes:
+        grace_s: seconds between SIGTERM and SIGKILL.
+        pass_fds: open files that it inherits (the lake's lock).
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    working_dir: Path
+    log_file: Path
+    grace_s: float
+    pass_fds: tuple[int, ...] = field(default=())
+
+
+def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
+    """Start a part in a process group of its own; its output is appended to its log file.
+
+    Call it from the main thread only: the kernel's signal is sent when the *thread* that started the part ends.
+    """
+    part.working_dir.mkdir(parents=True, exist_ok=True)
+    part.log_file.parent.mkdir(parents=True, exist_ok=True)
+    with part.log_file.open("ab") as log:
+        return subprocess.Popen(
+            part.command,
+            env={**part.environment, MARKER: str(home)},
+            cwd=part.working_dir,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=part.pass_fds,
+            preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509  (one thread, see above)
+        )
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of descendants whose own parent ends."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def marked(home: Path) -> list[psutil.Process]:
+    """Every living process of a supervisor of this home, itself included; never the caller or its ancestors."""
+    ours = {os.getpid(), *(ancestor.pid for ancestor in psutil.Process().parents())}
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid not in ours and process.environ().get(MARKER) == str(home):
+                found.append(process)
+    return found
+
+
+def end(processes: Iterable[psutil.Process], grace_s: float) -> list[int]:
+    """SIGTERM, after `grace_s` seconds SIGKILL; returns the ids of those that had to be killed."""
+    remaining = _signal_and_wait(list(processes), signal.SIGTERM, grace_s)
+    _signal_and_wait(remaining, signal.SIGKILL, 10.0)
+    return [process.pid for process in remaining]
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and its descendants; empty if it has ended."""
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal_and_wait(processes: list[psutil.Process], number: signal.Signals, wait_s: float) -> list[psutil.Process]:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    return psutil.wait_procs(processes, timeout=wait_s)[1]
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    def in_child() -> None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died before the kernel knew of our wish
+            os._exit(1)
+
+    return in_child
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        _LIBC.prctl(option, value, 0, 0, 0)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,91 @@
+"""What the supervisor writes down for `status`, `up` and `down`: one small JSON file under home."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from spark_jobs.config import Settings
+
+Condition = Literal["running", "restarting", "failed", "finished"]
+"""`failed`: it ended too often and is given up; `finished`: a step that ran to its end (the migration)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """One part as its supervisor sees it. `started` is in seconds since the epoch."""
+
+    name: str
+    condition: Condition
+    pid: int | None
+    started: float
+    restarts: int
+    log: str
+    last_exit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """A supervisor and its parts.
+
+    Attributes:
+        created: the process's creation time, which tells it from a later process with the same id.
+        code: version of the code (`code_version`) when `tidemark up` last started or checked the lake server.
+        setup: the settings as a mapping; a change of them needs a restart of everything.
+    """
+
+    pid: int
+    created: float
+    code: str
+    setup: dict[str, str]
+    parts: tuple[PartState, ...]
+
+    def is_alive(self) -> bool:
+        """Whether this very supervisor still runs."""
+        try:
+            process = psutil.Process(self.pid)
+            return abs(process.create_time() - self.created) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def part(self, name: str) -> PartState | None:
+        """The part of that name, or None."""
+        return next((part for part in self.parts if part.name == name), None)
+
+
+def state_file(settings: Settings) -> Path:
+    """Where the supervisor's state is."""
+    return settings.server_dir / "supervisor.json"
+
+
+def wish_file(settings: Settings) -> Path:
+    """Where `tidemark up` writes what the supervisor should run: `{"airflow": bool, "code": version}`."""
+    return settings.server_dir / "wish.json"
+
+
+def read_state(settings: Settings) -> SupervisorState | None:
+    """The state written last, or None; its supervisor may have ended since."""
+    try:
+        content = json.loads(state_file(settings).read_text())
+    except FileNotFoundError:
+        return None
+    parts = tuple(PartState(**part) for part in content.pop("parts"))
+    return SupervisorState(**content, parts=parts)
+
+
+def write_state(settings: Settings, state: SupervisorState) -> None:
+    """Replace the state, at once for readers."""
+    write_json(state_file(settings), asdict(state))
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a file (mode 0600) by JSON, at once for readers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        json.dump(content, file, indent=1)
+    Path(file.name).replace(path)

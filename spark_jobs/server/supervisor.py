@@ -1,0 +1,231 @@
+"""The supervisor: one process that runs the lake server and Airflow's parts, restarts a dead part and ends them all.
+
+`tidemark up` starts it in a session of its own; it writes what it knows to one state file. Signals:
+
+- SIGTERM, SIGINT: end all parts, Airflow first, then the lake server, and leave no process behind;
+- SIGHUP: read the wish file again: start or end Airflow, restart the lake server if that names another code.
+
+A part that ends is started again after a pause; after `RESTARTS` ends within `WINDOW_S` it is given up and reported
+as failed, while the others go on. The supervisor holds the lake's writer lock, and so does the JVM: no other writer
+can step in between two lives of the lake server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from subprocess import Popen
+
+import psutil
+import structlog
+
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.server import airflow_parts, lake, processes
+from spark_jobs.server.java import Java, find_java
+from spark_jobs.server.lake_lock import LakeLock
+from spark_jobs.server.processes import Part
+from spark_jobs.server.state import Condition, PartState, SupervisorState, wish_file, write_state
+
+log = structlog.get_logger()
+
+RESTARTS = 3
+"""A crash by accident is mended by one restart; a part that ends again and again needs a person."""
+
+WINDOW_S = 600.0
+"""Ends longer ago than this do not count."""
+
+PAUSE_S = 2.0
+"""Before the first restart; doubled for each further one."""
+
+TICK_S = 0.5
+"""How often the supervisor looks at its parts."""
+
+
+@dataclass
+class _Run:
+    """A part and its current process."""
+
+    make: Callable[[], Part]
+    once: bool = False
+    part: Part | None = None
+    process: Popen[bytes] | None = None
+    started: float = 0.0
+    ends: list[float] = field(default_factory=list)
+    restarts: int = 0
+    last_exit: int | None = None
+    condition: Condition = "restarting"
+    not_before: float = 0.0
+
+
+class Supervisor:
+    """Runs the parts of one home until `stop` is asked for; see the module."""
+
+    def __init__(self, settings: Settings, java: Java, lock: LakeLock) -> None:
+        self._settings = settings
+        self._lock = lock
+        self._code = ""
+        self._stop_asked = False
+        self._reconcile_asked = True
+        self._published: SupervisorState | None = None
+        self._runs: dict[str, _Run] = {
+            lake.NAME: _Run(lambda: lake.lake_part(settings, java, lock.descriptor)),
+        }
+
+    def ask_stop(self, *_: object) -> None:
+        """End everything at the next tick; a signal handler."""
+        self._stop_asked = True
+
+    def ask_reconcile(self, *_: object) -> None:
+        """Read the wish file at the next tick; a signal handler."""
+        self._reconcile_asked = True
+
+    def run(self) -> None:
+        """Work until `ask_stop`, then end all parts."""
+        try:
+            while not self._stop_asked:
+                if self._reconcile_asked:
+                    self._reconcile_asked = False
+                    self._reconcile()
+                for name, run in list(self._runs.items()):
+                    self._look_at(name, run)
+                self._publish()
+                time.sleep(TICK_S)
+        finally:
+            self._end_all()
+
+    def _reconcile(self) -> None:
+        wish = json.loads(wish_file(self._settings).read_text())
+        if wish["airflow"]:
+            for name in (airflow_parts.MIGRATION, *airflow_parts.PARTS):
+                self._runs.setdefault(name, self._airflow_run(name))
+        else:
+            for name in [name for name in self._runs if name != lake.NAME]:
+                self._end(self._runs.pop(name))
+        if wish["code"] != self._code:
+            self._end(self._runs[lake.NAME])
+            self._runs[lake.NAME] = _Run(self._runs[lake.NAME].make)
+            self._code = wish["code"]
+
+    def _airflow_run(self, name: str) -> _Run:
+        settings = self._settings
+        return _Run(lambda: airflow_parts.airflow_part(settings, name), once=name == airflow_parts.MIGRATION)
+
+    def _look_at(self, name: str, run: _Run) -> None:
+        if run.process is not None and (exit_code := run.process.poll()) is not None:
+            self._note_end(name, run, exit_code)
+        if run.process is None and run.condition == "restarting" and time.time() >= run.not_before:
+            if name in airflow_parts.PARTS and self._runs[airflow_parts.MIGRATION].condition != "finished":
+                return
+            self._start(name, run)
+
+    def _start(self, name: str, run: _Run) -> None:
+        try:
+            run.part = run.make()
+        except TidemarkError as refusal:
+            run.condition = "failed"
+            log.error("cannot be started", part=name, refusal=refusal.sentence())
+            return
+        run.process = processes.spawn(run.part, self._settings.home)
+        run.started, run.condition = time.time(), "running"
+        if name == lake.NAME:
+            self._lock.record(run.process.pid, "the lake server of `tidemark up`, home " + str(self._settings.home))
+        log.info("started", part=name, pid=run.process.pid)
+
+    def _note_end(self, name: str, run: _Run, exit_code: int) -> None:
+        run.process, run.last_exit = None, exit_code
+        self._end_strays()
+        if run.once and exit_code == 0:
+            run.condition = "finished"
+            return
+        now = time.time()
+        run.ends = [*(end for end in run.ends if end > now - WINDOW_S), now]
+        if len(run.ends) > RESTARTS:
+            run.condition = "failed"
+            log.error("ended too often, given up", part=name, exit_code=exit_code)
+            return
+        run.condition, run.restarts = "restarting", run.restarts + 1
+        run.not_before = now + PAUSE_S * 2 ** (len(run.ends) - 1)
+        log.warning("ended, will be restarted", part=name, exit_code=exit_code)
+
+    def _end_strays(self) -> None:
+        """End what a dead part left behind: this process has adopted it."""
+        own = {run.process.pid for run in self._runs.values() if run.process is not None}
+        strays = [child for child in psutil.Process().children() if child.pid not in own]
+        killed = processes.end([process for stray in strays for process in processes.tree(stray.pid)], grace_s=5.0)
+        for stray in strays:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(stray.pid, os.WNOHANG)
+        if strays:
+            log.info("ended what a dead part left", pids=[stray.pid for stray in strays], killed=killed)
+
+    def _end(self, run: _Run) -> None:
+        if run.process is None or run.part is None:
+            return
+        members = processes.tree(run.process.pid)
+        killed = processes.end(members[:1], run.part.grace_s)
+        run.last_exit = run.process.wait()
+        processes.end(members, grace_s=5.0)
+        run.process = None
+        log.info("ended", part=run.part.name, exit_code=run.last_exit, killed=bool(killed))
+
+    def _end_all(self) -> None:
+        for name in [*airflow_parts.PARTS, airflow_parts.MIGRATION, lake.NAME]:
+            if name in self._runs:
+                self._end(self._runs[name])
+        self._end_strays()
+        processes.end(processes.marked(self._settings.home), grace_s=5.0)
+        self._lock.release()
+
+    def _publish(self) -> None:
+        state = SupervisorState(
+            pid=os.getpid(),
+            created=psutil.Process().create_time(),
+            code=self._code,
+            setup=self._settings.environment(),
+            parts=tuple(self._part_state(name, run) for name, run in self._runs.items()),
+        )
+        if state != self._published:
+            write_state(self._settings, state)
+            self._published = state
+
+    def _part_state(self, name: str, run: _Run) -> PartState:
+        return PartState(
+            name=name,
+            condition=run.condition,
+            pid=run.process.pid if run.process else None,
+            started=run.started,
+            restarts=run.restarts,
+            log=str(self._settings.logs_dir / f"{name}.log"),
+            last_exit=run.last_exit,
+        )
+
+
+def main() -> int:
+    """Run a supervisor for the settings of the environment; refusals go to standard error as one line of JSON."""
+    stamp, render = structlog.processors.TimeStamper("iso", utc=True), structlog.processors.JSONRenderer()
+    structlog.configure(processors=[stamp, render])
+    try:
+        settings = load_settings()
+        java = find_java()
+        lock = LakeLock.acquire(settings)
+    except TidemarkError as refusal:
+        sys.stderr.write(json.dumps({"refused": refusal.sentence()}) + "\n")
+        return 1
+    processes.adopt_orphans()
+    supervisor = Supervisor(settings, java, lock)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, supervisor.ask_stop)
+    signal.signal(signal.SIGHUP, supervisor.ask_reconcile)
+    supervisor.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
