@@ -12,7 +12,7 @@ from pathlib import Path
 # run by path from anywhere: the package and the players lie in the directory above this file's
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.replaying.runner import main  # noqa: E402
+from tests.replaying.runner import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
