@@ -1,12 +1,13 @@
-"""The aggregates that ship. Each is a value that describes one output column; each gives the same bits however rows are ordered.
+"""The aggregates that ship. Each is a value that describes one output column; each gives the same bits however rows
+are ordered.
 
 | constructor | result | notes |
 | --- | --- | --- |
 | `count()` | int64 | rows, whatever they hold |
 | `sum_(c)` | int64, float64, decimal | integers exact, past int64 an error; doubles exact, rounded once |
 | `avg(c)` | float64 | the sum so rounded, divided by the number of values |
-| `min_(c)`, `max_(c)` | as `c` | NaN is greater than every number, as in Spark; -0.0 before 0.0; strings by code point |
-| `first(c)`, `last(c)` | as `c` | by (time, arrival, value): of rows at one time the greater value is later, unless arrival decides |
+| `min_(c)`, `max_(c)` | as `c` | NaN above every number, as in Spark; -0.0 below 0.0; strings by code point |
+| `first(c)`, `last(c)` | as `c` | by (time, arrival, value): at one time the greater value is later |
 | `variance(c)`, `stddev(c)` | float64 | of the sample; null for fewer than two values |
 | `count_distinct(c)` | int64 | exact; NaN is one value |
 

@@ -1,7 +1,8 @@
 """Hopping and tumbling windows: `[k*advance + offset, k*advance + offset + size)` for every integer k, half open.
 
-Tumbling windows are hopping ones with `advance == size`. k is a floor, so times before 0 are as good as others. A window is there
-iff a row counts in it. At the ends of int64 bounds saturate; a row at the greatest int64 is then in a window that ends there.
+Tumbling windows are hopping ones with `advance == size`. k is a floor, so times before 0 are as good as others. A
+window is there iff a row counts in it. At the ends of int64 bounds saturate; a row at the greatest int64 is then in a
+window that ends there.
 
 Lateness: a row counts in a window iff the window's last instant, `end - 1`, is at or after the row's `min_end`.
 
@@ -22,7 +23,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 @njit(cache=True, nogil=True)
 def _indices(times: Ints, min_end: Ints, size: int, advance: int, offset: int) -> tuple[Ints, Ints, Ints]:
-    """Per row the k of the first window over it, of the first that it counts in, and of the last (offset 0 .. advance-1)."""
+    """Per row the k of the first window over it, of the first it counts in, and of the last; 0 <= offset < advance."""
     opening, counting = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
     closing = np.empty(times.size, np.int64)
     for row in range(times.size):
@@ -114,7 +115,7 @@ def hopping_spans(
 
 
 def latest_instant(times: Ints, *, size: int, advance: int, offset: int) -> Ints:
-    """Per time the last instant of the latest window over it, saturated: a row with a greater `min_end` is late for all."""
+    """The last instant of the latest window over each time: a row with a greater `min_end` is late for all."""
     offset %= advance
     _, _, closing = _indices(times, np.empty(0, np.int64), size, advance, offset)
     _, end = _bounds(closing, size, advance, offset)

@@ -3,15 +3,17 @@
 Definition: a sum is the exact sum of the doubles, rounded once (half to even); a variance is the exact rational
 `(n * sum(x*x) - sum(x)**2) / (n * (n - 1))` with one rounding of its numerator and one of its division.
 
-Guarantee: the result is a function of the multiset of values alone. It does not depend on the order of rows, on batches, tasks
-or slices, and a value that leaves a window takes back exactly what it brought: a window of tiny values right after one of 1e16
-is as good as any other. `-0.0` counts as `0.0`; NaN, and infinities of both signs together, give NaN.
+Guarantee: the result is a function of the multiset of values alone. It does not depend on the order of rows, on
+batches, tasks or slices, and a value that leaves a window takes back exactly what it brought: a window of tiny values
+right after one of 1e16 is as good as any other. `-0.0` counts as `0.0`; NaN, and infinities of both signs together,
+give NaN.
 
-A double is `mantissa * 2**(place - 1074)` with a mantissa below 2**53. An accumulator holds signed limbs of 32 bits in int64
-words, so that 2**30 values fit before a carry is needed; `base` is the lowest limb that any value of the column reaches.
-Cost: three additions a row, and one pass over the limbs (four to six for everyday data) a window.
+A double is `mantissa * 2**(place - 1074)` with a mantissa below 2**53. An accumulator holds signed limbs of 32 bits
+in int64 words, so that 2**30 values fit before a carry is needed; `base` is the lowest limb that any value of the
+column reaches. Cost: three additions a row, and one pass over the limbs (four to six for everyday data) a window.
 
-The primitives and the loops that use them share this file because numba's cache only notices changes of the file itself.
+The primitives and the loops that use them share this file because numba's cache only notices changes of the file
+itself.
 """
 
 from __future__ import annotations
@@ -123,7 +125,7 @@ def _normalise(limbs: Ints, scratch: Ints) -> int:
 
 @njit(cache=True)
 def _round(scratch: Ints, size: int) -> tuple[float, int]:
-    """The normalised limbs as `(fraction, exponent)`: an integer of at most 53 bits, rounded half to even, times 2**exponent."""
+    """`(fraction, exponent)` of normalised limbs: an integer of 53 bits, rounded half to even, times 2**exponent."""
     top = size - 1
     while top > 0 and scratch[top] == 0:
         top -= 1
@@ -231,7 +233,8 @@ def _spread(squares: Ints, magnitude: Ints, count: int, size: int, wide: Ints, p
 def variances(
     bits: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int, deviation: bool
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Per window the sample variance of its rows' doubles (its square root with `deviation`), and where it is defined (n > 1).
+    """Per window the sample variance of its rows' doubles (its square root with `deviation`), and where it is defined
+    (n > 1).
 
     NaN where a value is NaN or infinite. Arguments as for `float_sums`.
     """

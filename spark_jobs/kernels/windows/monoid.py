@@ -1,8 +1,9 @@
 """What an aggregate is, and how to add one: `lift`, `combine`, `lower`, each over whole columns.
 
-The engine folds any `Monoid` over any kind of windows without being changed. Rows count in runs of windows (`spans.Spans`), so a
-row is hung on the O(log windows) nodes of a binary tree over windows that cover its run; a window's answer is the fold of the
-nodes above it. Cost: O((rows + windows) * log(windows)) array operations, in O(log) calls of `combine`.
+The engine folds any `Monoid` over any kind of windows without being changed. Rows count in runs of windows
+(`spans.Spans`), so a row is hung on the O(log windows) nodes of a binary tree over windows that cover its run; a
+window's answer is the fold of the nodes above it. Cost: O((rows + windows) * log(windows)) array operations, in
+O(log) calls of `combine`.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Aggregate(ABC):
 
     @abstractmethod
     def output_type(self, values: pa.DataType) -> pa.DataType:
-        """The type of its result for a column of type `values`; raises ParameterError for a type that it doesn't take."""
+        """The type of its result for a column of this type; raises ParameterError for one that it doesn't take."""
 
     @abstractmethod
     def evaluate(self, rows: WindowRows) -> pa.Array:
@@ -93,8 +94,9 @@ class Aggregate(ABC):
 class Monoid(Aggregate):
     """An aggregate by three functions over whole columns; the way for users to add their own.
 
-    `combine` must be associative and commutative *exactly*: with floats, lift to a state that adds without rounding, or keep the
-    results' last bits out of anything that is compared. What depends on order carries it in its state (a time, a value).
+    `combine` must be associative and commutative *exactly*: with floats, lift to a state that adds without rounding,
+    or keep the results' last bits out of anything that is compared. What depends on order carries it in its state (a
+    time, a value).
 
     >>> class Product(Monoid):
     ...     def output_type(self, values): return pa.int64()
@@ -134,7 +136,7 @@ def _take(state: State, at: npt.NDArray) -> State:
 
 
 def _canonical_nodes(spans: Spans, width: int) -> tuple[Ints, Ints]:
-    """Pairs (node, row): each row at the nodes that exactly cover its windows. Window w is node `width + w`, the root 1."""
+    """Pairs (node, row): each row at the nodes that just cover its windows. Window w is node `width + w`."""
     low, high = spans.first + width, spans.past + width
     rows = np.arange(low.size, dtype=np.int64)
     nodes: list[Ints] = []

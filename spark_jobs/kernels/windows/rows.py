@@ -1,4 +1,4 @@
-"""From an Arrow table in any order to rows sorted by key and time, with every row that can't count named in the statistics."""
+"""From an Arrow table in any order to rows sorted by key and time, counting those that can't be in a window."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_jobs.errors import ParameterError
 
 Ints = npt.NDArray[np.int64]
 NullValues = Literal["skip_row", "skip_value"]
-"""What a null in a column that an aggregate reads does: the row counts nowhere, or this aggregate alone passes over it (as in SQL)."""
+"""A null in a column that an aggregate reads: the row counts nowhere, or this aggregate passes over it (as in SQL)."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,10 @@ def encode(values: pa.Array) -> tuple[Ints, pa.Array]:
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is the key 0.0
     if pa.types.is_nested(values.type):
-        seen = {text: row for row, text in enumerate(map(repr, values.to_pylist()))}
-        rank = {text: number for number, text in enumerate(sorted(seen))}
-        codes = np.fromiter((rank[repr(value)] for value in values.to_pylist()), np.int64, len(values))
+        texts = [repr(value) for value in values.to_pylist()]
+        seen = {text: row for row, text in enumerate(texts)}
+        number = {text: place for place, text in enumerate(sorted(seen))}
+        codes = np.array([number[text] for text in texts], np.int64)
         return codes, values.take(pa.array([seen[text] for text in sorted(seen)], pa.int64()))
     encoded = values.dictionary_encode()
     ascending = pc.sort_indices(encoded.dictionary)
@@ -104,7 +105,7 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def group_rows(table: pa.Table, key: list[str]) -> tuple[Ints, pa.Table]:
-    """Per row the number of its key, and the distinct keys in ascending order (first column first). No nulls in keys."""
+    """The number of each row's key, and the distinct keys in ascending order (first column first). No nulls."""
     codes: Ints = np.zeros(table.num_rows, np.int64)
     parts: list[Ints] = []
     uniques: list[pa.Array] = []

@@ -1,10 +1,11 @@
 """Session windows: the rows of a key, cut where the distance to the row before is greater than the gap.
 
-Distance exactly `gap` joins (Kafka's inequality). Bounds are the first and the last time of the session, both inclusive. A session
-is a function of the set of times, whatever their order.
+Distance exactly `gap` joins (Kafka's inequality). Bounds are the first and the last time of the session, both
+inclusive. A session is a function of the set of times, whatever their order.
 
-Lateness: a row at t is not in any session if `t + gap < min_end`. It does not look at the sessions standing when the row arrives,
-as Kafka does for a late row that touches a live session: that would make the answer depend on when a batch was processed.
+Lateness: a row at t is not in any session if `t + gap < min_end`. It does not look at the sessions standing when the
+row arrives, as Kafka does for a late row that touches a live session: that would make the answer depend on when a
+batch was processed.
 """
 
 from __future__ import annotations

@@ -11,13 +11,14 @@ So n distinct times have at most 2n-1 windows. Size 10, rows at 103, 107, 112 an
 
     103 107 112 119      [93,103] [97,107] [102,112] [104,114] [108,118] [109,119] [113,123]
 
-`clip_at_zero` (Kafka's times start at 0): rows at t <= d share the window [0, d] as their left one; rows before 0 do not count.
-At the ends of int64 bounds saturate, and a right window whose start would pass the end does not exist.
+`clip_at_zero` (Kafka's times start at 0): rows at t <= d share the window [0, d] as their left one; rows before 0 do
+not count. At the ends of int64 bounds saturate, and a right window whose start would pass the end does not exist.
 
-Lateness: row i counts in a window iff `end >= min_end[i]`. A left window is there iff a row at its end counts in it; a right
-window iff a row before its start is not late for all its windows (`t + d >= min_end`) and at least one row counts in it. This one
-rule serves a grace (`min_end` = stream time at arrival - grace) and the late policies of a source file. Where no row is late it
-is the definition above; beyond, Kafka's own result depends on what its stores hold, which is not imitated.
+Lateness: row i counts in a window iff `end >= min_end[i]`. A left window is there iff a row at its end counts in it;
+a right window iff a row before its start is not late for all its windows (`t + d >= min_end`) and at least one row
+counts in it. This one rule serves a grace (`min_end` = stream time at arrival - grace) and the late policies of a
+source file. Where no row is late it is the definition above; beyond, Kafka's own result depends on what its stores
+hold, which is not imitated.
 
 Cost: O(rows) once sorted, plus O(log rows) for each late row; independent of the number of rows a window.
 """
@@ -49,7 +50,7 @@ def _plus(time: int, distance: int) -> int:
 
 @njit(cache=True)
 def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> tuple[int, int]:
-    """The next row at or after `row` whose right window may be there, and the first row after it in time; (stop, stop): none."""
+    """The next row from `row` on whose right window may be there, and the next row in time; (stop, stop): none."""
     while row < stop:
         if min_end.size and _plus(times[row], size) < min_end[row]:
             row += 1
@@ -74,7 +75,7 @@ def _next_left(times: Ints, min_end: Ints, row: int, stop: int, size: int, clip:
 
 @njit(cache=True, nogil=True)
 def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool) -> tuple[Ints, Ints, Ints]:
-    """Group, start and end of the windows that may be there: a right one counts no row if all its rows are late for it."""
+    """Group, start and end of the windows that may be there: a right one may turn out to count no row."""
     group, start = np.empty(2 * times.size, np.int64), np.empty(2 * times.size, np.int64)
     end = np.empty(2 * times.size, np.int64)
     n = 0
@@ -111,7 +112,8 @@ def _first_reaching(end: Ints, low: int, high: int, bound: int) -> int:
 
 @njit(cache=True, nogil=True)
 def closed_spans(offsets: Ints, times: Ints, min_end: Ints, group: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Per row the windows `first .. past-1` of its key with start <= time <= end and end >= min_end (empty: past <= first).
+    """Per row the windows `first .. past-1` of its key with start <= time <= end and end >= min_end (empty: past <=
+    first).
 
     Within a key neither starts nor ends may fall.
     """

@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Spans:
-    """The windows `first[i] <= w < past[i]` of each row `i`; every span holds at least one window and `past` never falls."""
+    """The windows `first[i] <= w < past[i]` of each row `i`; no span is empty, and `past` never falls."""
 
     first: Ints
     past: Ints

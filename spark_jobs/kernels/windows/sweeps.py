@@ -1,8 +1,8 @@
 """One pass over windows in order: what each aggregate of integers or of an order needs.
 
-All kinds of windows reduce to the same picture (`spans.Spans`): row `i` counts in the windows `first[i] .. past[i] - 1`. A sweep
-lets rows in as their first window comes and takes them out as they have passed, so its cost is O(rows + windows), or
-O(rows * log(rows)) for extrema when rows enter out of order. Never is a window's content walked through.
+All kinds of windows reduce to the same picture (`spans.Spans`): row `i` counts in the windows `first[i] .. past[i] -
+1`. A sweep lets rows in as their first window comes and takes them out as they have passed, so its cost is O(rows +
+windows), or O(rows * log(rows)) for extrema when rows enter out of order. Never is a window's content walked through.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def integer_sums(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: 
     """Exact sums per window.
 
     Returns:
-        The sums (modulo 2**64), the sums rounded to doubles, and the first window whose sum does not fit into int64 (-1: none).
+        The sums (modulo 2**64), the sums rounded to doubles, and the first window whose sum does not fit into int64
+        (-1: none).
     """
     sums, rounded = np.empty(n_windows, np.int64), np.empty(n_windows, np.float64)
     overflow = -1
@@ -108,7 +109,7 @@ def _pop(heap: Ints, size: int, keys: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def greatest_any_order(keys: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Ints:
-    """As `greatest_in_order`, for rows that enter in any order: a heap whose passed rows go when they come to its top."""
+    """As `greatest_in_order`, for rows entering in any order: a heap whose passed rows go when they come to its top."""
     best = np.empty(n_windows, np.int64)
     heap = np.empty(keys.size, np.int64)
     size = entered = 0
@@ -148,7 +149,7 @@ def distinct_counts(codes: Ints, n_codes: int, first: Ints, past: Ints, entry: I
 def ranked_codes(
     codes: Ints, n_codes: int, fraction: float, first: Ints, past: Ints, entry: Ints, n_windows: int
 ) -> Ints:
-    """Per window the code at rank `floor(fraction * (n - 1))` of its n sorted codes (-1: none), through a Fenwick tree."""
+    """Per window the code at rank `floor(fraction * (n - 1))` of its n codes (-1: none), by a Fenwick tree."""
     ranked, tree = np.full(n_windows, -1, np.int64), np.zeros(n_codes + 1, np.int64)
     top = 1
     while 2 * top <= n_codes:

@@ -1,11 +1,13 @@
 """Windows of an Arrow table: the entry points that Spark workers call inside `mapInArrow`, once per partition.
 
-Each takes a table in any order that holds all rows of its keys, and returns one row per window (key columns, `window_start`,
-`window_end`, one column per aggregate; ordered by key and start) and the counts of rows that count nowhere. Times are integer or
-timestamp columns, one unit of their resolution being the tick; bounds have the time column's type (int64 for every integer).
+Each takes a table in any order that holds all rows of its keys, and returns one row per window (key columns,
+`window_start`, `window_end`, one column per aggregate; ordered by key and start) and the counts of rows that count
+nowhere. Times are integer or timestamp columns, one unit of their resolution being the tick; bounds have the time
+column's type (int64 for every integer).
 
-`min_end` names an int64 column: the row counts in a window iff the window's last instant is at or after it. The last instant is
-`end` for sliding windows (closed), `end - 1` for hopping and tumbling ones (half open), the row's own `time + gap` for sessions.
+`min_end` names an int64 column: the row counts in a window iff the window's last instant is at or after it. The last
+instant is `end` for sliding windows (closed), `end - 1` for hopping and tumbling ones (half open), the row's own
+`time + gap` for sessions.
 
     never late              the least int64, or no column
     grace                   greatest time up to the row's arrival - grace
@@ -47,7 +49,7 @@ def sliding_table(
     arrival: str | None = None,
     null_values: NullValues = "skip_row",
 ) -> tuple[pa.Table, SkippedRows]:
-    """Sliding windows of `size` ticks, see `sliding`; with `clip_at_zero` rows before 0 are skipped as `negative_time`."""
+    """Sliding windows of `size` ticks, see `sliding`; `clip_at_zero` skips rows before 0 as `negative_time`."""
     required = columns_read(aggregates.values()) if null_values == "skip_row" else ()
     rows = sort_rows(table, key=key, time=time, required=required, drop_negative=clip_at_zero)
     windows, spans, chosen = sliding_spans(
@@ -90,8 +92,8 @@ def hopping_table(
 ) -> tuple[pa.Table, SkippedRows]:
     """Hopping windows `[k*advance + offset, +size)`, see `aligned`; tumbling ones with `advance == size`.
 
-    `forward_to` names a column of times: a row that is late for all its windows counts in the windows over that time instead,
-    with its own time for `first` and `last` (the late policy `next_window`; the column holds `lo`).
+    `forward_to` names a column of times: a row that is late for all its windows counts in the windows over that time
+    instead, with its own time for `first` and `last` (the late policy `next_window`; the column holds `lo`).
     """
     required = columns_read(aggregates.values()) if null_values == "skip_row" else ()
     shape = {"size": size, "advance": advance, "offset": offset}

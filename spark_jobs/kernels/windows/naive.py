@@ -1,0 +1,155 @@
+"""The slow, obvious twin of the window kernels: Python integers, fractions and quadratic loops, straight from the definitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+LEAST, GREATEST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its key, its time, and the least last instant of a window that it counts in."""
+
+    key: Hashable
+    time: int
+    min_end: int = LEAST
+
+
+@dataclass(frozen=True, order=True)
+class Window:
+    """One window of one key."""
+
+    key: Any
+    start: int
+    end: int
+
+
+Content = dict[Window, list[int]]
+"""The rows (their numbers) that count in each window."""
+
+
+def _saturate(bound: int) -> int:
+    return min(max(bound, LEAST), GREATEST)
+
+
+def _fill(rows: Sequence[Row], windows: set[Window]) -> Content:
+    """Which rows count in which of these closed windows; windows of no row are left out."""
+    content = {
+        window: [
+            number
+            for number, row in enumerate(rows)
+            if row.key == window.key and window.start <= row.time <= window.end and row.min_end <= window.end
+        ]
+        for window in windows
+    }
+    return {window: numbers for window, numbers in content.items() if numbers}
+
+
+def sliding(rows: Sequence[Row], *, size: int, clip_at_zero: bool) -> Content:
+    """Every left window whose own row counts in it, every right window that holds a row; both bounds inclusive."""
+    windows = set()
+    for row in rows:
+        start, end = row.time - size, row.time
+        if clip_at_zero and start < 0:
+            start, end = 0, size
+        if row.min_end <= end:
+            windows.add(Window(row.key, _saturate(start), end))
+        if row.min_end <= _saturate(row.time + size) and row.time < GREATEST:
+            windows.add(Window(row.key, row.time + 1, _saturate(row.time + 1 + size)))
+    return _fill(rows, windows)
+
+
+def sessions(rows: Sequence[Row], *, gap: int) -> Content:
+    """Rows of a key in time order, cut where the distance to the one before is greater than `gap`."""
+    content: Content = {}
+    for key in {row.key for row in rows}:
+        numbers = [n for n, row in enumerate(rows) if row.key == key and row.min_end <= row.time + gap]
+        pieces: list[list[int]] = []
+        for number in sorted(numbers, key=lambda n: rows[n].time):
+            if pieces and rows[number].time - rows[pieces[-1][-1]].time <= gap:
+                pieces[-1].append(number)
+            else:
+                pieces.append([number])
+        for piece in pieces:
+            content[Window(key, rows[piece[0]].time, rows[piece[-1]].time)] = sorted(piece)
+    return content
+
+
+def hopping(rows: Sequence[Row], *, size: int, advance: int, offset: int) -> Content:
+    """Every window `[k*advance + offset, +size)` that a row counts in: one that ends after the row's `min_end`."""
+    content: Content = {}
+    for number, row in enumerate(rows):
+        start = (row.time - offset) // advance * advance + offset
+        while start + size > row.time:
+            if start + size - 1 >= row.min_end:
+                window = Window(row.key, _saturate(start), _saturate(start + size))
+                content.setdefault(window, []).append(number)
+            start -= advance
+    return content
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def exact_sum(values: Sequence[Any]) -> Any:
+    """The sum without rounding on the way; doubles rounded once at the end."""
+    if not any(isinstance(value, float) for value in values):
+        return sum(values)
+    if not all(map(math.isfinite, values)):
+        return sum(value for value in values if not math.isfinite(value))
+    return _rounded(sum(map(Fraction, values)))
+
+
+def _rounded(exact: Fraction | int) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def exact_variance(values: Sequence[Any]) -> float | None:
+    """The variance of the sample by fractions; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    numbers = [Fraction(float(value)) for value in values]
+    n = len(numbers)
+    return _rounded((n * sum(x * x for x in numbers) - sum(numbers) ** 2) / (n * (n - 1)))
+
+
+def _by_value(value: Any) -> tuple[bool, Any]:
+    """NaN last, and -0.0 before 0.0."""
+    if _is_nan(value):
+        return (True, 0)
+    return (False, (value, math.copysign(1, value)) if isinstance(value, float) else value)
+
+
+def _mean(values: Sequence[Any]) -> float:
+    return exact_sum(values) / len(values)
+
+
+VALUE_AGGREGATES: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "sum": lambda values: exact_sum(values) if values else None,
+    "avg": lambda values: _mean(values) if values else None,
+    "min": lambda values: min(values, key=_by_value) if values else None,
+    "max": lambda values: max(values, key=_by_value) if values else None,
+    "variance": exact_variance,
+    "count_distinct": lambda values: len({"nan" if _is_nan(value) else value for value in values}),
+}
+"""Each takes the values of one window in any order, nulls left out."""
+
+
+def edge(values: Sequence[Any], order: Sequence[tuple], *, last: bool) -> Any:
+    """The value that is first or last by (`order`, value), nulls left out; None for no value."""
+    held = [(*place, _by_value(value), value) for place, value in zip(order, values, strict=True) if value is not None]
+    if not held:
+        return None
+    chosen = max(held, key=lambda entry: entry[:-1]) if last else min(held, key=lambda entry: entry[:-1])
+    return chosen[-1]
