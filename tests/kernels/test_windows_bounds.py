@@ -163,7 +163,7 @@ def test_a_million_rows_at_one_time_make_one_left_window():
 def test_late_rows_within_one_window_cost_no_more_than_their_sort():
     n = 200_000
     times = np.arange(n)
-    windows, spans, chosen = sliding_spans(
+    _, spans, chosen = sliding_spans(
         offsets=np.array([0, n]), times=times, min_end=times + n // 2, size=n, clip_at_zero=False
     )
     assert spans.counts.max() > n // 3

@@ -57,12 +57,19 @@ class WindowRows:
         times = times[taken]
         group = np.searchsorted(self.rows.offsets, taken, side="right")
         arrival = None if self.arrival is None else self.arrival[taken]
-        tied = (group[1:] == group[:-1]) & (times[1:] <= times[:-1])
-        if not tied.any():
-            return np.arange(taken.size, dtype=np.int64)
-        by = [order_keys(values)] + ([] if arrival is None else [arrival]) + [times, group]
-        position = np.empty(taken.size, np.int64)
-        position[np.lexsort(by)] = np.arange(taken.size)
+        same_key = group[1:] == group[:-1]
+        if np.any(same_key & (times[1:] < times[:-1])):
+            unsettled = np.ones(taken.size, np.bool_)
+        else:
+            tied = same_key & (times[1:] == times[:-1])
+            unsettled = np.append(tied, False) | np.append([False], tied)
+        position = np.arange(taken.size, dtype=np.int64)
+        # rows of one key and time are neighbours: sorting them alone leaves each group in its own places
+        places = np.flatnonzero(unsettled)
+        if places.size:
+            by = [order_keys(values.filter(pa.array(unsettled)))]
+            by += [] if arrival is None else [arrival[places]]
+            position[places[np.lexsort([*by, times[places], group[places]])]] = places
         return position
 
 

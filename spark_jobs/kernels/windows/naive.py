@@ -1,4 +1,4 @@
-"""The slow, obvious twin of the window kernels: Python integers, fractions and quadratic loops, straight from the definitions."""
+"""The slow, obvious twin of the window kernels: integers, fractions and quadratic loops, straight from definitions."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def exact_sum(values: Sequence[Any]) -> Any:
         return sum(values)
     if not all(map(math.isfinite, values)):
         return sum(value for value in values if not math.isfinite(value))
-    return _rounded(sum(map(Fraction, values)))
+    return _rounded(sum(map(Fraction, values), Fraction()))
 
 
-def _rounded(exact: Fraction | int) -> float:
+def _rounded(exact: Fraction) -> float:
     try:
         return float(exact)
     except OverflowError:
@@ -121,7 +121,7 @@ def exact_variance(values: Sequence[Any]) -> float | None:
         return math.nan
     numbers = [Fraction(float(value)) for value in values]
     n = len(numbers)
-    return _rounded((n * sum(x * x for x in numbers) - sum(numbers) ** 2) / (n * (n - 1)))
+    return _rounded((n * sum((x * x for x in numbers), Fraction()) - sum(numbers, Fraction()) ** 2) / (n * (n - 1)))
 
 
 def _by_value(value: Any) -> tuple[bool, Any]:
