@@ -1,0 +1,236 @@
+"""What rows mean to an entity: each mode of a source as a pure function from rows (and prior states) to states.
+
+=============  ===========================================================================================
+mode           a row …
+=============  ===========================================================================================
+`fold_add`     adds its components to the entity's sums; an absent value adds 0
+`fold_diff`    is the whole state: what differs from the row before, bit for bit, is the delta; null is a value
+`upsert`       assigns the components that it gives (is not null in) and leaves the others as they are
+=============  ===========================================================================================
+
+All take the rows of many entities in any order and return a state table (`tables.py`) with every entity of the rows and
+of `prior`, a state table that the same function returned for other rows. `diff` names a column with +1 for a row that
+holds and -1 for one that is taken back. Where a retraction or a late row can't be absorbed by the prior state, the call
+raises RowsNeededError with the entities to fold again from all their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.deltas.batch import DeltaBatch
+from spark_jobs.kernels.deltas.fold import fold
+from spark_jobs.kernels.deltas.ops import Int64OverflowError, Op, Status
+from spark_jobs.kernels.deltas.rows import NonFiniteError, Rows, need_rows, read_rows, refuse_retractions
+from spark_jobs.kernels.deltas.states import NO_DELTA, States
+from spark_jobs.kernels.deltas.tables import states_of, states_table
+
+Array = npt.NDArray[Any]
+
+_HALF = np.int64(1) << np.int64(32)
+
+
+def fold_add(
+    table: pa.Table,
+    *,
+    entity: str,
+    time: str,
+    row_id: str,
+    components: Mapping[str, str | int],
+    prior: pa.Table | None = None,
+    diff: str | None = None,
+) -> pa.Table:
+    """Sums per entity. Integers commute: late rows and retractions go onto `prior`. Floats are summed in chain order.
+
+    Integer sums are exact whatever the order; Int64OverflowError only if a sum itself leaves int64. A float state takes
+    only rows ordered after it and no retraction. An entity whose every row was taken back is left out.
+    """
+    rows = read_rows(table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff)
+    base = states_of(prior, rows.keys, list(components), rows.values.dtype)
+    if rows.values.dtype.kind == "i":
+        states = _integer_sums(rows, base)
+    else:
+        _require_append_only(rows, base)
+        states = _float_sums(rows, base)
+    return states_table(states, rows.keys, list(components), rows.time_type)
+
+
+def fold_diff(
+    table: pa.Table,
+    *,
+    entity: str,
+    time: str,
+    row_id: str,
+    components: Mapping[str, str | int],
+    prior: pa.Table | None = None,
+    diff: str | None = None,
+    delete_when: str | None = None,
+) -> pa.Table:
+    """The last full row per entity, in the order (event_time, row_id); where `delete_when` holds it is a tombstone.
+
+    Equals folding the deltas of `history.diff_deltas`. A row ordered before its prior state changes only `delta_count`.
+    """
+    rows = read_rows(
+        table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff,
+        delete_when=delete_when,
+    )  # fmt: skip
+    base = states_of(prior, rows.keys, list(components), rows.values.dtype)
+    refuse_retractions(rows)
+    last = rows.take(_last_of_entity(rows.entity))
+    newer = last.take(np.flatnonzero(_after(last, base)))
+    states = _assigned(newer, base, np.ones_like(newer.nulls))
+    states.delta_count[:] = base.delta_count + _counts(rows)
+    return states_table(states, rows.keys, list(components), rows.time_type)
+
+
+def upsert(
+    table: pa.Table,
+    *,
+    entity: str,
+    time: str,
+    row_id: str,
+    components: Mapping[str, str | int],
+    prior: pa.Table | None = None,
+    diff: str | None = None,
+    delete_when: str | None = None,
+) -> pa.Table:
+    """The last given value per component; after a tombstone the entity begins again, with nothing seen.
+
+    A row ordered before its prior state raises RowsNeededError: whether it was overwritten is in the rows alone.
+    """
+    rows = read_rows(
+        table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff,
+        delete_when=delete_when,
+    )  # fmt: skip
+    base = states_of(prior, rows.keys, list(components), rows.values.dtype)
+    _require_append_only(rows, base)
+    states = _assigned(rows, base, ~rows.nulls)
+    states.delta_count[:] = base.delta_count + _counts(rows)
+    return states_table(states, rows.keys, list(components), rows.time_type)
+
+
+def _integer_sums(rows: Rows, base: States) -> States:
+    """Exact sums in two halves of 32 bits, so that no order of the rows can overflow on the way to a legal sum."""
+    components = rows.values.shape[1]
+    codes, starts = np.unique(rows.entity, return_index=True)
+    sums = np.zeros((len(rows.keys), components), dtype=np.int64)
+    sums[base.status == Status.LIVE] = base.values.reshape(-1, components)
+    high, low = sums >> 32, sums & (_HALF - 1)
+    if len(codes):
+        weight = rows.count[:, None]
+        high[codes] += np.add.reduceat((rows.values >> 32) * weight, starts, axis=0)
+        low[codes] += np.add.reduceat((rows.values & (_HALF - 1)) * weight, starts, axis=0)
+    high += low >> 32
+    _refuse_overflow(rows, high)
+    states = _advanced(rows, base)
+    alive = states.delta_count > 0
+    values = ((high << 32) | (low & (_HALF - 1)))[alive].ravel()
+    return replace(
+        states,
+        status=np.where(alive, Status.LIVE, Status.ABSENT).astype(np.uint8),
+        offsets=np.concatenate(([0], np.cumsum(alive * components))),
+        values=values,
+        seen=np.ones(len(values), dtype=np.bool_),
+        nulls=np.zeros(len(values), dtype=np.bool_),
+    )
+
+
+def _refuse_overflow(rows: Rows, high: Array) -> None:
+    outside = np.flatnonzero(((high < -(_HALF >> 1)) | (high >= _HALF >> 1)).any(axis=1))
+    if len(outside):
+        entity = rows.keys.values[int(outside[0])].as_py()
+        raise Int64OverflowError(
+            expected="sums within int64",
+            found=f"a sum of entity {entity!r} that leaves it",
+            next_step="retract the row that caused it, or declare the component as float64",
+            entity=entity,
+        )
+
+
+def _advanced(rows: Rows, base: States) -> States:
+    """`base` with the counts and the last row moved on; an entity whose last row is unknown now needs all its rows."""
+    count = base.delta_count + _counts(rows)
+    held = rows.take(np.flatnonzero(rows.count > 0))
+    last = held.take(_last_of_entity(held.entity))
+    newer = last.take(np.flatnonzero(_after(last, base)))
+    event_time, row_id = base.event_time.copy(), base.row_id.copy()
+    event_time[newer.entity], row_id[newer.entity] = newer.event_time, newer.row_id
+    gone = rows.take(np.flatnonzero(rows.count < 0))
+    lost = gone.entity[(gone.event_time == event_time[gone.entity]) & (gone.row_id == row_id[gone.entity])]
+    need_rows(rows, np.union1d(lost[count[lost] > 0], np.flatnonzero(count < 0)))
+    none = count == 0
+    event_time[none], row_id[none] = NO_DELTA, NO_DELTA
+    return replace(base, event_time=event_time, row_id=row_id, delta_count=count)
+
+
+def _float_sums(rows: Rows, base: States) -> States:
+    terms = replace(rows, nulls=np.zeros_like(rows.nulls))
+    result = fold(_indexed(terms, Op.ADD, np.ones_like(rows.nulls)), base)
+    if not result.applied.all():
+        entity = rows.keys.values[int(rows.entity[~result.applied][0])].as_py()
+        raise NonFiniteError(
+            expected="finite sums",
+            found=f"a sum of entity {entity!r} that overflows",
+            next_step="retract the row that caused it",
+            entity=entity,
+        )
+    return result.states
+
+
+def _assigned(rows: Rows, base: States, given: Array) -> States:
+    """Assign the given cells in chain order; what stands before an entity's last tombstone no longer matters."""
+    tombstones = np.full(len(rows.keys), -1, dtype=np.int64)
+    marked = np.flatnonzero(rows.flags)
+    tombstones[rows.entity[marked]] = marked
+    after = np.flatnonzero(np.arange(len(rows)) > tombstones[rows.entity])
+    alive = rows.take(after)
+    begins_again = tombstones >= 0
+    begins_again[alive.entity] |= base.status[alive.entity] == Status.DELETED
+    states = fold(_indexed(alive, Op.SPARSE, given[after]), base.cleared(begins_again)).states
+    buried = np.flatnonzero((tombstones >= 0) & (states.status == Status.ABSENT))
+    states.status[buried] = Status.DELETED
+    states.event_time[buried] = rows.event_time[tombstones[buried]]
+    states.row_id[buried] = rows.row_id[tombstones[buried]]
+    return states
+
+
+def _indexed(rows: Rows, op: Op, given: Array) -> DeltaBatch:
+    """One delta per row with the given cells as its payload."""
+    row, component = np.nonzero(given)
+    return DeltaBatch.from_columns(
+        entity_count=len(rows.keys),
+        entity=rows.entity,
+        event_time=rows.event_time,
+        row_id=rows.row_id,
+        op=np.full(len(rows), op, dtype=np.uint8),
+        offsets=np.concatenate(([0], np.cumsum(given.sum(axis=1, dtype=np.int64)))),
+        indices=component,
+        values=rows.values[row, component],
+        nulls=rows.nulls[row, component],
+        dtype=rows.values.dtype,
+        dims=rows.values.shape[1],
+    )
+
+
+def _require_append_only(rows: Rows, base: States) -> None:
+    need_rows(rows, np.unique(rows.entity[(rows.count < 0) | ~_after(rows, base)]))
+
+
+def _after(rows: Rows, base: States) -> Array:
+    time, row_id = base.event_time[rows.entity], base.row_id[rows.entity]
+    return (rows.event_time > time) | ((rows.event_time == time) & (rows.row_id > row_id)) | (time == NO_DELTA)
+
+
+def _last_of_entity(entity: Array) -> Array:
+    """Positions of the last row of each run of equal entities."""
+    return np.flatnonzero(np.append(entity[1:] != entity[:-1], np.ones(min(len(entity), 1), dtype=np.bool_)))
+
+
+def _counts(rows: Rows) -> Array:
+    return np.bincount(rows.entity, weights=rows.count, minlength=len(rows.keys)).astype(np.int64)

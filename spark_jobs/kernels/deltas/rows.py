@@ -1,0 +1,175 @@
+"""The rows of a partition, prepared for folding: typed component columns, retracted rows taken out, chain order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.deltas.ops import DeltaError, DuplicateDeltaError, MalformedDeltasError
+from spark_jobs.kernels.deltas.tables import Keys, encode_entities, one_chunk, required, ticks
+
+Array = npt.NDArray[Any]
+
+
+class RowsNeededError(DeltaError):
+    """The prior state can't absorb a row or its retraction. Fact: `entities`, to be folded from all their rows."""
+
+    code = "rows_needed"
+
+
+class NonFiniteError(DeltaError):
+    """A component holds NaN or infinity; landing should have refused that row. Facts: `component`, `row_id`."""
+
+    code = "non_finite"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`n` rows with `k` components: `values` and `nulls` are (n, k); `count` is the net number of times a row holds."""
+
+    keys: Keys
+    entity: Array
+    event_time: Array
+    row_id: Array
+    values: Array
+    nulls: Array
+    count: Array
+    flags: Array
+    time_type: pa.DataType
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    def take(self, rows: Array) -> Rows:
+        """The rows at these positions, in that order."""
+        columns = ("entity", "event_time", "row_id", "values", "nulls", "count", "flags")
+        return Rows(keys=self.keys, time_type=self.time_type, **{name: getattr(self, name)[rows] for name in columns})
+
+
+def read_rows(
+    table: pa.Table,
+    *,
+    entity: str,
+    time: str,
+    row_id: str,
+    components: Mapping[str, str | int],
+    prior: pa.Table | None,
+    diff: str | None,
+    delete_when: str | None = None,
+) -> Rows:
+    """Read rows in chain order (entity, event_time, row_id), each once with the net of its diffs, net 0 left out.
+
+    `components` maps a component to its column, or to a constant that every row holds. `delete_when` names a boolean
+    column (null is false). All components share one type: int64 if all are integers, float32 if all are, else float64.
+    """
+    keys = encode_entities(required(table, entity), None if prior is None else one_chunk(prior, "entity"))
+    values, nulls = _component_matrix(table, components)
+    ids = ticks(required(table, row_id))
+    _refuse_non_finite(values, nulls, ids, list(components))
+    count = np.ones(len(table), np.int64) if diff is None else ticks(required(table, diff))
+    empty = np.zeros(len(table), np.bool_)
+    flags = (
+        empty
+        if delete_when is None
+        else pc.fill_null(one_chunk(table, delete_when), False).to_numpy(zero_copy_only=False)
+    )
+    rows = Rows(
+        keys=keys, entity=keys.rows, event_time=ticks(required(table, time)), row_id=ids, values=values, nulls=nulls,
+        count=count, flags=flags, time_type=table.schema.field(time).type,
+    )  # fmt: skip
+    return _consolidated(rows.take(np.lexsort((rows.row_id, rows.event_time, rows.entity))))
+
+
+def refuse_retractions(rows: Rows) -> None:
+    """Raise RowsNeededError if a row of the prior state is taken back, for what can only be folded from the rows."""
+    need_rows(rows, np.unique(rows.entity[rows.count < 0]))
+
+
+def need_rows(rows: Rows, codes: Array) -> None:
+    """Raise RowsNeededError for these entities, if there are any."""
+    if len(codes):
+        entities = rows.keys.values.take(pa.array(codes)).to_pylist()
+        raise RowsNeededError(
+            expected="retractions that the prior state can absorb",
+            found=f"{len(entities)} entities, the first {entities[0]!r}, whose state depends on rows that are not here",
+            next_step="fold these entities from all their rows, without a prior state",
+            entities=entities,
+        )
+
+
+def value_type(table: pa.Table, components: Mapping[str, str | int] | Sequence[str]) -> np.dtype[Any]:
+    """The one type that all components have in a vector."""
+    sources = components.values() if isinstance(components, Mapping) else components
+    types = [pa.int64() if isinstance(source, int) else one_chunk(table, source).type for source in sources]
+    if all(pa.types.is_integer(kind) for kind in types):
+        return np.dtype(np.int64)
+    if all(pa.types.is_float32(kind) for kind in types):
+        return np.dtype(np.float32)
+    return np.dtype(np.float64)
+
+
+def _component_matrix(table: pa.Table, components: Mapping[str, str | int]) -> tuple[Array, Array]:
+    if not components:
+        raise MalformedDeltasError(expected="at least one component", found="none")
+    dtype = value_type(table, components)
+    values = np.zeros((len(table), len(components)), dtype=dtype)
+    nulls = np.zeros((len(table), len(components)), dtype=np.bool_)
+    for position, source in enumerate(components.values()):
+        if isinstance(source, int):
+            values[:, position] = source
+            continue
+        column = one_chunk(table, source)
+        nulls[:, position] = column.is_null().to_numpy(zero_copy_only=False)
+        typed = column.cast(pa.from_numpy_dtype(dtype))
+        values[:, position] = pc.fill_null(typed, 0).to_numpy(zero_copy_only=False)
+    return values, nulls
+
+
+def _refuse_non_finite(values: Array, nulls: Array, row_ids: Array, names: list[str]) -> None:
+    if values.dtype.kind != "f":
+        return
+    where = np.argwhere(~np.isfinite(values) & ~nulls)
+    if len(where):
+        row, component = where[0]
+        raise NonFiniteError(
+            expected="finite components",
+            found=f"{values[row, component]} in {names[component]!r} of row {row_ids[row]}",
+            next_step="quarantine such rows when they land",
+            component=names[component],
+            row_id=int(row_ids[row]),
+        )
+
+
+def _consolidated(rows: Rows) -> Rows:
+    """Sum the counts of equal (entity, event_time, row_id); a row that holds is taken from where it was stated."""
+    if not len(rows):
+        return rows
+    begins = np.ones(len(rows), dtype=np.bool_)
+    begins[1:] = False
+    for column in (rows.entity, rows.event_time, rows.row_id):
+        begins[1:] |= column[1:] != column[:-1]
+    starts = np.flatnonzero(begins)
+    net = np.add.reduceat(rows.count, starts)
+    _refuse_repeated(rows, starts[net > 1])
+    stated = np.maximum.reduceat(np.where(rows.count > 0, np.arange(len(rows)), -1), starts)
+    kept = rows.take(np.where(stated >= 0, stated, starts))
+    kept.count[:] = net
+    return kept.take(np.flatnonzero(net))
+
+
+def _refuse_repeated(rows: Rows, repeated: Array) -> None:
+    if len(repeated):
+        row = repeated[0]
+        entity = rows.keys.values[int(rows.entity[row])].as_py()
+        raise DuplicateDeltaError(
+            expected="one row per (entity, event_time, row_id)",
+            found=f"row {rows.row_id[row]} of entity {entity!r} more than once",
+            next_step="give every row its own row_id",
+            row_id=int(rows.row_id[row]),
+        )

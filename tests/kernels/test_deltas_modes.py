@@ -1,0 +1,198 @@
+"""A source's modes give what folding row by row gives, in one call or in several."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.deltas.modes import fold_add, fold_diff, upsert
+from spark_jobs.kernels.deltas.ops import DuplicateDeltaError, Int64OverflowError, MalformedDeltasError
+from spark_jobs.kernels.deltas.rows import NonFiniteError, RowsNeededError
+
+COLUMNS: dict[str, Any] = {"entity": "plane", "time": "at", "row_id": "row_id"}
+Row = dict[str, Any]
+
+
+def table(rows: list[Row], value: pa.DataType = pa.int64()) -> pa.Table:  # noqa: B008 - a type has no state
+    schema = pa.schema(
+        {
+            "plane": pa.string(),
+            "at": pa.timestamp("us", "UTC"),
+            "row_id": pa.int64(),
+            "x": value,
+            "y": value,
+            "diff": pa.int64(),
+            "gone": pa.bool_(),
+        }
+    )
+    return pa.Table.from_pylist(
+        [{"diff": 1, "gone": False, "x": None, "y": None, **row} for row in rows], schema=schema
+    )
+
+
+def by_entity(states: pa.Table) -> dict[str, Row]:
+    rows = states.cast(pa.schema([f.with_type(pa.int64()) if f.name == "timestamp" else f for f in states.schema]))
+    return {row["entity"]: row for row in rows.to_pylist()}
+
+
+def row_lists(low: int = -5, high: int = 5) -> st.SearchStrategy[list[Row]]:
+    cell = st.one_of(st.none(), st.integers(low, high))
+    row = st.fixed_dictionaries(
+        {
+            "plane": st.sampled_from("abc"),
+            "at": st.integers(0, 4),
+            "x": cell,
+            "y": cell,
+            "gone": st.integers(0, 5).map(lambda n: n == 0),
+        }
+    )
+    return st.lists(row, max_size=14).map(lambda rows: [{**row, "row_id": i} for i, row in enumerate(rows)])
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["at"], row["row_id"]))
+
+
+def chains(rows: list[Row]) -> dict[str, list[Row]]:
+    found = defaultdict(list)
+    for row in in_order(rows):
+        found[row["plane"]].append(row)
+    return found
+
+
+def naive_upsert(rows: list[Row], *, full_rows: bool) -> dict[str, Row]:
+    states = {}
+    for plane, chain in chains(rows).items():
+        vector: list[int | None] = [None, None]
+        seen = [False, False]
+        for row in chain:
+            if row["gone"]:
+                vector, seen = [None, None], [False, False]
+                continue
+            for i, name in enumerate("xy"):
+                if full_rows or row[name] is not None:
+                    vector[i], seen[i] = row[name], True
+        dead = chain[-1]["gone"]
+        states[plane] = {
+            "entity": plane, "timestamp": chain[-1]["at"], "at_delta": chain[-1]["row_id"], "delta_count": len(chain),
+            "names": ["x", "y"], "vector": [] if dead else vector, "seen": [] if dead else seen, "deleted": dead,
+        }  # fmt: skip
+    return states
+
+
+@given(rows=row_lists(), seed=st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_integer_sums_take_rows_and_retractions_in_any_order_and_any_slicing(rows: list[Row], seed: int) -> None:
+    components = {"x": "x", "flights": 1}
+    shuffled = [dict(row) for row in rows]
+    random.Random(seed).shuffle(shuffled)
+    cut = len(rows) // 2
+    first = fold_add(table(shuffled[:cut]), **COLUMNS, components=components)
+    both = fold_add(table(shuffled[cut:]), **COLUMNS, components=components, prior=first, diff="diff")
+    assert by_entity(both) == by_entity(fold_add(table(rows), **COLUMNS, components=components))
+    for plane, state in by_entity(both).items():
+        mine = chains(rows)[plane]
+        assert state["vector"] == [sum(row["x"] or 0 for row in mine), len(mine)]
+        assert (state["timestamp"], state["at_delta"]) == (mine[-1]["at"], mine[-1]["row_id"])
+        assert state["delta_count"] == len(mine)
+
+
+@given(rows=row_lists(), taken=st.sets(st.integers(0, 13)))
+@settings(max_examples=60, deadline=None)
+def test_a_retraction_leaves_what_the_other_rows_give(rows: list[Row], taken: set[int]) -> None:
+    prior = fold_add(table(rows), **COLUMNS, components={"x": "x", "n": 1})
+    back = [{**row, "diff": -1} for row in rows if row["row_id"] in taken]
+    left = [row for row in rows if row["row_id"] not in taken]
+    expected = by_entity(fold_add(table(left), **COLUMNS, components={"x": "x", "n": 1}))
+    try:
+        actual = by_entity(fold_add(table(back), **COLUMNS, components={"x": "x", "n": 1}, prior=prior, diff="diff"))
+    except RowsNeededError as refused:
+        lasts = {plane for plane, chain in chains(rows).items() if chain[-1]["row_id"] in taken}
+        assert set(refused.facts["entities"]) == {plane for plane in lasts if plane in expected}
+    else:
+        assert actual == expected
+
+
+@given(rows=row_lists(), cut=st.integers(0, 14))
+@settings(max_examples=60, deadline=None)
+def test_the_last_full_row_is_the_state_and_null_is_a_value(rows: list[Row], cut: int) -> None:
+    call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
+    expected = naive_upsert(rows, full_rows=True)
+    assert by_entity(fold_diff(table(rows[::-1]), **call)) == expected
+    first = fold_diff(table(rows[:cut]), **call)
+    assert by_entity(fold_diff(table(rows[cut:]), **call, prior=first)) == expected
+
+
+@given(rows=row_lists(), cut=st.integers(0, 14))
+@settings(max_examples=60, deadline=None)
+def test_upsert_keeps_what_a_row_does_not_give(rows: list[Row], cut: int) -> None:
+    call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
+    expected = naive_upsert(rows, full_rows=False)
+    assert by_entity(upsert(table(rows[::-1]), **call)) == expected
+    ordered = in_order(rows)
+    first = upsert(table(ordered[:cut]), **call)
+    assert by_entity(upsert(table(ordered[cut:]), **call, prior=first)) == expected
+
+
+def test_float_sums_follow_the_chain_order_not_the_row_order() -> None:
+    rows = [
+        {"plane": "a", "at": 3, "row_id": 0, "x": -1e16},
+        {"plane": "a", "at": 1, "row_id": 1, "x": 1e16},
+        {"plane": "a", "at": 2, "row_id": 2, "x": 1.0},
+    ]
+    state = by_entity(fold_add(table(rows, pa.float64()), **COLUMNS, components={"x": "x"}))["a"]
+    assert state["vector"] == [(1e16 + 1.0) - 1e16]
+    late = table([{"plane": "a", "at": 0, "row_id": 9, "x": 1.0}], pa.float64())
+    prior = fold_add(table(rows, pa.float64()), **COLUMNS, components={"x": "x"})
+    with pytest.raises(RowsNeededError) as refused:
+        fold_add(late, **COLUMNS, components={"x": "x"}, prior=prior)
+    assert refused.value.facts["entities"] == ["a"]
+
+
+def test_a_sum_beyond_int64_is_an_error_but_a_detour_is_not() -> None:
+    top = 2**63 - 1
+    rows = [{"plane": "a", "at": i, "row_id": i, "x": x} for i, x in enumerate([top, 5, -5])]
+    assert by_entity(fold_add(table(rows), **COLUMNS, components={"x": "x"}))["a"]["vector"] == [top]
+    with pytest.raises(Int64OverflowError) as refused:
+        fold_add(table(rows[:2]), **COLUMNS, components={"x": "x"})
+    assert refused.value.facts == {"entity": "a"}
+
+
+def test_a_zero_that_changes_its_sign_is_a_change() -> None:
+    rows = [{"plane": "a", "at": i, "row_id": i, "x": x} for i, x in enumerate([0.0, -0.0])]
+    state = by_entity(fold_diff(table(rows, pa.float64()), **COLUMNS, components={"x": "x"}))["a"]
+    assert str(state["vector"][0]) == "-0.0"
+
+
+def test_nan_is_refused_with_its_component_and_row() -> None:
+    rows = table([{"plane": "a", "at": 0, "row_id": 7, "x": float("nan")}], pa.float64())
+    for mode in (fold_add, fold_diff, upsert):
+        with pytest.raises(NonFiniteError) as refused:
+            mode(rows, **COLUMNS, components={"wind": "x"})
+        assert refused.value.facts == {"component": "wind", "row_id": 7}
+
+
+def test_a_row_stated_twice_is_an_error() -> None:
+    rows = table([{"plane": "a", "at": 0, "row_id": 7, "x": 1}] * 2)
+    with pytest.raises(DuplicateDeltaError):
+        fold_add(rows, **COLUMNS, components={"x": "x"})
+
+
+def test_prior_states_of_other_components_are_refused() -> None:
+    rows = table([{"plane": "a", "at": 0, "row_id": 7, "x": 1}])
+    prior = fold_add(rows, **COLUMNS, components={"x": "x"})
+    with pytest.raises(MalformedDeltasError):
+        fold_add(rows, **COLUMNS, components={"y": "x"}, prior=prior)
+
+
+def test_an_empty_partition_gives_an_empty_table_with_the_full_schema() -> None:
+    states = fold_diff(table([]), **COLUMNS, components={"x": "x"})
+    assert len(states) == 0
+    assert states.schema.field("timestamp").type == pa.timestamp("us", "UTC")
+    assert states.column_names[-1] == "deleted"
