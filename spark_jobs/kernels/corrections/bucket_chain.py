@@ -55,6 +55,8 @@ class BucketChain(Generic[Content]):
         self.offsets: list[int] = [0]
         self._bits: list[int] = [domain_bits]
         self.contents: list[Content] = [content]
+        self._unsettled = 1
+        """How many of the first buckets may be badly placed: `restore` need not look at the far ones every time."""
 
     def layout(self) -> list[tuple[int, int]]:
         """`(offset, bits)` of every bucket, ascending."""
@@ -118,6 +120,7 @@ class BucketChain(Generic[Content]):
             else:
                 del self.offsets[0], self._bits[0]
                 peeled.append(self.contents.pop(0))
+                self._unsettled = max(self._unsettled - 1, 1)
         return peeled
 
     def restore(self, fuel: int) -> int:
@@ -126,7 +129,7 @@ class BucketChain(Generic[Content]):
         Splitting costs one unit of fuel per item in the bucket. Positive fuel left means the chain is well formed.
         """
         index, allowed = 0, self.min_bits
-        while fuel > 0 and index < len(self.offsets):
+        while fuel > 0 and index < min(self._unsettled, len(self.offsets)):
             if self._bits[index] > allowed:
                 fuel -= self.contents[index].count
                 self._halve(index)
@@ -142,3 +145,5 @@ class BucketChain(Generic[Content]):
         self.offsets.insert(index + 1, middle)
         self._bits[index : index + 1] = [bits, bits]
         self.contents[index : index + 1] = [low, high]
+        # both halves, and the bucket after them, whose previous one has become narrower
+        self._unsettled = max(self._unsettled + 1, index + 3)

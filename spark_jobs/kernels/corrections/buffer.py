@@ -145,8 +145,6 @@ class CodedCorrections:
         since = self._since.time
         if since is None or not self._since < upper:
             return
-        if self._stage.count:
-            self._route(self._stage.flush())
         candidates = self._pending_low.take()
         if self._boundary < upper:
             self._boundary = upper
@@ -155,11 +153,12 @@ class CodedCorrections:
             candidates.append(self._emitted)
         lows: list[Chain] = []
         for chain in candidates:
-            low, high = (chain, None) if upper.time is None else chain.split(upper.time)
+            low, high = _split(chain, upper)
             if low:
                 lows.append(low)
             if high:
                 self._pending_low.adopt([high])
+        lows += self._flushed_before(upper)
         self._emitted = merged_under_since(lows, since, self._ledger)
 
     def consolidate_at_since(self) -> None:
@@ -213,14 +212,20 @@ class CodedCorrections:
             )
         )
         if shipped:
-            self._route(shipped)
+            # what the caller may own must not become part of a chain
+            fresh = self._sorted(shipped)
+            self._route(fresh.copy() if fresh is shipped else fresh)
 
-    def _route(self, shipped: Updates) -> None:
-        """Sort and consolidate what the stage hands over; what has a bucket goes there, the rest to `pending_low`."""
-        fresh = consolidated(shipped)
-        self._ledger.replaced(shipped.size, fresh.size, fresh.size)
-        # what the caller owns, or a large array, must not be kept alive by a chunk
-        needs_copy = fresh is shipped or fresh.size > self._ledger.chunk_rows
+    def _sorted(self, staged: Updates) -> Updates:
+        """The consolidated form of what the stage handed over, accounted for."""
+        fresh = consolidated(staged)
+        self._ledger.replaced(staged.size, fresh.size, fresh.size)
+        return fresh
+
+    def _route(self, fresh: Updates) -> None:
+        """Push consolidated updates to their buckets, and to `pending_low` those that have none."""
+        # a chunk must not keep a column alive that is greater than a chunk
+        needs_copy = fresh.size > self._ledger.chunk_rows
         lower = self._buckets.lower()
         low = fresh.size if lower is None else fresh.first_at_or_beyond(lower)
         spans = [(self._pending_low, 0, low)] if low else []
@@ -231,6 +236,15 @@ class CodedCorrections:
             chain = Chain.of(part.copy() if needs_copy else part, self._ledger.chunk_rows)
             if chain:
                 content.push(chain)
+
+    def _flushed_before(self, upper: Frontier) -> list[Chain]:
+        """Empty the stage: a chain of what lies before `upper`, if anything does; the rest is routed."""
+        staged = self._sorted(self._stage.flush()) if self._stage.count else Updates.empty()
+        stop = staged.size if upper.time is None else staged.first_at_or_beyond(upper.time)
+        if stop < staged.size:
+            self._route(staged.rows(stop, staged.size))
+        chain = Chain.of(staged.rows(0, stop), self._ledger.chunk_rows)
+        return [chain] if chain else []
 
     def _peeled(self, upper: Frontier) -> list[Chain]:
         """Take the chains of all buckets that start below `upper` and re-bucket the rest for the next reads."""
@@ -253,6 +267,12 @@ class CodedCorrections:
         for content in (self._pending_low, *self._buckets.contents):
             content.take()
         self._ledger.updates = 0
+        self._guard = MagnitudeGuard()
+
+
+def _split(chain: Chain, upper: Frontier) -> tuple[Chain | None, Chain | None]:
+    """What of `chain` lies before `upper`, and the rest."""
+    return (chain, None) if upper.time is None else chain.split(upper.time)
 
 
 def _read_only(updates: Updates) -> Updates:

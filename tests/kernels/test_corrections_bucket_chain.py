@@ -1,0 +1,113 @@
+"""The bucket chain against its twin, and the layouts that its definition names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from spark_jobs.kernels.corrections.bucket_chain import BucketChain
+from spark_jobs.kernels.corrections.errors import MinBitsTooLarge, NoBucket
+from spark_jobs.kernels.corrections.naive import NaiveBucketChain
+from spark_jobs.model import Frontier
+
+DOMAIN_BITS = 8
+
+times = st.integers(0, 2**DOMAIN_BITS - 1)
+
+
+class Times:
+    """Plain times as the content of a bucket."""
+
+    def __init__(self, times):
+        self.times = times
+
+    @property
+    def count(self):
+        return len(self.times)
+
+    def split(self, time):
+        return Times([t for t in self.times if t < time]), Times([t for t in self.times if t >= time])
+
+
+class ChainBesideTwin(RuleBasedStateMachine):
+    @initialize(held=st.lists(times, max_size=40), min_bits=st.integers(0, 3))
+    def start(self, held, min_bits):
+        self.chain = BucketChain(Times(held), domain_bits=DOMAIN_BITS, min_bits=min_bits)
+        self.twin = NaiveBucketChain(held, domain_bits=DOMAIN_BITS, min_bits=min_bits)
+
+    @rule(inserted=st.lists(times, max_size=10))
+    def insert(self, inserted):
+        try:
+            self.twin.insert(inserted)
+        except NoBucket as refusal:
+            with pytest.raises(NoBucket) as caught:
+                self.chain.require_bucket(inserted)
+            assert caught.value.as_json() == refusal.as_json()
+        else:
+            self.chain.require_bucket(inserted)
+            column = np.array(sorted(inserted), np.uint64)
+            for content, start, stop in self.chain.spans(column):
+                content.times += column[start:stop].tolist()
+
+    @rule(frontier=(times | st.none()).map(Frontier))
+    def peel(self, frontier):
+        peeled = [time for content in self.chain.peel(frontier) for time in content.times]
+        assert sorted(peeled) == self.twin.peel(frontier)
+
+    @rule(fuel=st.integers(-1, 60))
+    def restore(self, fuel):
+        assert self.chain.restore(fuel) == self.twin.restore(fuel)
+
+    @invariant()
+    def layouts_are_equal(self):
+        if hasattr(self, "chain"):
+            layout = self.twin.layout()
+            assert self.chain.layout() == layout
+            assert self.chain.is_well_formed() == self.twin.is_well_formed()
+            assert self.chain.lower() == (layout[0][0] if layout else None)
+
+
+def test_any_sequence_of_operations_leaves_the_layout_of_the_twin():
+    run_state_machine_as_test(
+        ChainBesideTwin, settings=settings(max_examples=80, stateful_step_count=20, deadline=None, derandomize=True)
+    )
+
+
+@given(time=times, frontier=times, fuel=st.integers(0, 50))
+@settings(max_examples=50, deadline=None)
+def test_the_range_of_a_time_is_its_bucket_and_ranges_tile_the_domain(time, frontier, fuel):
+    chain = BucketChain(Times([3, 7, 200]), domain_bits=DOMAIN_BITS)
+    chain.peel(Frontier.at(frontier))
+    chain.restore(fuel)
+    if time < chain.lower():
+        assert chain.range_of(time) is None
+    else:
+        start, end = chain.range_of(time)
+        assert start <= time < (2**DOMAIN_BITS if end is None else end)
+        assert end is None or chain.range_of(end)[0] == end
+
+
+def test_a_restored_empty_domain_of_64_bits_has_one_bucket_for_each_power_of_two():
+    chain = BucketChain(Times([0]))
+    assert chain.restore(1_000) == 937
+    assert chain.is_well_formed()
+    assert len(chain.layout()) == 65
+    assert chain.range_of(2**64 - 1)[1] is None
+
+
+def test_positive_fuel_left_means_well_formed_and_fuel_may_go_below_zero():
+    chain = BucketChain(Times(list(range(256))), domain_bits=DOMAIN_BITS)
+    assert chain.restore(100) == -156
+    assert not chain.is_well_formed()
+    while chain.restore(100) <= 0:
+        pass
+    assert chain.is_well_formed()
+
+
+def test_a_bucket_cannot_be_wider_than_the_domain():
+    with pytest.raises(MinBitsTooLarge) as caught:
+        BucketChain(Times([]), domain_bits=3, min_bits=4)
+    assert caught.value.as_json() == {"code": "min_bits_too_large", "min_bits": 4}
