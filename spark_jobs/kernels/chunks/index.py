@@ -50,9 +50,9 @@ class EntityIndex:
         self.keys.add(key)
         for timeline, column in chunk.timelines.items():
             self.by_timeline.setdefault(timeline, IntervalIndex()).add(column.min, column.max, key)
-            components = self.by_component.setdefault(timeline, {})
             for component in chunk.components:
                 lo, hi = chunk.time_range(timeline, component)
+                components = self.by_component.setdefault(timeline, {})
                 components.setdefault(component, IntervalIndex()).add(lo, hi, key)
 
     def remove(self, key: int, chunk: Chunk) -> None:
@@ -60,11 +60,10 @@ class EntityIndex:
         self.keys.remove(key)
         for timeline, column in chunk.timelines.items():
             _remove(self.by_timeline, timeline, column.min, key)
-            components = self.by_component[timeline]
             for component in chunk.components:
-                _remove(components, component, chunk.time_range(timeline, component)[0], key)
-            if not components:
-                del self.by_component[timeline]
+                _remove(self.by_component[timeline], component, chunk.time_range(timeline, component)[0], key)
+                if not self.by_component[timeline]:
+                    del self.by_component[timeline]
         for component in [name for name, holder in self.static.items() if holder == key]:
             del self.static[component]
 

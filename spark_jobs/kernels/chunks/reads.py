@@ -80,18 +80,37 @@ def range_rows(
 def range_table(catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
     """See `ChunkStore.range_query`."""
     answers = {name: range_rows(catalog, entity, timeline, lo, hi, name) for name in components}
-    rows: dict[tuple[bool, int, int], dict[str, Any]] = {}
-    for name, answer in answers.items():
-        times = [None] * len(answer) if answer.times is None else answer.times.tolist()
-        for row_id, time, value in zip(answer.row_ids.tolist(), times, answer.values.tolist(), strict=True):
-            rows.setdefault((time is not None, time or 0, row_id), {})[name] = value
-    keys = sorted(rows)
-    columns: dict[str, pa.Array] = {
-        "row_id": pa.array([row_id for _, _, row_id in keys], type=pa.int64()),
-        "time": pa.array([time if temporal else None for temporal, time, _ in keys], type=pa.int64()),
+    static_ids = np.unique(_joined([answer.row_ids for answer in answers.values() if answer.times is None]))
+    temporal = [answer for answer in answers.values() if answer.times is not None]
+    ids, first = np.unique(_joined([answer.row_ids for answer in temporal]), return_index=True)
+    times = _joined([answer.times for answer in temporal if answer.times is not None])[first]
+    order = np.argsort(times, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) + len(static_ids)
+    total = len(static_ids) + len(ids)
+    is_static = np.arange(total) < len(static_ids)
+    columns = {
+        "row_id": pa.array(np.concatenate([static_ids, ids[order]])),
+        "time": pa.array(np.concatenate([np.zeros(len(static_ids), np.int64), times[order]]), mask=is_static),
     }
-    columns |= {name: pa.array([rows[key].get(name) for key in keys]) for name in components}
+    for name, answer in answers.items():
+        static = answer.times is None
+        found = np.searchsorted(static_ids if static else ids, answer.row_ids)
+        columns[name] = _column_at(answer.values, found if static else rank[found], total)
     return pa.table(columns)
+
+
+def _joined(columns: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(columns) if columns else np.empty(0, dtype=np.int64)
+
+
+def _column_at(values: np.ndarray, positions: np.ndarray, total: int) -> pa.Array:
+    """A column of `total` rows with these values at these positions and null elsewhere."""
+    column = np.zeros(total, dtype=values.dtype)
+    column[positions] = values
+    absent = np.ones(total, dtype=bool)
+    absent[positions] = False
+    return pa.array(column, mask=absent)
 
 
 def _latest_row(catalog: Catalog, entity: str, timeline: str, at: int, component: str) -> tuple[Chunk, int] | None:

@@ -1,0 +1,240 @@
+"""The batcher for whole Arrow tables: rows of many entities in, one row per chunk out, no Python loop over rows.
+
+Input: sorted by entity, then ascending row id. Output, one row per chunk, lists in row-id order:
+
+    entity                     as in the input
+    num_rows                   int32
+    row_ids                    list<int64>
+    time_T                     list of the timeline's type, per timeline T; null where the chunk's rows are not on T
+    min_T, max_T, sorted_T     its tight bounds and whether it never decreases in row-id order; null likewise
+    data_C                     list of the component's type, per component C; null where no row has a value
+
+The cuts are those of `ChunkBatcher` with `keep_sparse_rows`: a column has one datatype, rows that lack a component stay
+with the others, and no row is left out, whatever it lacks. Cost: O(rows * columns), one sort if timeline sets mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.chunks.cuts import NO_LIMIT, flush_segments, piece_starts
+from spark_jobs.kernels.chunks.errors import UnsortedRows
+
+_MAX_TIMELINES = 62
+"""A row's set of timelines is one bit per timeline of an int64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkLayout:
+    """Names of the input's columns.
+
+    Args:
+        entity: column of the entity, never null.
+        row_id: int64 column, never null, ascending within an entity.
+        timelines: integer or timestamp columns; null = the row is not on this timeline.
+        components: columns of any type; null = no value.
+    """
+
+    entity: str
+    row_id: str
+    timelines: Sequence[str]
+    components: Sequence[str]
+
+
+def chunk_columns(
+    table: pa.Table,
+    *,
+    entity: str,
+    row_id: str,
+    timelines: Sequence[str],
+    components: Sequence[str],
+    config: BatcherConfig,
+) -> pa.Table:
+    """The chunks of a sorted table; see the module for both forms and `ChunkLayout` for the names.
+
+    Raises:
+        UnsortedRows: row ids don't ascend within an entity.
+        ParameterError: an entity or row id is null, a timeline is neither integer nor timestamp, or there are too many.
+    """
+    layout = ChunkLayout(entity=entity, row_id=row_id, timelines=timelines, components=components)
+    _check_layout(table, layout)
+    table = table.select([entity, row_id, *timelines, *components]).combine_chunks()
+    runs = _entity_runs(table, layout)
+    segments = _segments(table, layout, runs, config)
+    table, groups = _grouped(table, timelines, segments)
+    times = _time_matrix(table, timelines)
+    starts = piece_starts(groups, times, config.max_rows_if_unsorted, config.split_before_unsorting)
+    return _chunk_rows(table, layout, times, np.flatnonzero(starts))
+
+
+def chunk_batches(
+    batches: Iterable[pa.RecordBatch | pa.Table], *, layout: ChunkLayout, config: BatcherConfig
+) -> Iterator[pa.Table]:
+    """The same chunks as `chunk_columns` of all batches together, in whatever batches the sorted rows come.
+
+    Only the rows of the last, unfinished flush of the last entity wait for the next batch, so memory depends on the
+    batch size and the flush limits, not on the number of rows.
+    """
+    waiting: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+        rows = rows if waiting is None else pa.concat_tables([waiting, rows])
+        if rows.num_rows == 0:
+            continue
+        _check_layout(rows, layout)
+        segments = _segments(rows, layout, _entity_runs(rows, layout), config)
+        last_flush = int(np.searchsorted(segments, segments[-1]))
+        waiting = rows.slice(last_flush)
+        if last_flush:
+            yield _chunk_table(rows.slice(0, last_flush), layout, config)
+    if waiting is not None:
+        yield _chunk_table(waiting, layout, config)
+
+
+def _chunk_table(table: pa.Table, layout: ChunkLayout, config: BatcherConfig) -> pa.Table:
+    return chunk_columns(
+        table,
+        entity=layout.entity,
+        row_id=layout.row_id,
+        timelines=layout.timelines,
+        components=layout.components,
+        config=config,
+    )
+
+
+def _check_layout(table: pa.Table, layout: ChunkLayout) -> None:
+    for name in (layout.entity, layout.row_id):
+        if table[name].null_count:
+            raise ParameterError(
+                expected=f"a value of {name!r} in every row",
+                found=f"{table[name].null_count} null",
+                next_step="quarantine rows without it",
+            )
+    for name in layout.timelines:
+        datatype = table.schema.field(name).type
+        if not (pa.types.is_integer(datatype) or pa.types.is_timestamp(datatype)):
+            raise ParameterError(
+                expected=f"an integer or timestamp column {name!r}",
+                found=str(datatype),
+                next_step="coerce the timeline before chunking",
+            )
+    if len(layout.timelines) > _MAX_TIMELINES:
+        raise ParameterError(
+            expected=f"at most {_MAX_TIMELINES} timelines", found=str(len(layout.timelines)), next_step="declare fewer"
+        )
+
+
+def _entity_runs(table: pa.Table, layout: ChunkLayout) -> np.ndarray:
+    """A number per row that changes where the entity does; refuses row ids that don't ascend within an entity."""
+    codes = table[layout.entity].combine_chunks().dictionary_encode().indices.to_numpy()
+    row_ids = table[layout.row_id].to_numpy()
+    if ((codes[1:] == codes[:-1]) & (row_ids[1:] <= row_ids[:-1])).any():
+        raise UnsortedRows(
+            expected=f"rows by {layout.entity!r}, then ascending {layout.row_id!r}",
+            found="a row id that is not greater than the one before it",
+            next_step="sort the table by entity and row id",
+        )
+    return codes
+
+
+def _segments(table: pa.Table, layout: ChunkLayout, runs: np.ndarray, config: BatcherConfig) -> np.ndarray:
+    max_rows = NO_LIMIT if config.flush_num_rows is None else config.flush_num_rows
+    if config.flush_num_bytes is None:
+        return flush_segments(runs, np.zeros(len(runs), np.int64), max_rows, NO_LIMIT)
+    return flush_segments(runs, row_sizes(table, layout), max_rows, config.flush_num_bytes)
+
+
+def row_sizes(table: pa.Table, layout: ChunkLayout) -> np.ndarray:
+    """Bytes per row: 8 for the row id and per time, the width or length of each component's value, 0 for null."""
+    sizes = np.full(table.num_rows, 8, dtype=np.int64)
+    for name in (*layout.timelines, *layout.components):
+        column = table[name]
+        sizes += np.where(column.is_valid().to_numpy(), _value_sizes(column), 0)
+    return sizes
+
+
+def _value_sizes(column: pa.ChunkedArray) -> np.ndarray | int:
+    if pa.types.is_boolean(column.type):
+        return 1
+    if pa.types.is_primitive(column.type):
+        return max(column.type.bit_width // 8, 1)
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        return pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+    return column.nbytes // max(len(column), 1)
+
+
+def _grouped(table: pa.Table, timelines: Sequence[str], segments: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """The table with rows of one segment and one set of timelines side by side, and a number per row for these
+    groups."""
+    if not any(table[name].null_count for name in timelines):
+        return table, segments
+    sets = np.zeros(table.num_rows, dtype=np.int64)
+    for bit, name in enumerate(timelines):
+        sets |= table[name].is_valid().to_numpy().astype(np.int64) << bit
+    order = np.lexsort((sets, segments))
+    segments, sets = segments[order], sets[order]
+    changes = np.zeros(len(order), dtype=np.int64)
+    changes[1:] = (segments[1:] != segments[:-1]) | (sets[1:] != sets[:-1])
+    return table.take(pa.array(order)), np.cumsum(changes)
+
+
+def _time_matrix(table: pa.Table, timelines: Sequence[str]) -> np.ndarray:
+    times = np.zeros((len(timelines), table.num_rows), dtype=np.int64)
+    for index, name in enumerate(timelines):
+        times[index] = pc.fill_null(table[name].cast(pa.int64()), 0).to_numpy()
+    return times
+
+
+def _chunk_rows(table: pa.Table, layout: ChunkLayout, times: np.ndarray, starts: np.ndarray) -> pa.Table:
+    """One row per chunk; `starts` are the indices of the chunks' first rows."""
+    offsets = np.append(starts, table.num_rows).astype(np.int32)
+    columns: dict[str, pa.Array] = {
+        "entity": _flat(table[layout.entity]).take(pa.array(starts)),
+        "num_rows": pa.array(np.diff(offsets)),
+        "row_ids": _lists(_flat(table[layout.row_id]).cast(pa.int64()), offsets),
+    }
+    for index, name in enumerate(layout.timelines):
+        column = _flat(table[name])
+        columns |= _timeline_columns(name, column, times[index], offsets)
+    for name in layout.components:
+        columns[f"data_{name}"] = _lists(_flat(table[name]), offsets)
+    return pa.table(columns)
+
+
+def _timeline_columns(name: str, column: pa.Array, times: np.ndarray, offsets: np.ndarray) -> dict[str, pa.Array]:
+    starts = offsets[:-1]
+    lists = _lists(column, offsets)
+    absent = ~lists.is_valid().to_numpy(zero_copy_only=False)
+    decreases = np.zeros(len(times), dtype=bool)
+    decreases[1:] = times[1:] < times[:-1]
+    decreases[starts] = False
+    return {
+        f"time_{name}": lists,
+        f"min_{name}": pa.array(_reduced(np.minimum, times, starts), mask=absent).cast(column.type),
+        f"max_{name}": pa.array(_reduced(np.maximum, times, starts), mask=absent).cast(column.type),
+        f"sorted_{name}": pa.array(~_reduced(np.logical_or, decreases, starts), mask=absent),
+    }
+
+
+def _reduced(reduce: np.ufunc, values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    return reduce.reduceat(values, starts) if len(starts) else values[:0]
+
+
+def _lists(values: pa.Array, offsets: np.ndarray) -> pa.Array:
+    """One list per chunk; null where every value is null."""
+    if values.null_count == 0:
+        return pa.ListArray.from_arrays(pa.array(offsets), values)
+    valid = np.append(0, np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)))
+    absent = valid[offsets[1:]] == valid[offsets[:-1]]
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(absent))
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
