@@ -12,6 +12,7 @@ A job asks for `open_session()` and gets one of two, with the same configuration
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -186,6 +187,8 @@ def _connect(settings: Settings, app_name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     connect_version(settings)
+    # pyspark logs every refused statement with the server's whole stack; the caller gets the error anyway
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     session = SparkSession.builder.remote(connect_url(settings, app_name)).create()
     _retry_briefly(session)
     return session

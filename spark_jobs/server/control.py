@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -30,6 +30,9 @@ POLL_S = 0.5
 
 DOWN_TIMEOUT_S = 90.0
 """The sum of the parts' graces, with a margin."""
+
+SETTLING_S = 120.0
+"""A part older than this that does not answer is not starting, it hangs."""
 
 Progress = Callable[[str], None]
 
@@ -91,12 +94,13 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
             running = None
         code = code_version()
         write_json(wish_file(settings), {"airflow": airflow, "code": code})
+        launched = None
         if running is None:
             _preflight(settings, airflow=airflow)
-            _launch(settings)
+            launched = _launch(settings)
         else:
             os.kill(running.pid, signal.SIGHUP)
-        _await_parts(settings, code, airflow=airflow, progress=progress)
+        _await_parts(settings, code, launched, airflow=airflow, progress=progress)
     return status(settings)
 
 
@@ -124,6 +128,23 @@ def status(settings: Settings) -> Status:
         stale=running is not None and running.code != code_version(),
         orphans=() if running else tuple(process.pid for process in processes.marked(settings.home)),
     )
+
+
+def settled_status(settings: Settings, wait_s: float) -> Status:
+    """`status`, asked again for up to `wait_s` seconds while a part that was (re)started does not answer yet."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        result = status(settings)
+        silent = any(not service.health.ok for service in result.services)
+        if not silent or not _starting(result) or time.monotonic() > deadline:
+            return result
+        time.sleep(POLL_S)
+
+
+def _starting(result: Status) -> bool:
+    parts = result.supervisor.parts if result.supervisor else ()
+    fresh = any(part.condition == "running" and time.time() - part.started < SETTLING_S for part in parts)
+    return fresh or any(part.condition == "restarting" for part in parts)
 
 
 def require_running(settings: Settings) -> SupervisorState:
@@ -162,11 +183,11 @@ def _preflight(settings: Settings, *, airflow: bool) -> None:
     expect_free(settings.bind_address, ports)
 
 
-def _launch(settings: Settings) -> None:
+def _launch(settings: Settings) -> subprocess.Popen[bytes]:
     """Start the supervisor in a session of its own, so that a Ctrl-C here does not reach it."""
     state_file(settings).unlink(missing_ok=True)
-    with (settings.logs_dir / "supervisor.log").open("ab") as log:
-        subprocess.Popen(
+    with _supervisor_log(settings).open("ab") as log:
+        return subprocess.Popen(
             [sys.executable, "-m", "spark_jobs.server.supervisor"],
             env={**os.environ, **settings.environment(), processes.MARKER: str(settings.home)},
             cwd=settings.server_dir,
@@ -177,7 +198,9 @@ def _launch(settings: Settings) -> None:
         )
 
 
-def _await_parts(settings: Settings, code: str, *, airflow: bool, progress: Progress) -> None:
+def _await_parts(
+    settings: Settings, code: str, launched: subprocess.Popen[bytes] | None, *, airflow: bool, progress: Progress
+) -> None:
     questions: dict[str, Callable[[Settings], Health]] = {"sql": sql_health, "connect": connect_health}
     if airflow:
         questions["airflow"] = airflow_health
@@ -185,6 +208,10 @@ def _await_parts(settings: Settings, code: str, *, airflow: bool, progress: Prog
     last = Health(False, "no supervisor", 0.0)
     while questions:
         time.sleep(POLL_S)
+        if launched and launched.poll() is not None:
+            raise _start_failed(
+                "supervisor", f"it ended with exit code {launched.returncode}", str(_supervisor_log(settings))
+            )
         state = _running(settings)
         for name, ask in list(questions.items()):
             # before the supervisor has read the wish, the server that is about to be ended would answer
@@ -202,16 +229,27 @@ def _expect_progress(
     late = time.monotonic() > deadline
     if not waiting_for or not (failed or late):
         return
-    part = failed.name if failed else waiting_for[0]
-    log_file = failed.log if failed else str(settings.logs_dir)
-    raise StartFailed(
-        expected=f"{part} to become healthy within {settings.startup_timeout_s:g} s",
-        found=f"it ended again and again, last with exit code {failed.last_exit}" if failed else answer,
+    if failed:
+        raise _start_failed(
+            failed.name, f"it ended again and again, last with exit code {failed.last_exit}", failed.log
+        )
+    found = f"after {settings.startup_timeout_s:g} s: {answer}"
+    raise _start_failed(waiting_for[0], found, str(settings.logs_dir))
+
+
+def _start_failed(part: str, found: str, log: str) -> StartFailed:
+    return StartFailed(
+        expected=f"{part} to become healthy",
+        found=found,
         consequence="the other parts are left running",
-        next_step=f"read {log_file}; `tidemark doctor` looks for causes",
+        next_step=f"read {log}; `tidemark doctor` looks for causes",
         part=part,
-        log_file=log_file,
+        log_file=log,
     )
+
+
+def _supervisor_log(settings: Settings) -> Path:
+    return settings.logs_dir / "supervisor.log"
 
 
 def _end_supervisor(settings: Settings, running: SupervisorState) -> None:
@@ -229,15 +267,3 @@ def _one_at_a_time(settings: Settings) -> Iterator[None]:
     with (settings.server_dir / "control.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def login(settings: Settings) -> dict[str, str]:
-    """User and password of Airflow's UI."""
-    return {"user": airflow_parts.ADMIN, "password": airflow_parts.admin_password(settings)}
-
-
-def last_refusal(settings: Settings) -> str | None:
-    """Why the supervisor started last did not run, if it said so."""
-    with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
-        return str(json.loads((settings.logs_dir / "supervisor.log").read_text().splitlines()[-1])["refused"])
-    return None

@@ -1,0 +1,53 @@
+"""The root command: it finds the command modules, and turns refusals into sentences and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from typing import Annotated
+
+import typer
+
+from spark_jobs.cli import commands
+from spark_jobs.cli.output import complain
+from spark_jobs.errors import ConfigurationError, TidemarkError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+def build_app() -> typer.Typer:
+    """The root command with every command of `spark_jobs.cli.commands`."""
+    app = typer.Typer(
+        name="tidemark",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for module in sorted(pkgutil.iter_modules(commands.__path__), key=lambda found: found.name):
+        importlib.import_module(f"{commands.__name__}.{module.name}").register(app)
+    return app
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code. Only with `--debug` does a refusal show a traceback."""
+    try:
+        build_app()(args=arguments, prog_name="tidemark")
+    except TidemarkError as refusal:
+        if "--debug" in arguments:
+            raise
+        complain(refusal, as_json="--json" in arguments)
+        return EXIT_USAGE if isinstance(refusal, ConfigurationError) else EXIT_FAILED
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return EXIT_INTERRUPTED
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else EXIT_FAILED
+    return 0
+
+
+def _root(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a refusal.")] = False) -> None:
+    """Tidemark: exact windows, state and history from data that arrives late, out of order and wrong."""

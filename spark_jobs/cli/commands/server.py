@@ -1,0 +1,109 @@
+"""`up`, `down`, `status`: the lake server and Airflow on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.text import Text
+
+from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.config import Settings, load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.server.control import Status
+
+WAIT_S = 60.0
+"""A lake server that was killed is back within 30 s; Airflow within 40."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(up)
+    app.command()(down)
+    app.command()(status)
+
+
+def up(
+    airflow: Annotated[bool, typer.Option(help="Start Airflow too.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Start the lake server (SQL and jobs) and Airflow, and wait until they serve; safe to repeat."""
+    from spark_jobs.server import control
+
+    settings = load_settings()
+    with Console(stderr=True).status("starting (about 15 s, with Airflow 40 s)"):
+        result = control.up(settings, airflow=airflow, progress=note)
+    _show(settings, result, as_json)
+
+
+def down(as_json: JsonOption = False) -> None:
+    """End the lake server and Airflow, and whatever a crash of them left behind."""
+    from spark_jobs.server import control
+
+    ended = control.down(load_settings())
+    text = "ended" if ended.ran else "nothing was running"
+    if ended.leftovers:
+        text += f"; ended {len(ended.leftovers)} processes that a crash had left behind"
+    emit(as_json, asdict(ended), lambda: Text(text))
+
+
+def status(
+    wait: Annotated[float, typer.Option(help="Seconds to wait for parts that are starting.")] = WAIT_S,
+    as_json: JsonOption = False,
+) -> None:
+    """What runs, whether it answers, and where; exit code 1 unless all of it serves with the present code."""
+    from spark_jobs.server import control
+
+    settings = load_settings()
+    result = control.settled_status(settings, wait)
+    _show(settings, result, as_json)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def _show(settings: Settings, result: Status, as_json: bool) -> None:
+    document = {
+        "ok": result.ok,
+        "running": result.supervisor is not None,
+        "stale": result.stale,
+        "home": result.home,
+        "logs": str(settings.logs_dir),
+        "orphans": list(result.orphans),
+        "services": {service.name: {"url": service.url, **asdict(service.health)} for service in result.services},
+        "parts": {part.name: asdict(part) for part in result.supervisor.parts} if result.supervisor else {},
+    }
+    emit(as_json, document, lambda: Group(*_for_people(settings, result)))
+
+
+def _for_people(settings: Settings, result: Status) -> list[Any]:
+    lines: list[Any] = []
+    if result.supervisor is None:
+        lines.append(Text("nothing runs; `tidemark up` starts it"))
+    else:
+        services = [
+            ("✓" if service.health.ok else "✗", service.name, service.url, service.health.detail)
+            for service in result.services
+        ]
+        parts = [
+            (part.name, part.condition, part.pid, _since(part.started), part.restarts)
+            for part in result.supervisor.parts
+        ]
+        lines += [table(["", "service", "address", "answer"], services), Text()]
+        lines += [table(["part", "condition", "pid", "since (UTC)", "restarts"], parts), Text()]
+        if result.supervisor.part("airflow-api-server"):
+            lines.append(Text(f"Airflow's login: admin, password in {settings.airflow_home / 'passwords.json'}"))
+    if result.stale:
+        lines.append(Text("the lake server runs older code than the files: `tidemark up` restarts it", style="yellow"))
+    if result.orphans:
+        pids = ", ".join(map(str, result.orphans))
+        lines.append(Text(f"processes left by a crash: {pids}; `tidemark down` ends them", style="yellow"))
+    lines.append(Text(f"logs: {settings.logs_dir}"))
+    return lines
+
+
+def _since(started: float) -> str:
+    return datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%d %H:%M:%S") if started else ""

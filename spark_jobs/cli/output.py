@@ -1,0 +1,84 @@
+"""How commands speak: one JSON document for programs, a table for people; notes and refusals on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spark_jobs.errors import TidemarkError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+"""The type of every command's `as_json` parameter."""
+
+NULL = Text("NULL", style="dim")
+
+
+def emit(as_json: bool, document: Any, render: Callable[[], RenderableType]) -> None:
+    """Print a command's result to standard output, as JSON or as `render` shows it."""
+    if as_json:
+        sys.stdout.write(json.dumps(document, default=_json_value, ensure_ascii=False) + "\n")
+    else:
+        Console(soft_wrap=not sys.stdout.isatty()).print(render())
+
+
+def note(message: str) -> None:
+    """Tell people something on standard error."""
+    Console(stderr=True, highlight=False).print(message, markup=False)
+
+
+def complain(refusal: TidemarkError, *, as_json: bool) -> None:
+    """Print a refusal: one line of JSON on standard output, or what was expected, found and to do next."""
+    if as_json:
+        sys.stdout.write(
+            json.dumps({"error": {**refusal.as_json(), "message": refusal.sentence()}}, default=str) + "\n"
+        )
+        return
+    text = Text.assemble((refusal.code, "bold red"), f"\n  expected  {refusal.expected}\n  found     {refusal.found}")
+    if refusal.consequence:
+        text.append(f"\n  so        {refusal.consequence}")
+    if refusal.next_step:
+        text.append(f"\n  next      {refusal.next_step}")
+    Console(stderr=True, soft_wrap=True, highlight=False).print(text)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> Table:
+    """A table of values as SQL users expect them: numbers to the right, instants in UTC, null visible."""
+    content = [list(row) for row in rows]
+    result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        numeric = any(_is_number(row[index]) for row in content)
+        result.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
+    for row in content:
+        result.add_row(*(NULL if value is None else Text(shown(value)) for value in row))
+    return result
+
+
+def shown(value: Any) -> str:
+    """A value as text, the same on every machine."""
+    converted = _json_value(value) if isinstance(value, (datetime, date, timedelta, Decimal, bytes, Path)) else value
+    return json.dumps(converted, default=_json_value) if isinstance(converted, (dict, list)) else str(converted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        instant = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return instant.isoformat() + ("" if value.tzinfo is None else "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)
