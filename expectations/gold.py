@@ -12,6 +12,12 @@ INVARIANTS = (
     Invariant("states_of_wrong_width", "A state has one value and one seen flag for every component.", _AGAIN),
     Invariant("states_without_deltas", "Every state is made of at least one delta.", _AGAIN),
     Invariant("states_beyond_reached", "No state is made of future-dated deltas.", _AGAIN),
+    Invariant("closings_of_nothing", "Every closing row closes a state that is published.", _AGAIN),
+    Invariant(
+        "changed_without_revision",
+        "A state that replaces a published one carries the next revision, and closes the one it replaces.",
+        _AGAIN,
+    ),
     Invariant(
         "changes_at_wrong_time",
         "Every change of this run is known from one tick before the new publication.",
@@ -26,7 +32,12 @@ INVARIANTS = (
     ),
     Invariant(
         "components_out_of_balance",
-        "Each additive component, summed over all entities, is the sum over the trace's rows.",
+        "Each additive whole-number component gains, over all entities, exactly what the rows that came and went add.",
+        _AGAIN,
+    ),
+    Invariant(
+        "states_off_their_row",
+        "Where a row states the whole vector, the state says what the entity's last row says.",
         _AGAIN,
     ),
 )

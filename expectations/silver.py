@@ -31,8 +31,17 @@ INVARIANTS = (
     ),
     Invariant("closings_of_nothing", "Every closing row closes a row that is published.", _AGAIN),
     Invariant(
-        "late_rows_counted_nowhere",
-        "A late row is recorded in silver.late with what was done with it.",
+        "late_rows_due",
+        "Every row that is late for a window of a sliding or session definition is in silver.late, and no other.",
         _AGAIN,
+        "equal",
+        "late_rows_recorded",
+    ),
+    Invariant(
+        "rows_due",
+        "Where a definition counts each row once, its windows gain and lose exactly the rows that came and went.",
+        _AGAIN,
+        "equal",
+        "rows_windowed",
     ),
 )

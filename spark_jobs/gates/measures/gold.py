@@ -1,0 +1,132 @@
+"""Measures of the gate after `compact`: states as they would be published, where this run changes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.gates.measures.query import Measurement, Part, measure, timestamp, violation
+from spark_jobs.gates.measures.silver import visible
+from spark_jobs.gates.measures.touching import touching
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.sources import State
+from spark_jobs.storage.sql import literal, name, qualified
+from spark_jobs.storage.tables import STATE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BALANCE = "balance_of_"
+"""Prefix of the measure of one additive component: what states gained less what the rows add."""
+
+
+def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
+    """What the attempt `token` would publish as state, against the publication that `scope` starts from.
+
+    `components_out_of_balance` counts the additive components (int64) whose gain over all entities is not the sum over
+    the rows that came and went; each one's difference is in the measure `balance_of_<component>`.
+    """
+    state = scope.source.state
+    parts = [] if state is None else _parts(scope, state, token)
+    names = (
+        "repeated_entities",
+        "closings_of_nothing",
+        "states_of_wrong_width",
+        "states_without_deltas",
+        "states_beyond_reached",
+        "changed_without_revision",
+        "changes_at_wrong_time",
+        "states_off_their_row",
+        "deltas_accepted",
+        "deltas_folded",
+    )
+    measured = measure(spark, parts, dict.fromkeys(names, 0))
+    off = [m for m, value in measured.values.items() if m.startswith(BALANCE) and value]
+    measured.values["components_out_of_balance"] = len(off)
+    return measured
+
+
+def _parts(scope: Scope, state: State, token: int) -> list[Part]:
+    parts = [_states(scope, state, token), _rows(scope, state)]
+    return parts if state.mode == "add" else [*parts, _last_rows(scope, state, token)]
+
+
+def _gain(scope: Scope, value: str) -> str:
+    """What a row of this attempt adds to a sum over all states; a change of definition writes every state anew."""
+    return f"IF(era = 'live', 1, {0 if scope.everything else -1}) * {value}"
+
+
+def _states(scope: Scope, state: State, token: int) -> Part:
+    """One row per changed entity: how many of its states stand, and what is wrong with the rows of this attempt."""
+    vector = "ints" if state.datatype == "int64" else "floats"
+    width = len(state.components)
+    own, live = f"token = {token}", "era = 'live'"
+    known_from = timestamp(scope.known_from_us)
+    right_time = (
+        f"IF({live}, known_from = {known_from} AND known_to IS NULL, known_to = {known_from} AND known_from < known_to)"
+    )
+    shape = " AND ".join(f"size({array}) = {width}" for array in ("names", vector, "seen"))
+    columns = {
+        "opened": f"coalesce(collect_list(IF({live}, known_from, NULL)), array())",
+        "closed": f"coalesce(collect_list(IF({live}, NULL, known_from)), array())",
+        "new_revision": f"max(IF({own} AND {live}, revision, NULL))",
+        "closed_revision": f"max(IF({own} AND NOT {live}, revision, NULL))",
+        "wrong_width": f"count_if({own} AND {live} AND NOT coalesce({shape}, false))",
+        "without_deltas": f"count_if({own} AND {live} AND coalesce(delta_count, 0) < 1)",
+        "beyond_reached": f"count_if({own} AND {live} AND timestamp >= {timestamp(scope.frontiers.reached_us)})",
+        "wrong_time": f"count_if({own} AND NOT coalesce({right_time}, false))",
+        "gained_deltas": f"sum(IF({own}, {_gain(scope, 'delta_count')}, 0))",
+    }
+    adds = {
+        "repeated_entities": violation(
+            "size(array_except(opened, closed)) > 1 OR size(array_distinct(opened)) < size(opened)"
+        ),
+        "closings_of_nothing": violation(
+            "size(array_except(closed, opened)) > 0 OR size(array_distinct(closed)) < size(closed)"
+        ),
+        "changed_without_revision": violation("new_revision <> coalesce(closed_revision + 1, 0)"),
+        "states_of_wrong_width": "wrong_width",
+        "states_without_deltas": "without_deltas",
+        "states_beyond_reached": "beyond_reached",
+        "changes_at_wrong_time": "wrong_time",
+        "deltas_folded": "gained_deltas",
+    }
+    for i, component in enumerate(_additive(state)):
+        gained = f"CAST(coalesce(get(ints, {i}), 0) AS DECIMAL(38, 0))"
+        columns[f"gained_{component}"] = f"sum(IF({own}, {_gain(scope, gained)}, 0))"
+        adds[f"{BALANCE}{component}"] = name(f"gained_{component}")
+    listed = ", ".join(f"{expression} AS {name(column)}" for column, expression in columns.items())
+    relation = (
+        f"SELECT entity, {listed} FROM {qualified(STATE.database, STATE.table)}"
+        f" WHERE source = {literal(scope.source.name)} AND era IN ('live', 'closing')"
+        f" AND {visible(scope.publication, token)} GROUP BY entity HAVING bool_or({own})"
+    )
+    return Part(relation, adds, ("entity", *columns))
+
+
+def _rows(scope: Scope, state: State) -> Part:
+    """What the rows that came and went add, as the fold must have added it."""
+    adds = {"deltas_accepted": "diff"}
+    for component, value in _additive(state).items():
+        each = f"CAST(coalesce({name(f'c_{value}')}, 0) AS DECIMAL(38, 0))" if isinstance(value, str) else str(value)
+        adds[f"{BALANCE}{component}"] = f"-diff * {each}"
+    return Part(touching(scope), adds, ("row_id", "entity", "event_time", "time", "diff"))
+
+
+def _last_rows(scope: Scope, state: State, token: int) -> Part:
+    """Each state whose last delta is one of this run's rows, beside that row: it must say what the row says."""
+    vector, type_ = ("ints", "BIGINT") if state.datatype == "int64" else ("floats", "DOUBLE")
+    told = ", ".join(f"CAST({name(f'c_{column}')} AS {type_})" for column in state.components.values())
+    relation = (
+        f"SELECT s.entity, s.at_delta, s.{vector} AS state, array({told}) AS told"
+        f" FROM {qualified(STATE.database, STATE.table)} s JOIN ({touching(scope)}) r"
+        f" ON r.row_id = s.at_delta AND r.diff > 0"
+        f" WHERE s.source = {literal(scope.source.name)} AND s.era = 'live' AND s.token = {token}"
+    )
+    return Part(
+        relation, {"states_off_their_row": violation("NOT (state <=> told)")}, ("entity", "at_delta", "state", "told")
+    )
+
+
+def _additive(state: State) -> dict[str, str | int | float]:
+    """Components whose sums must balance to the last digit: sums of floating point values need not."""
+    return dict(state.components) if state.mode == "add" and state.datatype == "int64" else {}

@@ -1,0 +1,101 @@
+"""One query per gate: parts that each add to named measures, summed into one row.
+
+A part is a relation and, per measure, what each of its rows adds. Parts are united before they are summed, so a gate
+costs one Spark job, and one more per table read for Delta's listing of files. What is summed can also be shown: an
+example of a failed measure is a row that adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.gates.verdicts import MAX_EXAMPLES
+from spark_jobs.storage.sql import literal, name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`relation`: a SQL query. `adds`: measure -> SQL of the whole number a row adds. `shows`: columns of an example."""
+
+    relation: str
+    adds: Mapping[str, str]
+    shows: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Measured values by name, and the way to rows that violate."""
+
+    spark: SparkSession
+    parts: Sequence[Part]
+    values: dict[str, int]
+
+    def examples(self, measures: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """Per measure up to `MAX_EXAMPLES` rows that add to it; nothing for a measure that no row adds to."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for measure in measures:
+            for part in self.parts:
+                rows = self._violating(part, measure)
+                if rows:
+                    found[measure] = [*found.get(measure, []), *rows][:MAX_EXAMPLES]
+        return found
+
+    def _violating(self, part: Part, measure: str) -> list[dict[str, Any]]:
+        if measure not in part.adds:
+            return []
+        shown = ", ".join(map(name, part.shows))
+        query = f"SELECT {shown} FROM ({part.relation}) WHERE {part.adds[measure]} <> 0 LIMIT {MAX_EXAMPLES}"
+        return [row.asDict(recursive=True) for row in self.spark.sql(query).collect()]
+
+
+def violation(condition: str) -> str:
+    """1 for a row that meets `condition`, else 0; a condition that is null counts as not met."""
+    return f"IF({condition}, 1, 0)"
+
+
+def measure(spark: SparkSession, parts: Sequence[Part], known: Mapping[str, int] | None = None) -> Measurement:
+    """Sum all parts in one query; a measure without rows is 0. `known`: values of measures that no part adds to."""
+    measures = list(dict.fromkeys(m for part in parts for m in part.adds))
+    united = " UNION ALL ".join(_contributions(part, measures) for part in parts)
+    sums = ", ".join(f"CAST(coalesce(sum({name(m)}), 0) AS STRING) AS {name(m)}" for m in measures)
+    with _planned_once(spark):
+        row = spark.sql(f"SELECT {sums} FROM ({united})").collect()[0]
+    return Measurement(spark, parts, {**(known or {}), **{m: int(row[m]) for m in measures}})
+
+
+def _contributions(part: Part, measures: Sequence[str]) -> str:
+    columns = ", ".join(f"CAST({part.adds.get(m, '0')} AS DECIMAL(38, 0)) AS {name(m)}" for m in measures)
+    return f"SELECT {columns} FROM ({part.relation})"
+
+
+@contextmanager
+def _planned_once(spark: SparkSession) -> Iterator[None]:
+    """Without adaptive execution, which runs every shuffle of these tiny queries as a job of its own."""
+    setting = "spark.sql.adaptive.enabled"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(setting, str(before))
+
+
+def timestamp(time_us: int) -> str:
+    """SQL of an instant."""
+    return f"timestamp_micros({time_us})"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """SQL of a list for IN; `(NULL)`, which nothing is in, for none."""
+    return f"({', '.join(str(int(n)) for n in numbers) or 'NULL'})"
+
+
+def texts(values: Sequence[str]) -> str:
+    """SQL of a list of texts for IN; `(NULL)` for none."""
+    return f"({', '.join(map(literal, values)) or 'NULL'})"
