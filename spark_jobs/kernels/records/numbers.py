@@ -1,0 +1,150 @@
+"""Compiled readers of numbers and truth values in cells: exact, or marked for the slow reader.
+
+Grammar (blanks and tabs around a value are allowed): int `[+-]?digits`; float `[+-]?(digits[.digits]|.digits)[e[+-]digits]`,
+`digits.` too; bool `true`, `false` in any case, `1`, `0`. A float is the double nearest to the decimal, ties to even, as in
+IEEE 754; what is too great for a double, NaN and Infinity are no numbers of a source.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+READ, BAD, OVERFLOW, SLOW = 0, 1, 2, 3
+"""How a cell read: fine, not of the grammar, beyond int64, or (floats) by the slow reader."""
+
+_POWERS = 10.0 ** np.arange(23)  # powers of ten that a double holds exactly
+_LEAST = np.int64(-(2**63))
+_LEAST_TENTH = np.int64(-922_337_203_685_477_580)
+_EXACT = np.uint64(1) << np.uint64(53)
+
+
+@numba.njit(cache=True, nogil=True)
+def trim(buf, start, end):  # type: ignore[no-untyped-def]
+    """The bounds without blanks and tabs around."""
+    while start < end and (buf[start] == 32 or buf[start] == 9):
+        start += 1
+    while end > start and (buf[end - 1] == 32 or buf[end - 1] == 9):
+        end -= 1
+    return start, end
+
+
+@numba.njit(cache=True, nogil=True)
+def read_int(buf, start, end):  # type: ignore[no-untyped-def]
+    """`(value, how)` of the whole number in `[start, end)`."""
+    start, end = trim(buf, start, end)
+    negative = start < end and buf[start] == 45
+    if negative or (start < end and buf[start] == 43):
+        start += 1
+    if start == end:
+        return 0, BAD
+    value, how = 0, READ
+    for pos in range(start, end):
+        digit = np.int64(buf[pos]) - 48
+        if digit < 0 or digit > 9:
+            return 0, BAD
+        # towards the negative, which has one value more
+        if value < _LEAST_TENTH or (value == _LEAST_TENTH and digit > 8):
+            how = OVERFLOW
+        else:
+            value = value * 10 - digit
+    if how == READ and not negative:
+        if value == _LEAST:
+            return 0, OVERFLOW
+        value = -value
+    return value, how
+
+
+@numba.njit(cache=True, nogil=True)
+def read_ints(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+    """Read the cells that are `live` into `values` and `how`."""
+    for i in range(len(starts)):
+        if live[i]:
+            values[i], how[i] = read_int(buf, starts[i], ends[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def read_floats(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+    """Read the cells that are `live` into `values` and `how`; those whose nearest double needs more work become `SLOW`."""
+    for i in range(len(starts)):
+        if live[i]:
+            values[i], how[i] = _read_float(buf, starts[i], ends[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_float(buf, start, end):  # type: ignore[no-untyped-def]
+    pos, end = trim(buf, start, end)
+    negative = pos < end and buf[pos] == 45
+    if negative or (pos < end and buf[pos] == 43):
+        pos += 1
+    mantissa, digits, exponent, seen = np.uint64(0), 0, 0, 0
+    point = False
+    while pos < end and (48 <= buf[pos] <= 57 or (buf[pos] == 46 and not point)):
+        if buf[pos] == 46:
+            point = True
+        else:
+            seen += 1
+            if digits > 0 or buf[pos] != 48:
+                digits += 1
+            if digits <= 19:
+                mantissa = mantissa * np.uint64(10) + np.uint64(buf[pos] - 48)
+            exponent -= 1 if point else 0
+        pos += 1
+    if seen == 0:
+        return 0.0, BAD
+    if pos < end and (buf[pos] == 101 or buf[pos] == 69):
+        power, pos = _read_exponent(buf, pos + 1, end)
+        if pos < 0:
+            return 0.0, BAD
+        exponent += power
+    if pos != end:
+        return 0.0, BAD
+    # both operands are exact, so one rounding gives the nearest double (Clinger's fast path)
+    if digits > 19 or mantissa > _EXACT or exponent < -22 or exponent > 22:
+        return 0.0, SLOW
+    value = np.float64(mantissa)
+    value = value / _POWERS[-exponent] if exponent < 0 else value * _POWERS[exponent]
+    return (-value if negative else value), READ
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_exponent(buf, pos, end):  # type: ignore[no-untyped-def]
+    negative = pos < end and buf[pos] == 45
+    if negative or (pos < end and buf[pos] == 43):
+        pos += 1
+    first, power = pos, 0
+    while pos < end and 48 <= buf[pos] <= 57:
+        power = min(power * 10 + np.int64(buf[pos] - 48), 100_000)
+        pos += 1
+    return (-power if negative else power), (pos if pos > first else -1)
+
+
+@numba.njit(cache=True, nogil=True)
+def read_bools(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+    """Read the cells that are `live` into `values` (0 or 1) and `how`."""
+    for i in range(len(starts)):
+        if live[i]:
+            start, end = trim(buf, starts[i], ends[i])
+            values[i], how[i] = 0, BAD
+            if end - start == 1 and (buf[start] == 48 or buf[start] == 49):
+                values[i], how[i] = buf[start] - 48, READ
+            elif _is_word(buf, start, end, _TRUE):
+                values[i], how[i] = 1, READ
+            elif _is_word(buf, start, end, _FALSE):
+                how[i] = READ
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_word(buf, start, end, word):  # type: ignore[no-untyped-def]
+    if end - start != len(word):
+        return False
+    for index in range(len(word)):
+        byte = buf[start + index]
+        if 65 <= byte <= 90:
+            byte += 32
+        if byte != word[index]:
+            return False
+    return True
+
+
+_TRUE, _FALSE = np.frombuffer(b"true", np.uint8), np.frombuffer(b"false", np.uint8)

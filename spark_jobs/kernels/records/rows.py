@@ -1,0 +1,186 @@
+"""From cells to rows: what a source declares of a row (entity, times, delta id), and a rule and reason where it lacks it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.records import tokens
+from spark_jobs.kernels.records.cells import Cells
+from spark_jobs.kernels.records.rules import NUMBER, RULES, record_reason, show_raw, value_reason
+from spark_jobs.kernels.records.spec import COLUMN_PREFIX, EXTRA, INSTANT, TIMELINE_PREFIX, RecordSpec
+from spark_jobs.kernels.records.values import NOTE_PREFIX, Values, gather_strings, read_column
+
+Reject = tuple[str, str, str]
+"""`(rule, reason, raw)`."""
+_VALUE_RULES = range(NUMBER["nested_value"], NUMBER["missing_entity"])
+
+
+def rows_of_cells(cells: Cells, spec: RecordSpec) -> pa.RecordBatch:
+    """The batch of `spec.schema()` for the records of `cells`: each a good row, or a reject with the first rule it breaks."""
+    rules, arguments = cells.rules, cells.arguments
+    _check_drift(cells, spec)
+    columns: list[Values] = []
+    for place, column in enumerate(spec.columns):
+        place_cells = cells.starts[place], cells.ends[place], cells.kinds[place]
+        columns.append(read_column(column, cells.data, *place_cells, rules == 0))
+        mark(rules, arguments, columns[-1].rules, place)
+    parts = row_parts(columns, spec, rules, arguments)
+    extra = _extra(cells, columns)
+    rejects = {int(index): _reject(cells, spec, int(index)) for index in np.flatnonzero(rules)}
+    return assemble(spec, cells.lines, parts, columns, extra, rejects)
+
+
+def mark(rules: np.ndarray, arguments: np.ndarray, broken: np.ndarray, argument: int) -> None:
+    """Give the records that break no rule yet the rule they break here (`broken`: its number, 0 for none)."""
+    first = (rules == 0) & (broken != 0)
+    rules[first], arguments[first] = broken[first], argument
+
+
+def _check_drift(cells: Cells, spec: RecordSpec) -> None:
+    if spec.unknown_columns == "keep":
+        return
+    unknown = np.full(len(cells), bool(cells.extra_names))
+    unknown[list(cells.extras)] = True
+    mark(cells.rules, cells.arguments, unknown * NUMBER["unknown_column"], 0)
+    for place in range(len(spec.columns)):
+        absent = cells.kinds[place] == tokens.ABSENT
+        mark(cells.rules, cells.arguments, absent * NUMBER["missing_column"], place)
+
+
+def row_parts(columns: list[Values], spec: RecordSpec, rules: np.ndarray, arguments: np.ndarray) -> dict[str, pa.Array]:
+    """Entity, event time, arrival, delta id and timelines of each record, by their names in the schema.
+
+    Records that lack an entity, an event time or a part of the delta id get that rule.
+    """
+    entity = as_text(columns[spec.place(spec.entity)])
+    timelines = {name: columns[spec.place(column)] for name, column in spec.timelines}
+    event_us, timed = _first_present([timelines[name] for name in spec.event_time])
+    ids = {spec.place(name): as_text(columns[spec.place(name)]) for name in spec.delta_id or ()}
+    named = _true(pc.greater(pc.binary_length(entity), 0))
+    mark(rules, arguments, ~named * NUMBER["missing_entity"], 0)
+    mark(rules, arguments, ~timed * NUMBER["missing_time"], 0)
+    for place, text in ids.items():
+        mark(rules, arguments, _true(text.is_null()) * NUMBER["missing_delta_id"], place)
+    good = rules == 0
+    arrival = timelines[spec.arrival] if spec.arrival else None
+    nothing = len(rules)
+    return {
+        "entity": _only(entity, good),
+        "event_time": pa.array(event_us, INSTANT, mask=~good),
+        "arrival": _instants(arrival, good) if arrival else pa.nulls(nothing, INSTANT),
+        "delta_id": _only(_join(list(ids.values())), good) if ids else pa.nulls(nothing, pa.string()),
+        **{TIMELINE_PREFIX + name: _instants(times, good) for name, times in timelines.items()},
+    }
+
+
+def assemble(
+    spec: RecordSpec,
+    lines: np.ndarray,
+    parts: dict[str, pa.Array],
+    columns: list[Values],
+    extra: pa.Array,
+    rejects: dict[int, Reject],
+) -> pa.RecordBatch:
+    """The batch of `spec.schema()`; in the records of `rejects` all is null but the line, rule, reason and raw text."""
+    good = np.ones(len(lines), bool)
+    good[list(rejects)] = False
+    told: list[list[str | None]] = [[None] * len(lines) for _ in range(3)]
+    for index, reject in rejects.items():
+        for texts, text in zip(told, reject, strict=True):
+            texts[index] = text
+    arrays = {
+        "line": pa.array(lines, pa.int64()),
+        **parts,
+        **{COLUMN_PREFIX + values.column.name: values.array(good) for values in columns},
+        "extra": extra,
+        **{name: pa.array(texts, pa.string()) for name, texts in zip(("rule", "reason", "raw"), told, strict=True)},
+    }
+    schema = spec.schema()
+    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def as_text(values: Values) -> pa.Array:
+    """A key column as text: instants in ISO-8601 UTC, microseconds only where there are some."""
+    if values.strings is not None:
+        return values.strings
+    everywhere = np.ones(len(values.present), bool)
+    array = values.array(everywhere & (values.rules == 0))
+    text = array.cast(pa.string())
+    if values.column.type == "timestamp":
+        text = pc.replace_substring(text, " ", "T")
+        text = pc.replace_substring(text, ".000000Z", "Z")
+    return text
+
+
+def _join(texts: list[pa.Array]) -> pa.Array:
+    """The parts of a delta id in one text: separated by `|`, so that different parts never give the same text."""
+    escaped = [pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), "|", "\\|") for text in texts]
+    return pc.binary_join_element_wise(*escaped, "|")
+
+
+def _first_present(timelines: list[Values]) -> tuple[np.ndarray, np.ndarray]:
+    time_us, present = timelines[0].numbers.copy(), timelines[0].present.copy()
+    for timeline in timelines[1:]:
+        added = ~present & timeline.present
+        time_us[added] = timeline.numbers[added]
+        present |= added
+    return time_us, present
+
+
+def _instants(times: Values, good: np.ndarray) -> pa.Array:
+    return pa.array(times.numbers, INSTANT, mask=~(times.present & good))
+
+
+def _true(answers: pa.Array) -> np.ndarray:
+    return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
+
+
+def _only(texts: pa.Array, good: np.ndarray) -> pa.Array:
+    return texts if good.all() else pc.if_else(pa.array(good), texts, pa.scalar(None, pa.string()))
+
+
+def _extra(cells: Cells, columns: list[Values]) -> pa.Array:
+    """What undeclared columns hold, and how local times were resolved; an empty map where there is nothing."""
+    good = cells.rules == 0
+    if not cells.extras and not any(values.notes for values in columns):
+        return _extra_of_header(cells, len(columns), good)
+    maps: list[list[tuple[str, str | None]] | None] = []
+    for index in range(len(cells)):
+        items = list(cells.extras.get(index, ()))
+        items += [(name, cells.text(len(columns) + at, index)) for at, name in enumerate(cells.extra_names)]
+        maps.append(items if good[index] else None)
+    return pa.array(add_notes(maps, columns), EXTRA)
+
+
+def add_notes(
+    maps: list[list[tuple[str, str | None]] | None], columns: list[Values]
+) -> list[list[tuple[str, str | None]] | None]:
+    """The `extra` of each record with the notes of its columns (None: a rejected record)."""
+    for values in columns:
+        for index, note in (values.notes or {}).items():
+            items = maps[index]
+            if items is not None:
+                items.append((NOTE_PREFIX + values.column.name, note))
+    return maps
+
+
+def _extra_of_header(cells: Cells, first: int, good: np.ndarray) -> pa.Array:
+    names = len(cells.extra_names)
+    offsets = np.zeros(len(cells) + 1, np.int32)
+    np.cumsum(good * names, out=offsets[1:])
+    starts, ends = (np.ascontiguousarray(bounds[first:, good].T).ravel() for bounds in (cells.starts, cells.ends))
+    items = gather_strings(cells.data, starts, ends, np.ones(len(starts), bool))
+    keys = pa.array(list(cells.extra_names), pa.string()).take(np.tile(np.arange(names), int(good.sum())))
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, items, mask=pa.array(~good), type=EXTRA)
+
+
+def _reject(cells: Cells, spec: RecordSpec, index: int) -> Reject:
+    number, argument = int(cells.rules[index]), int(cells.arguments[index])
+    rule = RULES[number]
+    if number in _VALUE_RULES:
+        reason = value_reason(rule, spec.columns[argument], cells.text(argument, index))
+    else:
+        reason = record_reason(rule, spec, argument, cells.width)
+    return rule, reason, show_raw(cells.record(index), escape=rule == "bad_utf8")

@@ -1,0 +1,129 @@
+"""Why a record or a file is rejected: one rule each, and the sentence that tells people what was expected and found.
+
+Kernels work with a rule's number (its place in `RULES`; 0 is none); tables hold its name. A name never changes its
+meaning; `RULES_VERSION` rises when a rule accepts or refuses what it did not before.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.kernels.records.spec import ColumnSpec, RecordSpec
+
+RULES_VERSION = 1
+RULES = (
+    "",
+    # the record as a whole
+    "too_long",
+    "unclosed_quote",
+    "bad_utf8",
+    "bad_quote",
+    "bad_json",
+    "duplicate_column",
+    "wrong_column_count",
+    "unknown_column",
+    "missing_column",
+    # one of its values
+    "nested_value",
+    "bad_int",
+    "int_overflow",
+    "bad_float",
+    "bad_bool",
+    "bad_string",
+    "bad_timestamp",
+    "bad_date",
+    "ambiguous_local_time",
+    "skipped_local_time",
+    # what a row needs
+    "missing_entity",
+    "missing_time",
+    "missing_delta_id",
+)
+NUMBER = {name: number for number, name in enumerate(RULES)}
+DRIFT_RULES = frozenset({"unknown_column", "missing_column"})
+"""Rules of a source whose `unknown_columns` is not `keep`; where it is `fail`, a row with one of them fails the run."""
+FILE_RULES = frozenset(
+    {"empty_file", "truncated_file", "unreadable_file", "bad_header", "duplicate_header", "changed_file"}
+    | {"not_a_file", "outside_landing", "too_many_lines"}
+)
+"""Rules that reject a file whole: its only row has no line."""
+BAD_VALUE = {
+    "int": NUMBER["bad_int"],
+    "float": NUMBER["bad_float"],
+    "string": NUMBER["bad_string"],
+    "bool": NUMBER["bad_bool"],
+    "timestamp": NUMBER["bad_timestamp"],
+    "date": NUMBER["bad_date"],
+}
+_LONGEST_QUOTE = 60
+_EXPECTED = {
+    "nested_value": "a single value",
+    "bad_int": "a whole number",
+    "int_overflow": "a whole number from -2^63 to 2^63 - 1",
+    "bad_float": "a finite number",
+    "bad_bool": "true or false",
+    "bad_string": "text",
+    "bad_date": "a date of the years 0001 to 9999",
+}
+
+
+def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
+    """The sentence for a value (`text`, as in the file) of `column` that breaks `rule`."""
+    found = repr(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…")
+    if rule == "ambiguous_local_time":
+        return f"column `{column.name}`: expected a local time that {column.timezone} has once, found {found}, which it has twice"
+    if rule == "skipped_local_time":
+        return f"column `{column.name}`: expected a local time that {column.timezone} has, found {found}, which its clocks skip"
+    expected = _EXPECTED.get(rule) or f"an instant of the years 0001 to 9999 ({column.time_format})"
+    if rule == "bad_date" and column.time_format != "iso":
+        expected += f" ({column.time_format})"
+    return f"column `{column.name}`: expected {expected}, found {found}"
+
+
+def record_reason(rule: str, spec: RecordSpec, argument: int, width: int) -> str:
+    """The sentence for a record that breaks `rule`; `argument` is the rule's own number, `width` the header's columns."""
+    if rule == "too_long":
+        return f"expected a record of at most {spec.max_record_bytes} bytes, found a longer one"
+    if rule == "wrong_column_count":
+        return f"expected {width} values as in the header, found {argument}"
+    if rule == "missing_column":
+        return f"expected a value for `{spec.columns[argument].header}`, found none in the record"
+    if rule == "missing_time":
+        return f"expected a time on {' or '.join(spec.event_time)}, found none"
+    if rule == "missing_entity":
+        return f"expected an entity in column `{spec.entity}`, found none"
+    if rule == "missing_delta_id":
+        return f"expected a value in column `{spec.columns[argument].name}`, part of delta_id, found none"
+    return _RECORD_REASONS[rule]
+
+
+_RECORD_REASONS = {
+    "unclosed_quote": "expected a closing quote for the quote that this line opens, found none before the record's limit",
+    "bad_utf8": "expected UTF-8 text, found other bytes (shown as \\x…; a backslash of the record's own is doubled)",
+    "bad_quote": "expected a delimiter or the end of the record after a closing quote, found other text",
+    "bad_json": "expected one JSON object in the line, found something else",
+    "duplicate_column": "expected each key once in the object, found one twice",
+    "unknown_column": "expected declared columns only, found another one",
+}
+
+
+def show_raw(record: bytes, *, escape: bool) -> str:
+    """The record as text. With `escape` (rule `bad_utf8`) other bytes read `\\xNN` and backslashes are doubled: lossless."""
+    if not escape:
+        return record.decode("utf-8", "replace")
+    return record.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+
+
+def raw_bytes(rule: str, raw: str) -> bytes:
+    """The record's bytes behind the `raw` of a reject: the inverse of `show_raw` (`too_long` keeps a beginning only)."""
+    if rule != "bad_utf8":
+        return raw.encode()
+    parts, rest = bytearray(), raw.encode()
+    while rest:
+        before, slash, rest = rest.partition(b"\\")
+        parts += before
+        if slash and rest[:1] == b"x":
+            parts.append(int(rest[1:3], 16))
+            rest = rest[3:]
+        elif slash:
+            parts += b"\\"
+            rest = rest[1:]
+    return bytes(parts)

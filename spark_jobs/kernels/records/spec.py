@@ -1,0 +1,76 @@
+"""What the records of a source look like and what its rows mean, as plain data that kernels and Python workers share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+ColumnType = Literal["int", "float", "string", "bool", "timestamp", "date"]
+INSTANT = pa.timestamp("us", tz="UTC")
+EXTRA = pa.map_(pa.string(), pa.string())
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "timestamp": INSTANT,
+    "date": pa.date32(),
+}
+TIMELINE_PREFIX = "t_"
+COLUMN_PREFIX = "c_"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """A declared column: its name, its name in the files (`header`), and how its text is read.
+
+    `time_format` is `iso`, `epoch_s|ms|us|ns` or a strptime pattern; `timezone` is that of times without an offset; `dst`
+    says which instant a local time means that a clock change made ambiguous or skipped: earliest, latest or refuse.
+    """
+
+    name: str
+    header: str
+    type: ColumnType
+    null_values: tuple[str, ...] = ()
+    time_format: str = "iso"
+    timezone: str = "UTC"
+    dst: Literal["earliest", "latest", "refuse"] = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSpec:
+    """How the records of a source become rows.
+
+    `timelines` are pairs of a timeline and its column; `event_time` and `arrival` name timelines, `entity` and `delta_id`
+    columns. `unknown_columns`: keep, quarantine or fail (the last two both reject, see `rules.DRIFT_RULES`).
+    """
+
+    columns: tuple[ColumnSpec, ...]
+    timelines: tuple[tuple[str, str], ...]
+    event_time: tuple[str, ...]
+    entity: str
+    arrival: str | None = None
+    delta_id: tuple[str, ...] | None = None
+    unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
+    delimiter: str = ","
+    max_record_bytes: int = 1 << 20
+
+    def place(self, column: str) -> int:
+        """The position of a declared column."""
+        return next(index for index, spec in enumerate(self.columns) if spec.name == column)
+
+    def schema(self) -> pa.Schema:
+        """The schema of the batches that the readers return.
+
+        `line` (1 is the first line of the file; for Parquet the row), `entity`, `event_time`, `arrival`, `delta_id`, a column
+        `t_<timeline>` per timeline, `c_<column>` per declared column, `extra` (what undeclared columns hold, as text),
+        and `rule`, `reason`, `raw`: null in a good row; in a rejected one all others but `line` are null.
+        """
+        fields = [pa.field("line", pa.int64()), pa.field("entity", pa.string()), pa.field("event_time", INSTANT)]
+        fields += [pa.field("arrival", INSTANT), pa.field("delta_id", pa.string())]
+        fields += [pa.field(TIMELINE_PREFIX + name, INSTANT) for name, _ in self.timelines]
+        fields += [pa.field(COLUMN_PREFIX + column.name, ARROW_TYPES[column.type]) for column in self.columns]
+        fields.append(pa.field("extra", EXTRA))
+        return pa.schema([*fields, *(pa.field(name, pa.string()) for name in ("rule", "reason", "raw"))])

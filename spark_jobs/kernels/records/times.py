@@ -1,0 +1,220 @@
+"""Instants and dates from text: compiled ISO-8601, epoch numbers, strptime patterns, and local times by their zone.
+
+ISO grammar: `YYYY-MM-DD`, then optionally `T` or a blank, `hh:mm`, optionally `:ss` and `.` with 1 to 9 digits, then
+optionally `Z`, `+hh:mm`, `+hhmm` or `+hh`. Digits beyond the microsecond are cut off: the tick of all timelines is one
+microsecond. Instants before year 1 or after year 9999 (UTC) are refused, and so is second 60.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import numba
+import numpy as np
+
+from spark_jobs.kernels.records.numbers import BAD, READ, read_int, trim
+
+DAY_US = 86_400_000_000
+LEAST_US, GREATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The first and the last microsecond of the years 1 to 9999."""
+EPOCH_UNITS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "epoch_ns": -1_000}
+"""Microseconds in a unit; negative: units in a microsecond."""
+LOCAL, AMBIGUOUS, SKIPPED = 3, 4, 5
+"""How a cell read, beside those of `numbers`: as a local time; and local times that are two instants, or none."""
+_DAYS_BEFORE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], np.int64)
+_MONTH_DAYS = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
+_HOUR_US = 3_600_000_000
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  local times are naive on purpose
+
+
+@numba.njit(cache=True, nogil=True)
+def read_instants(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+    """Read the ISO times that are `live`: microseconds, and `READ` (with an offset), `LOCAL` (without) or `BAD`."""
+    for i in range(len(starts)):
+        if live[i]:
+            values[i], how[i] = _read_instant(buf, starts[i], ends[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def read_dates(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+    """Read the dates `YYYY-MM-DD` that are `live` as local midnights in microseconds (`LOCAL` or `BAD`)."""
+    for i in range(len(starts)):
+        if live[i]:
+            start, end = trim(buf, starts[i], ends[i])
+            days = _read_days(buf, start, end)
+            good = days != _NO_DAYS and end - start == 10
+            values[i], how[i] = (days * DAY_US, LOCAL) if good else (0, BAD)
+
+
+@numba.njit(cache=True, nogil=True)
+def read_epochs(buf, starts, ends, live, unit, values, how):  # type: ignore[no-untyped-def]
+    """Read whole numbers of a unit (see `EPOCH_UNITS`) since 1970 as microseconds."""
+    for i in range(len(starts)):
+        if live[i]:
+            count, read = read_int(buf, starts[i], ends[i])
+            good = read == READ and (unit < 0 or (LEAST_US // unit <= count <= GREATEST_US // unit))
+            value = (count // -unit if unit < 0 else count * unit) if good else 0
+            good = good and LEAST_US <= value <= GREATEST_US
+            values[i], how[i] = (value, READ) if good else (0, BAD)
+
+
+_NO_DAYS = -10_000_000
+
+
+@numba.njit(cache=True, nogil=True)
+def _digits(buf, pos, count, end):  # type: ignore[no-untyped-def]
+    """The number in `count` digits at `pos`, -1 if they are not all digits."""
+    if pos + count > end:
+        return -1
+    value = 0
+    for index in range(count):
+        digit = np.int64(buf[pos + index]) - 48
+        if digit < 0 or digit > 9:
+            return -1
+        value = value * 10 + digit
+    return value
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_days(buf, pos, end):  # type: ignore[no-untyped-def]
+    """Days since 1970 of the `YYYY-MM-DD` at `pos`, or `_NO_DAYS`."""
+    if end - pos < 10 or buf[pos + 4] != 45 or buf[pos + 7] != 45:
+        return _NO_DAYS
+    year, month, day = _digits(buf, pos, 4, end), _digits(buf, pos + 5, 2, end), _digits(buf, pos + 8, 2, end)
+    if year < 1 or month < 1 or month > 12 or day < 1:
+        return _NO_DAYS
+    leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
+    if day > _MONTH_DAYS[month - 1] + (1 if leap and month == 2 else 0):
+        return _NO_DAYS
+    before = year - 1
+    days = before * 365 + before // 4 - before // 100 + before // 400
+    return days + _DAYS_BEFORE[month - 1] + (1 if leap and month > 2 else 0) + day - 1 - 719_162
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_instant(buf, start, end):  # type: ignore[no-untyped-def]
+    pos, end = trim(buf, start, end)
+    days = _read_days(buf, pos, end)
+    if days == _NO_DAYS:
+        return 0, BAD
+    value = days * DAY_US
+    pos += 10
+    if pos == end:
+        return value, LOCAL
+    if (buf[pos] != 84 and buf[pos] != 32) or pos + 6 > end or buf[pos + 3] != 58:
+        return 0, BAD
+    hour, minute, second = _digits(buf, pos + 1, 2, end), _digits(buf, pos + 4, 2, end), 0
+    pos += 6
+    if pos < end and buf[pos] == 58:
+        second = _digits(buf, pos + 1, 2, end)
+        pos += 3
+        if pos < end and buf[pos] == 46:
+            micros, pos = _read_fraction(buf, pos + 1, end)
+            if pos < 0:
+                return 0, BAD
+            value += micros
+    if hour < 0 or hour > 23 or minute < 0 or minute > 59 or second < 0 or second > 59:
+        return 0, BAD
+    value += ((hour * 60 + minute) * 60 + second) * 1_000_000
+    if pos >= end:
+        return value, LOCAL
+    minutes, good = _read_offset(buf, pos, end)
+    value -= minutes * 60_000_000
+    return (value, READ) if good and LEAST_US <= value <= GREATEST_US else (0, BAD)
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_fraction(buf, pos, end):  # type: ignore[no-untyped-def]
+    """`(microseconds, position after)` of the 1 to 9 digits at `pos`; position -1 if there are none, or more."""
+    first, micros = pos, 0
+    while pos < end and 48 <= buf[pos] <= 57:
+        if pos - first < 6:
+            micros = micros * 10 + np.int64(buf[pos]) - 48
+        pos += 1
+    for _ in range(6 - min(pos - first, 6)):
+        micros *= 10
+    return micros, (pos if 1 <= pos - first <= 9 else -1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_offset(buf, pos, end):  # type: ignore[no-untyped-def]
+    """`(minutes east of UTC, whether [pos, end) is an offset)`."""
+    if buf[pos] == 90:
+        return 0, end == pos + 1
+    if buf[pos] != 43 and buf[pos] != 45:
+        return 0, False
+    hours, minutes, rest = _digits(buf, pos + 1, 2, end), 0, end - pos - 3
+    if rest == 3 and buf[pos + 3] == 58:
+        minutes = _digits(buf, pos + 4, 2, end)
+    elif rest == 2:
+        minutes = _digits(buf, pos + 3, 2, end)
+    elif rest != 0:
+        return 0, False
+    if hours < 0 or hours > 23 or minutes < 0 or minutes > 59:
+        return 0, False
+    total = hours * 60 + minutes
+    return (-total if buf[pos] == 45 else total), True
+
+
+def read_pattern(text: str, pattern: str) -> tuple[int, int]:
+    """`(microseconds, how)` of one text in a strptime pattern: `READ` with an offset, `LOCAL` without, or `BAD`."""
+    try:
+        time = dt.datetime.strptime(text.strip(" \t"), pattern)  # noqa: DTZ007  a pattern may have no zone
+    except (ValueError, OverflowError):
+        return 0, BAD
+    offset = time.utcoffset() or dt.timedelta()
+    value = (time.replace(tzinfo=None) - _EPOCH - offset) // dt.timedelta(microseconds=1)
+    if not LEAST_US <= value <= GREATEST_US:
+        return 0, BAD
+    return value, LOCAL if time.tzinfo is None else READ
+
+
+def local_to_utc(local_us: int, zone: str) -> tuple[int, int, int]:
+    """`(earliest, latest, how)`: the instants that a local time of `zone` may mean, and `READ`, `AMBIGUOUS` or `SKIPPED`.
+
+    A time that the clocks skip is read with the offset before and with the one after the change.
+    """
+    time = _EPOCH + dt.timedelta(microseconds=local_us)
+    tz = _zone(zone)
+    one, other = (
+        local_us - time.replace(tzinfo=tz, fold=fold).utcoffset() // dt.timedelta(microseconds=1)  # type: ignore[operator]
+        for fold in (0, 1)
+    )
+    if one == other:
+        return one, one, READ
+    return min(one, other), max(one, other), AMBIGUOUS if one < other else SKIPPED
+
+
+def resolve_local(values: np.ndarray, local: np.ndarray, zone: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`local_to_utc` of the `values` where `local`; elsewhere the value itself and `READ`. int64 microseconds.
+
+    Offsets change seldom, so a whole hour without a change is resolved at once.
+    """
+    earliest, latest, how = values.copy(), values.copy(), np.full(len(values), READ, np.uint8)
+    if zone == "UTC" or not local.any():
+        return earliest, latest, how
+    rows = np.flatnonzero(local)
+    hours, inverse = np.unique(values[rows] // _HOUR_US, return_inverse=True)
+    offsets = [_hour_offset(int(hour), zone) for hour in hours]
+    shift = np.array([offset if offset is not None else 0 for offset in offsets], np.int64)
+    steady = np.array([offset is not None for offset in offsets], bool)[inverse]
+    earliest[rows] = latest[rows] = values[rows] - shift[inverse]
+    for row in rows[~steady]:
+        earliest[row], latest[row], how[row] = local_to_utc(int(values[row]), zone)
+    return earliest, latest, how
+
+
+@lru_cache(maxsize=1 << 16)
+def _hour_offset(hour: int, zone: str) -> int | None:
+    """The zone's offset in microseconds throughout a local hour, None if it changes in it."""
+    first = hour * _HOUR_US
+    ends = (first, min(first + _HOUR_US, GREATEST_US))
+    found = {at - instant for at in ends for instant in local_to_utc(at, zone)[:2]}
+    return found.pop() if len(found) == 1 else None
+
+
+@lru_cache
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)

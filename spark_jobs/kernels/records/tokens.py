@@ -1,0 +1,274 @@
+"""From bytes to cells: compiled scanners that find records and, in them, the values of the columns.
+
+A *cell* is a value's place in the buffer (`start`, `end`) and its `kind`. Records that a scanner does not understand fully
+(escapes, nesting, unknown or repeated keys) it marks `SLOW`; `slow.py` reads those with the standard library. The scanners
+decide nothing else: the grammar is that of `naive.py`, which tests compare them with.
+
+CSV: records end at a newline outside quotes, a carriage return before it belongs to it. A field is quoted if its first byte
+is a quote; in it two quotes are one. Empty lines are no records. A record that has not ended `max_record` bytes after its
+start is rejected: as `unclosed_quote` its first line, if it has several, so that a stray quote costs one line; else it is
+`too_long`, up to the next newline.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+ABSENT, NULL, TEXT, LITERAL, NESTED = 0, 1, 2, 3, 4
+"""Kinds of a cell: no such column, JSON's null, text, another JSON literal (a number, true, false), an object or array."""
+OK, SLOW, TOO_LONG, UNCLOSED, BAD_QUOTE, COUNT = 0, 1, 2, 3, 4, 5
+"""Marks of a record."""
+NEED_MORE, FULL, SKIPPING = 0, 1, 2
+"""Why a scanner returned: the rest is no whole record, the room for records is used up, or it is inside a too long one."""
+
+_NEWLINE, _RETURN, _QUOTE, _BACKSLASH = 10, 13, 34, 92
+_NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
+_SPACE, _TAB, _COMMA, _COLON, _OPEN, _CLOSE = 32, 9, 44, 58, 123, 125
+
+
+@numba.njit(cache=True, nogil=True)
+def _next_newline(buf, pos):  # type: ignore[no-untyped-def]
+    while pos < len(buf) and buf[pos] != _NEWLINE:
+        pos += 1
+    return pos
+
+
+@numba.njit(cache=True, nogil=True)
+def scan_csv(buf, begin, final, line, delimiter, place, max_record, rec, lines, marks, counts, starts, ends, kinds):  # type: ignore[no-untyped-def]
+    """Scan CSV records from `begin`; fills `rec[i] = (start, end)`, `lines`, `marks`, `counts` (fields) and the cells.
+
+    `place[f]` is the row of field `f` in the cells. Returns `(records, position, line, why)`: scanning goes on at
+    `position`, which is the start of line `line` (or, `SKIPPING`, inside of it).
+    """
+    n, length, pos = 0, len(buf), begin
+    while pos < length:
+        if _is_line_end(buf, pos, final):
+            pos = _next_newline(buf, pos) + 1
+            line += 1
+            continue
+        if n == len(lines):
+            return n, pos, line, FULL
+        lines[n] = line
+        end, after, newlines, first_newline, mark = _scan_csv_record(
+            buf, pos, final, delimiter, place, max_record, n, counts, starts, ends, kinds
+        )
+        if end < 0:
+            return n, pos, line, NEED_MORE
+        if mark == TOO_LONG and first_newline >= 0:
+            mark, end, after, newlines = UNCLOSED, first_newline, first_newline + 1, 1
+        elif mark == TOO_LONG:
+            after = _next_newline(buf, after) + 1
+            newlines = 1
+        rec[n, 0], rec[n, 1], marks[n] = pos, end, mark
+        n += 1
+        if after > length and not (final and mark != TOO_LONG):
+            return n, length, line, SKIPPING
+        pos = after
+        line += newlines
+    return n, pos, line, NEED_MORE
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_line_end(buf, pos, final):  # type: ignore[no-untyped-def]
+    if buf[pos] == _RETURN:
+        return buf[pos + 1] == _NEWLINE if pos + 1 < len(buf) else final
+    return buf[pos] == _NEWLINE
+
+
+@numba.njit(cache=True, nogil=True)
+def _scan_csv_record(buf, start, final, delimiter, place, max_record, n, counts, starts, ends, kinds):  # type: ignore[no-untyped-def]
+    """One record: `(end, position after it, newlines passed, its first newline inside quotes, mark)`; end -1: need more."""
+    length, pos = len(buf), start
+    field, field_start, value_end, newlines, first_newline = 0, start, -1, 0, -1
+    quoted, escaped, bad = False, False, False
+    while (pos < length or (final and pos == length and not quoted)) and pos - start <= max_record:
+        byte = buf[pos] if pos < length else _NEWLINE
+        if byte == _QUOTE and pos == field_start:
+            quoted = True
+        elif quoted and byte == _QUOTE and pos + 1 < length and buf[pos + 1] == _QUOTE:
+            escaped = True
+            pos += 1
+        elif quoted and byte == _QUOTE:
+            quoted, value_end = False, pos
+        elif quoted and byte == _NEWLINE:
+            newlines += 1
+            first_newline = pos if first_newline < 0 else first_newline
+        elif not quoted and (byte == delimiter or byte == _NEWLINE):
+            stop = pos
+            if byte == _NEWLINE and stop > field_start and buf[stop - 1] == _RETURN:
+                stop -= 1
+            bad = bad or (value_end >= 0 and value_end + 1 != stop)
+            if field < len(place):
+                row = place[field]
+                starts[row, n] = field_start + 1 if value_end >= 0 else field_start
+                ends[row, n] = value_end if value_end >= 0 else stop
+                kinds[row, n] = TEXT
+            field += 1
+            if byte == _NEWLINE:
+                counts[n] = field
+                mark = BAD_QUOTE if bad else (COUNT if field != len(place) else (SLOW if escaped else OK))
+                return stop, pos + 1, newlines + 1, first_newline, mark
+            field_start, value_end = pos + 1, -1
+        pos += 1
+    if pos - start > max_record:
+        return start + max_record, pos, newlines, first_newline, TOO_LONG
+    if not final:
+        return -1, start, 0, -1, OK
+    if first_newline >= 0:
+        return first_newline, first_newline + 1, 1, first_newline, UNCLOSED
+    return length, length + 1, 1, -1, UNCLOSED
+
+
+@numba.njit(cache=True, nogil=True)
+def scan_ndjson(buf, begin, final, line, key_bytes, key_bounds, max_record, rec, lines, marks, starts, ends, kinds):  # type: ignore[no-untyped-def]
+    """Scan JSON objects, one a line; like `scan_csv`. Key `j` is `key_bytes[key_bounds[j]:key_bounds[j + 1]]`."""
+    n, length, pos = 0, len(buf), begin
+    while pos < length:
+        newline = _next_newline(buf, pos)
+        too_long = newline - pos > max_record
+        if newline == length and not final and not too_long:
+            return n, pos, line, NEED_MORE
+        start = _skip_blanks(buf, pos, newline)
+        if start == newline and not too_long:
+            pos = newline + 1
+            line += 1
+            continue
+        if n == len(lines):
+            return n, pos, line, FULL
+        lines[n] = line
+        if too_long:
+            rec[n, 0], rec[n, 1], marks[n] = pos, pos + max_record, TOO_LONG
+        else:
+            rec[n, 0], rec[n, 1] = pos, newline - 1 if buf[newline - 1] == _RETURN else newline
+            done = _scan_object(buf, start, newline, key_bytes, key_bounds, n, starts, ends, kinds)
+            marks[n] = OK if done else SLOW
+        n += 1
+        if newline == length and not final:
+            return n, length, line, SKIPPING
+        pos = newline + 1
+        line += 1
+    return n, pos, line, NEED_MORE
+
+
+@numba.njit(cache=True, nogil=True)
+def _skip_blanks(buf, pos, stop):  # type: ignore[no-untyped-def]
+    while pos < stop and (buf[pos] == _SPACE or buf[pos] == _TAB or buf[pos] == _RETURN):
+        pos += 1
+    return pos
+
+
+@numba.njit(cache=True, nogil=True)
+def _scan_object(buf, pos, stop, key_bytes, key_bounds, n, starts, ends, kinds):  # type: ignore[no-untyped-def]
+    """Whether `[pos, stop)` is a flat object of declared keys, each at most once, without escapes; fills its cells."""
+    if buf[pos] != _OPEN:
+        return False
+    pos = _skip_blanks(buf, pos + 1, stop)
+    if pos < stop and buf[pos] == _CLOSE:
+        return _skip_blanks(buf, pos + 1, stop) == stop
+    guess = 0
+    while True:
+        key_end = _end_of_string(buf, pos, stop)
+        if key_end < 0:
+            return False
+        key = _find_key(buf, pos + 1, key_end, key_bytes, key_bounds, guess)
+        if key < 0 or kinds[key, n] != ABSENT:
+            return False
+        guess = key + 1
+        pos = _skip_blanks(buf, key_end + 1, stop)
+        if pos >= stop or buf[pos] != _COLON:
+            return False
+        pos = _skip_blanks(buf, pos + 1, stop)
+        if pos < stop and buf[pos] == _QUOTE:
+            end = _end_of_string(buf, pos, stop)
+            starts[key, n], ends[key, n], kinds[key, n] = pos + 1, end, TEXT
+            pos = end + 1
+        else:
+            end, kind = _end_of_literal(buf, pos, stop)
+            starts[key, n], ends[key, n], kinds[key, n] = pos, end, kind
+            pos = end
+        if end < 0:
+            return False
+        pos = _skip_blanks(buf, pos, stop)
+        if pos < stop and buf[pos] == _CLOSE:
+            return _skip_blanks(buf, pos + 1, stop) == stop
+        if pos >= stop or buf[pos] != _COMMA:
+            return False
+        pos = _skip_blanks(buf, pos + 1, stop)
+
+
+@numba.njit(cache=True, nogil=True)
+def _end_of_string(buf, pos, stop):  # type: ignore[no-untyped-def]
+    """The closing quote of the string that opens at `pos`; -1 if there is none, or an escape or control character."""
+    if pos >= stop or buf[pos] != _QUOTE:
+        return -1
+    pos += 1
+    while pos < stop and buf[pos] != _QUOTE and buf[pos] != _BACKSLASH and buf[pos] >= _SPACE:
+        pos += 1
+    return pos if pos < stop and buf[pos] == _QUOTE else -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_key(buf, start, end, key_bytes, key_bounds, guess):  # type: ignore[no-untyped-def]
+    keys = len(key_bounds) - 1
+    for offset in range(keys):
+        key = (guess + offset) % keys
+        first = key_bounds[key]
+        if key_bounds[key + 1] - first != end - start:
+            continue
+        same = True
+        for index in range(end - start):
+            if buf[start + index] != key_bytes[first + index]:
+                same = False
+                break
+        if same:
+            return key
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _end_of_literal(buf, pos, stop):  # type: ignore[no-untyped-def]
+    """`(end, kind)` of the number, true, false or null at `pos`; end -1 if there is none."""
+    if _has_word(buf, pos, stop, _NULL):
+        return pos + 4, NULL
+    if _has_word(buf, pos, stop, _TRUE):
+        return pos + 4, LITERAL
+    if _has_word(buf, pos, stop, _FALSE):
+        return pos + 5, LITERAL
+    if pos < stop and buf[pos] == 45:
+        pos += 1
+    whole = pos
+    pos = _skip_digits(buf, pos, stop)
+    if pos == whole or (buf[whole] == 48 and pos > whole + 1):
+        return -1, LITERAL
+    if pos < stop and buf[pos] == 46:
+        fraction = pos + 1
+        pos = _skip_digits(buf, fraction, stop)
+        if pos == fraction:
+            return -1, LITERAL
+    if pos < stop and (buf[pos] == 101 or buf[pos] == 69):
+        pos += 1
+        if pos < stop and (buf[pos] == 43 or buf[pos] == 45):
+            pos += 1
+        exponent = pos
+        pos = _skip_digits(buf, exponent, stop)
+        if pos == exponent:
+            return -1, LITERAL
+    return pos, LITERAL
+
+
+@numba.njit(cache=True, nogil=True)
+def _has_word(buf, pos, stop, word):  # type: ignore[no-untyped-def]
+    if stop - pos < len(word):
+        return False
+    for index in range(len(word)):
+        if buf[pos + index] != word[index]:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _skip_digits(buf, pos, stop):  # type: ignore[no-untyped-def]
+    while pos < stop and 48 <= buf[pos] <= 57:
+        pos += 1
+    return pos

@@ -1,0 +1,167 @@
+"""Typed values of one column, from cells or from an Arrow column, with the rule that each unreadable value breaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.records import numbers, times, tokens
+from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER
+from spark_jobs.kernels.records.spec import ARROW_TYPES, ColumnSpec
+
+NOTE_PREFIX = "@dst:"
+"""Key in `extra` of a row whose local time of a column was resolved by the declared rule: `@dst:<column>`."""
+
+
+@dataclass
+class Values:
+    """A column of a batch: numbers (a string column keeps bounds into `data`), `present`, `rules` (0: fine), `notes`.
+
+    `numbers` are int64, float64 or bool; of a timestamp or date the instant in microseconds. `notes` tell, by record, how a
+    local time was resolved that its zone has twice or not at all.
+    """
+
+    column: ColumnSpec
+    present: np.ndarray
+    rules: np.ndarray
+    numbers: np.ndarray
+    strings: pa.Array | None = None
+    days: np.ndarray | None = None
+    notes: dict[int, str] | None = None
+
+    def array(self, good: np.ndarray) -> pa.Array:
+        """The Arrow column; null where the value is absent or the record is not `good`."""
+        shown = self.present & good & (self.rules == 0)
+        if self.strings is not None:
+            all_shown = bool((shown | ~self.present).all())
+            return (
+                self.strings if all_shown else pc.if_else(pa.array(shown), self.strings, pa.scalar(None, pa.string()))
+            )
+        kind = ARROW_TYPES[self.column.type]
+        return pa.array(self.numbers if self.days is None else self.days.astype(np.int32), kind, mask=~shown)
+
+
+@numba.njit(cache=True, nogil=True)
+def _find_nulls(buf, starts, ends, kinds, null_bytes, null_bounds, live):  # type: ignore[no-untyped-def]
+    """Turn off `live` where a text cell is one of the null values."""
+    for i in range(len(starts)):
+        if live[i] and kinds[i] == tokens.TEXT:
+            for value in range(len(null_bounds) - 1):
+                first, size = null_bounds[value], null_bounds[value + 1] - null_bounds[value]
+                if size != ends[i] - starts[i]:
+                    continue
+                same = True
+                for index in range(size):
+                    if buf[starts[i] + index] != null_bytes[first + index]:
+                        same = False
+                        break
+                if same:
+                    live[i] = False
+                    break
+
+
+@numba.njit(cache=True, nogil=True)
+def gather(buf, starts, ends, live, offsets, out):  # type: ignore[no-untyped-def]
+    """Copy the live cells one after another into `out`; `offsets` are where they begin there."""
+    for i in range(len(starts)):
+        if live[i]:
+            at = offsets[i]
+            for index in range(ends[i] - starts[i]):
+                out[at + index] = buf[starts[i] + index]
+
+
+def gather_strings(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray) -> pa.Array:
+    """The cells as a string array, null where not `live`. Their bytes are known to be UTF-8."""
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(np.where(live, ends - starts, 0), out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    gather(data, starts, ends, live, offsets, out)
+    validity = pa.py_buffer(np.packbits(live, bitorder="little"))
+    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(out), validity)
+
+
+def read_column(
+    column: ColumnSpec, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, kinds: np.ndarray, good: np.ndarray
+) -> Values:
+    """Read the cells of a column in the records that are `good` so far."""
+    present = good & (kinds != tokens.ABSENT) & (kinds != tokens.NULL)
+    if column.null_values:
+        texts = [value.encode() for value in column.null_values]
+        null_bytes = np.frombuffer(b"".join(texts), np.uint8)
+        _find_nulls(data, starts, ends, kinds, null_bytes, np.cumsum([0, *map(len, texts)]), present)
+    rules = np.where(present & (kinds == tokens.NESTED), NUMBER["nested_value"], 0).astype(np.int16)
+    values = Values(column, present, rules, np.zeros(0))
+    live = present & (rules == 0)
+    if column.type == "string":
+        rules[live & (kinds != tokens.TEXT)] = NUMBER["bad_string"]
+        values.strings = gather_strings(data, starts, ends, present & (rules == 0))
+    elif column.type in ("timestamp", "date"):
+        _read_times(values, data, starts, ends, live)
+    else:
+        _read_numbers(values, data, starts, ends, live)
+    return values
+
+
+def _read_numbers(values: Values, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray) -> None:
+    kind = values.column.type
+    how = np.zeros(len(starts), np.uint8)
+    if kind == "int":
+        values.numbers = np.zeros(len(starts), np.int64)
+        numbers.read_ints(data, starts, ends, live, values.numbers, how)
+        values.rules[how == numbers.OVERFLOW] = NUMBER["int_overflow"]
+    elif kind == "float":
+        values.numbers = np.zeros(len(starts), np.float64)
+        numbers.read_floats(data, starts, ends, live, values.numbers, how)
+        for index in np.flatnonzero(how == numbers.SLOW):
+            number = float(data[starts[index] : ends[index]].tobytes())
+            values.numbers[index] = number
+            how[index] = numbers.READ if np.isfinite(number) else numbers.BAD
+    else:
+        values.numbers = np.zeros(len(starts), bool)
+        numbers.read_bools(data, starts, ends, live, values.numbers, how)
+    values.rules[how == numbers.BAD] = BAD_VALUE[kind]
+
+
+def _read_times(values: Values, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray) -> None:
+    column, count = values.column, len(starts)
+    instants, how = np.zeros(count, np.int64), np.zeros(count, np.uint8)
+    if column.time_format in times.EPOCH_UNITS:
+        times.read_epochs(data, starts, ends, live, times.EPOCH_UNITS[column.time_format], instants, how)
+    elif column.time_format == "iso":
+        read = times.read_dates if column.type == "date" else times.read_instants
+        read(data, starts, ends, live, instants, how)
+    else:
+        known: dict[bytes, tuple[int, int]] = {}
+        for index in np.flatnonzero(live):
+            text = data[starts[index] : ends[index]].tobytes()
+            if text not in known:
+                known[text] = times.read_pattern(text.decode(), column.time_format)
+            instants[index], how[index] = known[text]
+    settle_times(values, instants, how)
+
+
+def settle_times(values: Values, instants: np.ndarray, how: np.ndarray) -> None:
+    """Give `values` the instants that were read, local times resolved as the column declares (`how`: see `times`)."""
+    column = values.column
+    if column.type == "date":
+        instants = instants - instants % times.DAY_US
+        values.days = instants // times.DAY_US
+        how = np.where(how == times.BAD, how, times.LOCAL)
+    local = (how == times.LOCAL) & values.present
+    earliest, latest, change = times.resolve_local(instants, local, column.timezone)
+    values.numbers = latest if column.dst == "latest" else earliest
+    outside = (values.numbers < times.LEAST_US) | (values.numbers > times.GREATEST_US)
+    values.rules[(how == times.BAD) | (values.present & outside)] = BAD_VALUE[column.type]
+    values.numbers[outside] = 0
+    changed = np.flatnonzero((change != times.READ) & (values.rules == 0))
+    for index in changed:
+        twice = change[index] == times.AMBIGUOUS
+        if column.dst == "refuse":
+            values.rules[index] = NUMBER["ambiguous_local_time" if twice else "skipped_local_time"]
+        else:
+            values.notes = values.notes or {}
+            values.notes[int(index)] = f"{'ambiguous' if twice else 'skipped'}, {column.dst}"
