@@ -1,0 +1,77 @@
+# Tidemark's front door. `make help` lists the targets; continuous integration runs exactly `make test`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+UV_VERSION := 0.13.8
+UV = $(shell command -v uv || echo .uv/bin/uv)
+CODE := spark_jobs expectations dags tests
+
+# the first Python that works and is new enough; a version manager's shim may exist and not work
+SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
+	if "$$python" -c '$(SUITABLE)' 2>/dev/null; then echo "$$python"; break; fi; done)
+
+.PHONY: help setup up down demo test test-fast lint format clean check-tools
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.ready .jars/.ready ## the environment from the lock, and Delta's jars (nothing to do the second time)
+
+up: setup ## start the lake server and Airflow
+	$(BIN)/tidemark up
+
+down: ## end the lake server and Airflow
+	@if [ -x $(BIN)/tidemark ]; then $(BIN)/tidemark down; else echo "nothing is set up"; fi
+
+demo: setup ## the whole way on real input: a week of flights through Airflow, then the results
+	$(BIN)/tidemark demo
+
+test: setup lint ## lint, types and every test
+	$(BIN)/pytest
+
+test-fast: setup ## tests that start no JVM and no server
+	$(BIN)/pytest -m "not spark and not server and not airflow"
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+
+format: setup ## rewrite the code as ruff formats it
+	$(BIN)/ruff check --fix-only --quiet $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+clean: down ## remove the environment, jars and caches; data under .tidemark stays
+	rm -rf .venv .uv .jars .pytest_cache .mypy_cache .ruff_cache .hypothesis dbt/target dbt/logs
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+check-tools:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Tidemark needs Python 3.11 or 3.12; found: $$(python3 --version 2>&1 || echo none)." >&2; \
+		echo "Install one (Debian, Ubuntu: apt-get install python3 python3-pip), or name it: make PYTHON=/path/to/python setup" >&2; \
+		exit 1; fi
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version="$$("$$java" -version 2>&1 | sed -nE '1s/.*"(1\.)?([0-9]+).*/\2/p' || true)"; \
+	if [ "$${version:-0}" -lt 17 ]; then \
+		echo "Spark needs Java 17 or newer; found: $${version:-none}." >&2; \
+		echo "Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) and run make again." >&2; \
+		exit 1; fi
+
+.venv/.ready: requirements.lock pyproject.toml | check-tools
+	@if ! [ -x "$$(command -v $(UV))" ]; then \
+		echo "fetching uv $(UV_VERSION) into .uv"; \
+		$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .uv --upgrade "uv==$(UV_VERSION)" \
+		|| { echo "uv is missing and pip did not bring it; install uv or python3-pip" >&2; exit 1; }; fi
+	@if ! $(BIN)/python -c '$(SUITABLE)' 2>/dev/null; then $(UV) venv --quiet --clear --python "$(PYTHON)" .venv; fi
+	VIRTUAL_ENV=.venv $(UV) pip sync --quiet --require-hashes requirements.lock
+	VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --editable .
+	@touch $@
+
+.jars/.ready: spark_jobs/server/jars.lock .venv/.ready
+	$(BIN)/python -m spark_jobs.server.jars
+	@touch $@
