@@ -28,7 +28,7 @@ from spark_jobs.errors import TidemarkError
 
 from .exact import float_sums, variances
 from .monoid import Aggregate, WindowRows
-from .rows import encode, order_keys
+from .rows import encode, order_keys, own
 from .spans import Spans
 from .sweeps import distinct_counts, greatest_any_order, greatest_in_order, integer_sums
 
@@ -56,7 +56,7 @@ def _unscaled(values: pa.Array) -> Ints:
 
 
 def _bits(values: pa.Array) -> Ints:
-    return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).view(np.int64)
+    return own(values.cast(pa.float64(), safe=False)).view(np.int64)
 
 
 def _nullable(results: npt.NDArray, defined: npt.NDArray[np.bool_], dtype: pa.DataType) -> pa.Array:
@@ -119,7 +119,7 @@ class Sum(Aggregate):
             words = np.stack([totals, totals >> 63], axis=1)
             whole = pa.Array.from_buffers(output, spans.n_windows, [None, pa.py_buffer(words.tobytes())])
             return whole if defined.all() else pc.if_else(pa.array(defined), whole, pa.scalar(None, output))
-        return _nullable(_integer_sums(self.column, values.cast(pa.int64()).to_numpy(), spans), defined, output)
+        return _nullable(_integer_sums(self.column, own(values.cast(pa.int64())), spans), defined, output)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Average(Aggregate):
             sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows)
         else:
             decimal = pa.types.is_decimal(values.type)
-            numbers = _unscaled(values) if decimal else values.cast(pa.int64()).to_numpy()
+            numbers = _unscaled(values) if decimal else own(values.cast(pa.int64()))
             sums = integer_sums(numbers, spans.first, spans.past, spans.entry, spans.n_windows)[1]
             sums = sums / 10.0**values.type.scale if decimal else sums
         return _nullable(sums / np.maximum(spans.counts, 1), spans.counts > 0, pa.float64())

@@ -52,6 +52,11 @@ class SortedRows:
         return None if column is None else as_ticks(self.table.column(column))[self.order]
 
 
+def own(values: pa.Array | pa.ChunkedArray) -> npt.NDArray:
+    """Numbers without nulls as a writable array: numba would compile each kernel anew for Arrow's read-only ones."""
+    return np.require(values.to_numpy(zero_copy_only=False), requirements=["C", "W"])
+
+
 def as_ticks(column: pa.ChunkedArray) -> Ints:
     """An integer or timestamp column as int64 in units of its own resolution; nulls become arbitrary values."""
     if pa.types.is_timestamp(column.type):
@@ -63,7 +68,7 @@ def as_ticks(column: pa.ChunkedArray) -> Ints:
     flat = column.cast(pa.int64()).combine_chunks()
     if flat.null_count:
         flat = flat.fill_null(0)
-    return flat.to_numpy(zero_copy_only=False)
+    return own(flat)
 
 
 def order_keys(values: pa.Array) -> Ints:
@@ -77,7 +82,7 @@ def order_keys(values: pa.Array) -> Ints:
     if pa.types.is_timestamp(values.type) or pa.types.is_date64(values.type) or pa.types.is_time64(values.type):
         values = values.cast(pa.int64())
     if pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
-        return values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return own(values.cast(pa.int64()))
     return encode(values)[0]
 
 

@@ -1,0 +1,47 @@
+"""Windows of any Spark DataFrame, classic or Connect; the pipeline's silver tables use the same kernels.
+
+    sliding_windows    set by the rows themselves (KIP-450), closed      [t-size, t] and [t+1, t+1+size]
+    session_windows    rows not further apart than a gap, closed         [first time, last time]
+    hopping_windows    on a grid, half open, overlapping                 [k*advance, k*advance + size)
+    tumbling_windows   on a grid, half open, each row in one             [k*size, (k+1)*size)
+
+Aggregates are values (`count()`, `sum_("column")`, …); a subclass of `Monoid` is one of your own.
+"""
+
+from spark_jobs.kernels.windows import (
+    Aggregate,
+    IntegerOverflow,
+    Monoid,
+    avg,
+    count,
+    count_distinct,
+    first,
+    last,
+    max_,
+    min_,
+    stddev,
+    sum_,
+    variance,
+)
+
+from .functions import hopping_windows, session_windows, sliding_windows, tumbling_windows
+
+__all__ = [
+    "Aggregate",
+    "IntegerOverflow",
+    "Monoid",
+    "avg",
+    "count",
+    "count_distinct",
+    "first",
+    "hopping_windows",
+    "last",
+    "max_",
+    "min_",
+    "session_windows",
+    "sliding_windows",
+    "stddev",
+    "sum_",
+    "tumbling_windows",
+    "variance",
+]

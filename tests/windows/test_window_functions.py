@@ -1,0 +1,249 @@
+"""The DataFrame functions against the twin: many random cases in one DataFrame, the case being part of the key."""
+
+import datetime
+import random
+
+import pytest
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.windows import naive
+from spark_jobs.kernels.windows.naive import LEAST, Row
+from spark_jobs.windows import (
+    avg,
+    count,
+    first,
+    hopping_windows,
+    last,
+    max_,
+    min_,
+    session_windows,
+    sliding_windows,
+    sum_,
+    tumbling_windows,
+)
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "case long, k string, t long, at long, v double"
+CASES = 200
+AGGREGATES = {"n": count(), "total": sum_("v"), "low": min_("v"), "high": max_("v"), "mean": avg("v")}
+EDGES = {"first": first("v"), "last": last("v")}
+
+
+def random_rows(seed, *, times=30, nulls=True):
+    """Rows of CASES cases: few keys, many ties, out of order, arrivals with ties."""
+    chance = random.Random(seed)
+    rows = []
+    for case in range(CASES):
+        for place in range(chance.randrange(9)):
+            value = chance.choice([1e16, 1.0, 0.1, -3.5, chance.gauss(0, 1)])
+            key, time = chance.choice("ab"), chance.randrange(times)
+            if nulls and chance.random() < 0.1:
+                key, time, value = chance.choice([(None, time, value), (key, None, value), (key, time, None)])
+            rows.append((case, key, time, place // 2, value))
+    return rows
+
+
+def contents(rows, kind, *, null_values, grace=None, **parameters):
+    """Per (case, key, start, end) the rows in it, from the twin; with a grace by replaying the arrivals one by one."""
+    wanted = {}
+    for case in range(CASES):
+        mine = [row for row in rows if row[0] == case and row[1] is not None and row[2] is not None]
+        if null_values == "skip_row":
+            mine = [row for row in mine if row[4] is not None]
+        twins = []
+        for row in mine:
+            reached = max(other[2] for other in mine if other[3] <= row[3])
+            twins.append(Row(row[1], row[2], LEAST if grace is None else reached - grace))
+        for window, numbers in kind(twins, **parameters).items():
+            wanted[case, window.key, window.start, window.end] = [mine[n] for n in numbers]
+    return wanted
+
+
+def check(windows, wanted, *, by_arrival=False):
+    """The collected DataFrame against the twin's content, aggregates included."""
+    found = {(row["case"], row["k"], row["window_start"], row["window_end"]): row for row in windows.collect()}
+    assert sorted(found) == sorted(wanted)
+    assert len(wanted) > CASES
+    for window, rows in wanted.items():
+        held = [row[4] for row in rows]
+        values = [value for value in held if value is not None]
+        row = found[window]
+        assert row["n"] == len(rows)
+        for name, twin in (("total", "sum"), ("low", "min"), ("high", "max"), ("mean", "avg")):
+            assert row[name] == naive.VALUE_AGGREGATES[twin](values)
+        order = [(row[2], row[3]) if by_arrival else (row[2],) for row in rows]
+        assert row["first"] == naive.edge(held, order, last=False)
+        assert row["last"] == naive.edge(held, order, last=True)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("size", [0, 4, 40])
+def test_sliding_windows_equal_the_twin_however_rows_are_partitioned(spark, size, partitions):
+    rows = random_rows(size)
+    df = spark.createDataFrame(rows, SCHEMA).repartition(partitions)
+    windows = sliding_windows(df, key=["case", "k"], time="t", size=size, aggregates=AGGREGATES | EDGES)
+    check(windows, contents(rows, naive.sliding, null_values="skip_row", size=size, clip_at_zero=True))
+
+
+@pytest.mark.parametrize("grace", [0, 3, 10])
+def test_grace_closes_windows_by_the_stream_time_at_arrival(spark, grace):
+    rows = random_rows(grace)
+    windows = sliding_windows(
+        spark.createDataFrame(rows, SCHEMA),
+        key=["case", "k"],
+        time="t",
+        size=4,
+        aggregates=AGGREGATES | EDGES,
+        grace=grace,
+        arrival="at",
+        stream="case",
+        clip_at_zero=False,
+    )
+    wanted = contents(rows, naive.sliding, null_values="skip_row", grace=grace, size=4, clip_at_zero=False)
+    check(windows, wanted, by_arrival=True)
+
+
+def test_stream_time_is_that_of_all_keys_together_by_default(spark):
+    rows = [("a", 100, 0), ("b", 5, 1), ("b", 95, 2)]
+    df = spark.createDataFrame(rows, "k string, t long, at long")
+    windows = sliding_windows(df, key="k", time="t", size=1, aggregates={"n": count()}, grace=5, arrival="at")
+    assert {(row.k, row.window_end) for row in windows.collect()} == {("a", 100), ("b", 95)}
+
+
+def test_sessions_equal_the_twin(spark):
+    rows = random_rows(7)
+    windows = session_windows(
+        spark.createDataFrame(rows, SCHEMA), key=["case", "k"], time="t", gap=3, aggregates=AGGREGATES | EDGES
+    )
+    check(windows, contents(rows, naive.sessions, null_values="skip_value", gap=3))
+
+
+def test_hopping_windows_equal_the_twin(spark):
+    rows = random_rows(8)
+    windows = hopping_windows(
+        spark.createDataFrame(rows, SCHEMA),
+        key=["case", "k"],
+        time="t",
+        size=10,
+        advance=3,
+        offset=1,
+        aggregates=AGGREGATES | EDGES,
+    )
+    check(windows, contents(rows, naive.hopping, null_values="skip_value", size=10, advance=3, offset=1))
+
+
+def test_tumbling_windows_with_a_grace_equal_the_twin(spark):
+    rows = random_rows(9)
+    windows = tumbling_windows(
+        spark.createDataFrame(rows, SCHEMA),
+        key=["case", "k"],
+        time="t",
+        size=5,
+        aggregates=AGGREGATES | EDGES,
+        grace=2,
+        arrival="at",
+        stream="case",
+    )
+    wanted = contents(rows, naive.hopping, null_values="skip_value", grace=2, size=5, advance=5, offset=0)
+    check(windows, wanted, by_arrival=True)
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_timestamps_are_windowed_in_microseconds_and_keep_their_type(spark, kind):
+    df = spark.sql(
+        f"SELECT * FROM VALUES ('a', {kind} '2013-01-01 00:00:00'), ('a', {kind} '2013-01-01 00:30:00') AS rows(k, t)"
+    )
+    windows = sliding_windows(df, key="k", time="t", size=datetime.timedelta(hours=1), aggregates={"n": count()})
+    assert windows.schema["window_start"].dataType == df.schema["t"].dataType
+    text = windows.selectExpr("cast(window_start AS string) s", "cast(window_end AS string) e", "n").collect()
+    assert sorted(map(tuple, text)) == [
+        ("2012-12-31 23:00:00", "2013-01-01 00:00:00", 1),
+        ("2012-12-31 23:30:00", "2013-01-01 00:30:00", 2),
+        ("2013-01-01 00:00:00.000001", "2013-01-01 01:00:00.000001", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "true",
+        "1.5D",
+        "1.50BD",
+        "date '2013-01-01'",
+        "timestamp '2013-01-01 00:00:00'",
+        "X'00ff'",
+        "array(1, 2)",
+        "struct(1 AS a, 'b' AS b)",
+        "interval '1' day",
+    ],
+)
+def test_a_key_may_be_of_any_type_that_rows_can_be_grouped_by(spark, key):
+    df = spark.sql(f"SELECT {key} AS `the.key`, id AS t FROM range(3)")
+    windows = sliding_windows(df, key="the.key", time="t", size=1, aggregates={"n": count()})
+    assert windows.schema["the.key"].dataType == df.schema["the.key"].dataType
+    held = windows.collect()
+    assert sorted(row.n for row in held) == [1, 2, 2]
+    assert {repr(row[0]) for row in held} == {repr(df.first()[0])}
+
+
+def test_no_row_gives_no_window(spark):
+    df = spark.createDataFrame([], SCHEMA)
+    assert sliding_windows(df, key="k", time="t", size=4, aggregates=AGGREGATES).collect() == []
+
+
+WRONG = [
+    ("df", {"df": 5}),
+    ("key", {"key": []}),
+    ("key", {"key": "nokey"}),
+    ("key", {"key": ["k", "k"]}),
+    ("key", {"key": "m"}),
+    ("time", {"time": "k"}),
+    ("time", {"time": "notime"}),
+    ("time", {"time": "v"}),
+    ("size", {"size": -1}),
+    ("size", {"size": 1.5}),
+    ("size", {"size": True}),
+    ("size", {"size": 2**63}),
+    ("size", {"size": datetime.timedelta(seconds=1)}),
+    ("aggregates", {"aggregates": {}}),
+    ("aggregates", {"aggregates": {"n": "count"}}),
+    ("aggregates", {"aggregates": {"n": sum_("nocolumn")}}),
+    ("aggregates", {"aggregates": {"n": sum_("k")}}),
+    ("aggregates", {"aggregates": {"K": count()}}),
+    ("aggregates", {"aggregates": {"window_end": count()}}),
+    ("arrival", {"arrival": "noarrival"}),
+    ("arrival", {"grace": 5}),
+    ("grace", {"grace": -1, "arrival": "at"}),
+    ("grace", {"stream": "k"}),
+    ("stream", {"grace": 5, "arrival": "at", "stream": "nostream"}),
+    ("clip_at_zero", {"clip_at_zero": 1}),
+]
+
+
+@pytest.mark.parametrize(("parameter", "wrong"), WRONG, ids=[f"{name}-{n}" for n, (name, _) in enumerate(WRONG)])
+def test_a_wrong_parameter_is_named_before_a_job_starts(spark, parameter, wrong):
+    df = spark.createDataFrame([], SCHEMA + ", m map<string, int>")
+    parameters = {"df": df, "key": "k", "time": "t", "size": 4, "aggregates": {"n": count()}} | wrong
+    with pytest.raises(ParameterError) as refusal:
+        sliding_windows(parameters.pop("df"), **parameters)
+    assert refusal.value.parameter == parameter
+    assert refusal.value.code == "parameter"
+
+
+@pytest.mark.parametrize(
+    ("parameter", "function", "wrong"),
+    [
+        ("gap", session_windows, {"gap": 0}),
+        ("size", tumbling_windows, {"size": 0}),
+        ("size", hopping_windows, {"size": 0, "advance": 1}),
+        ("advance", hopping_windows, {"size": 4, "advance": 0}),
+        ("advance", hopping_windows, {"size": 4, "advance": 5}),
+        ("offset", hopping_windows, {"size": 4, "advance": 4, "offset": "1 day"}),
+    ],
+)
+def test_shapes_that_leave_gaps_or_nothing_are_refused(spark, parameter, function, wrong):
+    df = spark.createDataFrame([], SCHEMA)
+    with pytest.raises(ParameterError) as refusal:
+        function(df, key="k", time="t", aggregates={"n": count()}, **wrong)
+    assert refusal.value.parameter == parameter
