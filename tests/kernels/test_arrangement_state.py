@@ -1,0 +1,247 @@
+"""What the case files can't say of the arrangement: numbering, leases, several collections, JSON, conflicts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.kernels.arrangement import (
+    ArrangementState,
+    CompactionRequest,
+    Description,
+    Lease,
+    StoredBatch,
+    TraceBatch,
+    UnsealedBatch,
+)
+from spark_jobs.kernels.arrangement.errors import (
+    LevelMismatch,
+    ReadBelowSince,
+    ReadNotSealed,
+    SealRegression,
+    SeqnoMismatch,
+    TimeBelowTraceUpper,
+)
+from spark_jobs.model import Frontier
+from spark_jobs.trace import (
+    Arrangement,
+    ArrowPlane,
+    MemoryJournal,
+    StateChange,
+    StateConflict,
+    merge_batches,
+    seal_all,
+    updates_table,
+)
+
+ONE = updates_table([("k", "v", 1, 1)])
+
+
+def arrangement(journal: MemoryJournal | None = None, collection: str = "main") -> Arrangement:
+    return Arrangement(ArrowPlane(), journal, collection=collection)
+
+
+def drained(*, reuse_seqnos: bool) -> Arrangement:
+    """Everything that was appended, as numbers 0 to 2, is in the trace and evicted."""
+    journal = MemoryJournal()
+    journal.commit([StateChange("main", ArrangementState(), ArrangementState(reuse_seqnos=reuse_seqnos))])
+    drained_ = arrangement(journal)
+    drained_.append(ONE, (0, 3))
+    drained_.seal(5)
+    drained_.drain()
+    drained_.evict()
+    return drained_
+
+
+def test_a_number_is_used_once_also_after_its_batch_has_gone() -> None:
+    kept = drained(reuse_seqnos=False)
+    assert (kept.state.unsealed, kept.state.seqno_upper) == ((), 3)
+    with pytest.raises(SeqnoMismatch) as refusal:
+        kept.append(updates_table([("k", "v", 6, 1)]), (0, 1))
+    assert refusal.value.as_json() == {"code": "seqno_mismatch", "expected": 3, "got": 0}
+    batch = kept.write(updates_table([("k", "v", 6, 1)]))
+    assert batch is not None
+    assert batch.seqno == (3, 4)
+
+
+def test_numbers_start_again_only_where_the_reference_is_replayed() -> None:
+    assert drained(reuse_seqnos=True).state.seqno_upper == 0
+
+
+def test_a_number_stays_used_when_the_last_batch_goes_before_an_earlier_one() -> None:
+    kept = arrangement()
+    kept.append(updates_table([("a", "x", 1, 1), ("a", "x", 9, 1)]), (0, 1))
+    kept.append(updates_table([("b", "x", 2, 1)]), (1, 5))
+    kept.seal(5)
+    kept.drain()
+    assert [batch.seqno for batch in kept.evict()] == [(1, 5)]
+    assert kept.state.seqno_upper == 5
+
+
+def test_a_definite_read_is_the_bag_up_to_and_with_its_time() -> None:
+    read = arrangement()
+    read.write(updates_table([("a", "x", 1, 1), ("a", "x", 3, -1), ("b", "y", 3, 2), ("c", "z", 9, 1)]))
+    read.seal(5)
+    assert read.snapshot(0).to_pylist() == []
+    assert read.snapshot(2).to_pylist() == [{"key": "a", "value": "x", "diff": 1}]
+    assert read.snapshot(4).to_pylist() == [{"key": "b", "value": "y", "diff": 2}]
+    with pytest.raises(ReadNotSealed) as not_sealed:
+        read.snapshot(5)
+    assert not_sealed.value.as_json() == {"code": "read_not_sealed", "at": 5, "seal": [5]}
+    read.allow_compaction(Frontier.at(3))
+    with pytest.raises(ReadBelowSince) as below:
+        read.snapshot(2)
+    assert below.value.as_json() == {"code": "read_below_since", "at": 2, "since": [3]}
+    read.allow_compaction(Frontier.empty())
+    with pytest.raises(ReadBelowSince):
+        read.snapshot(4)
+
+
+def test_a_lease_holds_since_back_until_it_expires() -> None:
+    held = arrangement()
+    held.hold("report", 4, expires_at=100)
+    held.hold("query", 2, expires_at=50)
+    assert held.allow_compaction(Frontier.at(9), now=10) == Frontier.at(2)
+    assert held.allow_compaction(Frontier.at(9), now=49) == Frontier.at(2)
+    assert held.allow_compaction(Frontier.at(9), now=50) == Frontier.at(4)
+    assert [lease.name for lease in held.state.leases] == ["report"]
+    held.hold("report", 6, expires_at=100)
+    assert held.allow_compaction(Frontier.empty()) == Frontier.at(6)
+    held.release("report")
+    held.release("report")
+    assert held.allow_compaction(Frontier.at(9), now=60) == Frontier.at(9)
+    with pytest.raises(ReadBelowSince):
+        held.hold("too late", 8, expires_at=100)
+
+
+def test_collections_seal_together() -> None:
+    journal = MemoryJournal()
+    flights, weather = arrangement(journal, "flights"), arrangement(journal, "weather")
+    seal_all([flights, weather], 5)
+    assert (flights.state.seal, weather.state.seal) == (Frontier.at(5), Frontier.at(5))
+    assert journal.load("weather").seal == Frontier.at(5)
+
+
+@pytest.mark.parametrize("first", ["flights", "weather"])
+def test_collections_seal_together_or_not_at_all(first: str) -> None:
+    journal = MemoryJournal()
+    flights, weather = arrangement(journal, "flights"), arrangement(journal, "weather")
+    (flights if first == "flights" else weather).seal(9)
+    with pytest.raises(SealRegression):
+        seal_all([flights, weather], 7)
+    assert {journal.load(name).seal for name in ("flights", "weather")} == {Frontier.at(9), Frontier.at(0)}
+    Arrangement(weather.plane, journal, collection="weather").seal(10)
+    with pytest.raises(StateConflict) as conflict:
+        seal_all([flights, weather], 20)
+    assert conflict.value.as_json() == {"code": "state_conflict", "collections": ["weather"]}
+    assert journal.load("flights") == flights.state
+    assert flights.state.seal < Frontier.at(20)
+
+
+def test_collections_of_two_journals_can_not_seal_together() -> None:
+    with pytest.raises(ParameterError):
+        seal_all([arrangement(), arrangement()], 5)
+
+
+def test_the_loser_of_two_writers_changes_nothing_and_can_go_on_after_a_refresh() -> None:
+    journal = MemoryJournal()
+    winner, loser = arrangement(journal), arrangement(journal)
+    winner.write(ONE)
+    for operation in (lambda: loser.write(ONE), lambda: loser.seal(4), lambda: loser.hold("r", 1, expires_at=2)):
+        with pytest.raises(StateConflict):
+            operation()
+    assert journal.load("main") == winner.state
+    loser.refresh()
+    loser.seal(4)
+    assert journal.load("main").seal == Frontier.at(4)
+
+
+def test_a_state_survives_json() -> None:
+    state = ArrangementState(
+        seal=Frontier.empty(),
+        since=Frontier.at(2**64 - 1),
+        unsealed=(UnsealedBatch("u", (3, 7), 1, 2**64 - 1, 5, 80),),
+        trace=(TraceBatch("t", Description(Frontier.at(0), Frontier.empty(), Frontier.at(4)), 2, 9, 100),),
+        leases=(Lease("report", 7, 12),),
+        seqno_floor=3,
+    )
+    assert ArrangementState.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert ArrangementState.from_json(ArrangementState().to_json()) == ArrangementState()
+
+
+def test_a_description_says_what_follows_from_the_state() -> None:
+    described = drained(reuse_seqnos=False).describe()
+    assert described["trace_upper"] == [5]
+    assert described["seqno_upper"] == 3
+    assert [batch["level"] for batch in described["trace"]] == [0]
+    assert json.loads(json.dumps(described)) == described
+
+
+def test_the_state_alone_refuses_an_append_below_the_trace() -> None:
+    state = drained(reuse_seqnos=False).state
+    batch = UnsealedBatch.of(StoredBatch("late", 2, 2, 4, 9), (3, 4))
+    with pytest.raises(TimeBelowTraceUpper):
+        state.append(batch)
+    assert state.append(replace(batch, least=5)).seqno_upper == 4
+
+
+def test_a_merge_is_refused_before_its_data_is_read() -> None:
+    earlier = TraceBatch("gone", Description(Frontier.at(0), Frontier.at(1), Frontier.at(0)), 1, 1, 1)
+    later = TraceBatch("gone too", Description(Frontier.at(1), Frontier.at(2), Frontier.at(0)), 0, 1, 1)
+    with pytest.raises(LevelMismatch):
+        merge_batches(ArrowPlane(), CompactionRequest(earlier, later, Frontier.at(2)))
+
+
+def test_compaction_stops_at_its_budget_of_steps() -> None:
+    busy = arrangement()
+    for day in range(8):
+        busy.write(updates_table([(f"k{day}", "v", day, 1)]))
+        busy.seal(day + 1)
+        busy.drain()
+    busy.allow_compaction(Frontier.at(8))
+    assert busy.compact(max_steps=0) == 0
+    assert busy.compact(max_steps=3) == 3
+    assert len(busy.state.trace) == 5
+    assert busy.compact() == 4
+
+
+def test_replaced_data_is_deleted_after_the_commit_and_live_data_never() -> None:
+    plane = ArrowPlane()
+    kept = Arrangement(plane)
+    for day in range(4):
+        kept.write(updates_table([("k", "v", day, 1), ("k", "v", day + 1, 1)]))
+        kept.seal(day + 1)
+        kept.drain()
+        kept.unsealed_step()
+        kept.allow_compaction(Frontier.at(day + 1))
+        kept.compact()
+        assert plane.stored_handles() == kept.state.handles()
+
+
+def test_every_refusal_says_what_to_do_and_has_a_code_of_its_class() -> None:
+    def below(cls: type[TidemarkError]) -> list[type[TidemarkError]]:
+        return [cls, *(found for sub in cls.__subclasses__() for found in below(sub))]
+
+    with pytest.raises(SealRegression) as refusal:
+        ArrangementState(seal=Frontier.at(5)).sealed(4)
+    assert str(refusal.value) == (
+        "seal_regression: expected a time at or beyond the seal [5], found 4; nothing was changed; "
+        "seal at or beyond the present seal"
+    )
+    assert refusal.value.seal == [5]
+    from spark_jobs.kernels.arrangement.errors import ArrangementError
+
+    public = [cls for cls in below(ArrangementError) if not cls.__name__.startswith("_")]
+    assert len(public) > 20
+    assert all(cls.code != TidemarkError.code and cls.__doc__ for cls in public)
+
+
+def test_importing_the_trace_starts_no_spark() -> None:
+    loaded = "import sys, spark_jobs.trace; print('pyspark' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
