@@ -23,6 +23,8 @@ VALUE_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
 
 Array = npt.NDArray[Any]
 
+_PER_ROW = ("entity", "event_time", "row_id", "op", "scalar", "transform", "parent", "weight", "refusal")
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -48,6 +50,7 @@ class DeltaBatch:
     """Columns of `n` deltas with `m` payload cells over entities numbered `0 … entity_count - 1`.
 
     `dims` is the declared vector length (named components have one), or None if Create and Dense decide it per entity.
+    `weight` is how many deltas a row stands for: 1, or more once compaction composed some into it.
     `refusal` holds what the rows alone already showed (`Refusal`); such deltas are skipped by every chain.
     """
 
@@ -63,6 +66,7 @@ class DeltaBatch:
     scalar: Array
     transform: Array
     parent: Array
+    weight: Array
     refusal: Array
     dims: int | None = None
     transform_names: tuple[str, ...] = field(default=())
@@ -79,7 +83,7 @@ class DeltaBatch:
 
     def _length_problems(self) -> list[str]:
         rows, cells = len(self.entity), len(self.values)
-        wanted = dict.fromkeys(("event_time", "row_id", "op", "scalar", "transform", "parent", "refusal"), rows)
+        wanted = dict.fromkeys(_PER_ROW, rows)
         wanted |= {"indices": cells, "nulls": cells, "offsets": rows + 1}
         found = {name: len(getattr(self, name)) for name in wanted}
         return [f"{name} has {found[name]} of {want} values" for name, want in wanted.items() if found[name] != want]
@@ -117,6 +121,7 @@ class DeltaBatch:
         scalar: npt.ArrayLike | None = None,
         transform: npt.ArrayLike | None = None,
         parent: npt.ArrayLike | None = None,
+        weight: npt.ArrayLike | None = None,
         refusal: npt.ArrayLike | None = None,
         dims: int | None = None,
         transform_names: Sequence[str] = (),
@@ -142,6 +147,7 @@ class DeltaBatch:
             scalar=column(scalar, rows, 0, dtype),
             transform=column(transform, rows, -1, np.int32),
             parent=column(parent, rows, NO_PARENT, np.int64),
+            weight=column(weight, rows, 1, np.int64),
             refusal=column(refusal, rows, Refusal.NONE, np.uint8),
             dims=dims,
             transform_names=tuple(transform_names),
@@ -180,18 +186,42 @@ class DeltaBatch:
             transform_names=names,
         )
 
+    def concat(self, other: DeltaBatch) -> DeltaBatch:
+        """The deltas of both batches, which must be over the same entities, value type, length and transforms."""
+        shared = ("entity_count", "dtype", "dims", "transform_names")
+        differ = [name for name in shared if getattr(self, name) != getattr(other, name)]
+        if differ:
+            raise MalformedDeltasError(expected="two batches of one kind", found=f"other {', '.join(differ)}")
+        columns = (*_PER_ROW, "indices", "values", "nulls")
+        return DeltaBatch(
+            entity_count=self.entity_count,
+            offsets=np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1])),
+            dims=self.dims,
+            transform_names=self.transform_names,
+            **{name: np.concatenate((getattr(self, name), getattr(other, name))) for name in columns},
+        )
+
+    @property
+    def declares_parents(self) -> bool:
+        """Whether any delta names a parent."""
+        return bool(np.any(self.parent != NO_PARENT))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the columns hold."""
+        return sum(getattr(self, name).nbytes for name in (*_PER_ROW, "offsets", "indices", "values", "nulls"))
+
     def take(self, rows: Array) -> DeltaBatch:
         """The deltas at the positions `rows` (or where a mask is true), in that order."""
         picked = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, dtype=np.int64)
         lengths = (self.offsets[1:] - self.offsets[:-1])[picked]
         bounds = np.concatenate(([0], np.cumsum(lengths)))
         cells = np.arange(bounds[-1]) + np.repeat(self.offsets[:-1][picked] - bounds[:-1], lengths)
-        per_row = ("entity", "event_time", "row_id", "op", "scalar", "transform", "parent", "refusal")
         return DeltaBatch(
             entity_count=self.entity_count,
             offsets=bounds,
             dims=self.dims,
             transform_names=self.transform_names,
-            **{name: getattr(self, name)[picked] for name in per_row},
+            **{name: getattr(self, name)[picked] for name in _PER_ROW},
             **{name: getattr(self, name)[cells] for name in ("indices", "values", "nulls")},
         )

@@ -57,6 +57,7 @@ class Columns(NamedTuple):
     values: Array
     nulls: Array
     scalar: Array
+    weight: Array
     parent_row: Array
     refusal: Array
     outcome: Array
@@ -112,7 +113,7 @@ def fold_until_transform(
                 if outcome == LEGAL:
                     cells.event_time[entity] = columns.event_time[row]
                     cells.row_id[entity] = columns.row_id[row]
-                    cells.delta_count[entity] += 1
+                    cells.delta_count[entity] += columns.weight[row]
             at += 1
         cursor[entity] = at
     return -1

@@ -88,7 +88,7 @@ def fold(
     _refuse_unknown_transforms(batch, registered, refusal)
     columns = Columns(
         batch.op, batch.event_time, batch.row_id, batch.offsets, batch.indices, batch.values, batch.nulls, batch.scalar,
-        parent_rows(batch, folded), refusal,
+        batch.weight, parent_rows(batch, folded), refusal,
         np.where(refusal == Refusal.NONE, UNDECIDED, refusal).astype(np.uint8),
     )  # fmt: skip
     cells = _cells(batch, chains, start)
@@ -208,5 +208,5 @@ def _apply_transforms(
 
 def _note_applied(columns: Columns, cells: Cells, entities: Array, rows: Array) -> None:
     cells.event_time[entities], cells.row_id[entities] = columns.event_time[rows], columns.row_id[rows]
-    cells.delta_count[entities] += 1
+    cells.delta_count[entities] += columns.weight[rows]
     cells.status[entities] = Status.LIVE

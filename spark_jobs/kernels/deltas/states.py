@@ -68,6 +68,13 @@ class States:
         """Vector length per entity; 0 where it is not live."""
         return self.offsets[1:] - self.offsets[:-1]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the columns of entities that exist or existed hold."""
+        per_entity = sum(getattr(self, name).itemsize for name in ("status", "event_time", "row_id", "delta_count"))
+        cells = self.values.nbytes + self.seen.nbytes + self.nulls.nbytes
+        return int(np.count_nonzero(self.status)) * (per_entity + self.offsets.itemsize) + cells
+
     def cleared(self, entities: Array) -> States:
         """A copy in which the marked entities never were; all other columns are copies too."""
         kept = np.repeat(~entities, self.dims)

@@ -1,0 +1,154 @@
+"""Chains of deltas in memory: the API over the delta kernels that knows entities and components by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.deltas.batch import Delta, DeltaBatch
+from spark_jobs.kernels.deltas.chains import chains_of
+from spark_jobs.kernels.deltas.compact import ChainSet, Compaction, states_at
+from spark_jobs.kernels.deltas.compact import compact as compact_chains
+from spark_jobs.kernels.deltas.fold import Transform, fold
+from spark_jobs.kernels.deltas.ops import Op, Refusal
+from spark_jobs.kernels.deltas.states import EntityState
+from spark_jobs.kernels.deltas.strategies import Strategy
+from spark_jobs.model import Frontier
+
+
+class UnknownEntityError(TidemarkError):
+    """No delta of that entity is in these chains. Fact: `entity`."""
+
+    code = "unknown_entity"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One delta of a chain's history: where it stands, what it did, and the state after it.
+
+    `refusal` is the reason if the chain refused it (then `state` is the state before), else None. `deltas` is how many
+    deltas it stands for, more than 1 once a strategy composed some.
+    """
+
+    event_time: int
+    row_id: int
+    op: Op
+    deltas: int
+    refusal: str | None
+    state: EntityState
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Chains of named entities: a checkpoint each (or nothing yet) and the pending deltas after it."""
+
+    entities: Mapping[str, int]
+    columns: ChainSet
+    transforms: Mapping[str, Transform] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(
+        cls,
+        deltas: Sequence[Delta],
+        *,
+        dtype: npt.DTypeLike = np.float64,
+        dims: int | None = None,
+        transforms: Mapping[str, Transform] | None = None,
+        known_from: Sequence[int] | None = None,
+    ) -> Chains:
+        """Chains of these deltas, in any order.
+
+        Args:
+            deltas: at most one per (entity, event_time, row_id).
+            dtype: type of the vectors: float32, float64 or int64.
+            dims: the declared length; an entity that never was then counts as zeros. None: Create or Dense comes first.
+            transforms: registered transforms by name; each takes and returns vectors as rows.
+            known_from: per delta the visible time from which it is known; by default its event time.
+        """
+        entities = {name: code for code, name in enumerate(dict.fromkeys(delta.entity for delta in deltas))}
+        batch = DeltaBatch.from_deltas(deltas, entities=entities, dtype=dtype, dims=dims)
+        visible = None if known_from is None else np.asarray(known_from, dtype=np.int64)
+        return cls(entities, ChainSet.of(batch, visible), MappingProxyType(dict(transforms or {})))
+
+    def state_at(
+        self, event_time: int | None = None, *, as_known_at: int | None = None, entities: Iterable[str] | None = None
+    ) -> dict[str, EntityState]:
+        """States at an event time (None: the latest) as known at a visible time (None: now), per entity.
+
+        Refuses times that compaction has passed: `below_horizon`, `below_since`.
+        """
+        chosen = self.columns if entities is None else self._only(entities)
+        states = states_at(chosen, event_time, known_at=as_known_at, transforms=self.transforms)
+        return {name: states.entity(self._code(name)) for name in (self.entities if entities is None else entities)}
+
+    def history(self, entity: str) -> list[Version]:
+        """The pending deltas of one entity in order, each with the state after it.
+
+        What is folded into the checkpoint has no history any more: the first version stands on it.
+        """
+        chain = self._only([entity])
+        chain = chain.keep(chains_of(chain.pending).order)
+        versions, states, done = [], chain.checkpoints, chain.folded
+        for position in range(len(chain.pending)):
+            row = chain.pending.take(np.array([position]))
+            result = fold(row, states, transforms=self.transforms, folded=done)
+            refusal, states = Refusal(int(result.refusal[0])), result.states
+            if refusal is Refusal.NONE:
+                done = (np.append(done[0], row.entity), np.append(done[1], row.row_id))
+            reason = None if refusal is Refusal.NONE else refusal.code
+            versions.append(
+                Version(
+                    event_time=int(row.event_time[0]), row_id=int(row.row_id[0]), op=Op(int(row.op[0])),
+                    deltas=int(row.weight[0]), refusal=reason, state=states.entity(self._code(entity)),
+                )
+            )  # fmt: skip
+        return versions
+
+    def compact(self, strategy: Strategy, *, since: Frontier, horizon: Frontier) -> tuple[Chains, Compaction]:
+        """The compacted chains and what it took and saved; see `kernels.deltas.compact` for what is kept exact."""
+        done = compact_chains(self.columns, strategy, since=since, horizon=horizon, transforms=self.transforms)
+        return replace(self, columns=done.chains), done
+
+    def _only(self, entities: Iterable[str]) -> ChainSet:
+        codes = [self._code(name) for name in entities]
+        return self.columns.keep(np.isin(self.columns.pending.entity, codes))
+
+    def _code(self, entity: str) -> int:
+        if entity not in self.entities:
+            raise UnknownEntityError(
+                expected="an entity of these chains", found=repr(entity), next_step="check its spelling", entity=entity
+            )
+        return self.entities[entity]
+
+
+def compose(
+    deltas: Sequence[Delta],
+    *,
+    dtype: npt.DTypeLike = np.float64,
+    dims: int | None = None,
+    transforms: Mapping[str, Transform] | None = None,
+) -> dict[str, EntityState]:
+    """The state that each entity's deltas compose to; arguments as for `Chains.of`."""
+    return Chains.of(deltas, dtype=dtype, dims=dims, transforms=transforms).state_at()
+
+
+def compact(chains: Chains, strategy: Strategy, *, since: Frontier, horizon: Frontier) -> tuple[Chains, Compaction]:
+    """`Chains.compact`: deltas leave a chain only where both frontiers have passed them."""
+    return chains.compact(strategy, since=since, horizon=horizon)
+
+
+def state_at(
+    chains: Chains, event_time: int | None = None, *, as_known_at: int | None = None
+) -> dict[str, EntityState]:
+    """`Chains.state_at` of all entities."""
+    return chains.state_at(event_time, as_known_at=as_known_at)
+
+
+def history(chains: Chains, entity: str) -> list[Version]:
+    """`Chains.history` of one entity."""
+    return chains.history(entity)

@@ -1,0 +1,76 @@
+"""Compaction strategies: how much of the old part of a chain is folded, and into what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_jobs.errors import ParameterError
+
+Array = npt.NDArray[Any]
+
+KEEP_RECENT = 10
+"""Newest deltas that stay pending by default: a reader folds at most these, a late one among them rewrites nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullMerge:
+    """Fold everything that may be folded into the checkpoint. A chain with nothing pending keeps its checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class TieredMerge:
+    """Fold all but the newest `keep_recent` pending deltas into the checkpoint; `keep_recent=0` is FullMerge."""
+
+    keep_recent: int = KEEP_RECENT
+
+    def __post_init__(self) -> None:
+        _refuse_below("keep_recent", self.keep_recent, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBoundary:
+    """Compose the deltas of each `[k*interval, (k+1)*interval)` of event time; the state at every boundary is kept.
+
+    `interval` is in ticks. The checkpoint stays where it was.
+    """
+
+    interval: int
+
+    def __post_init__(self) -> None:
+        _refuse_below("interval", self.interval, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """FullMerge for entities that are read at least `full_from` times per delta written, TieredMerge for the others.
+
+    `reads` and `writes` are measured counts, per entity or one for all: a state that is read more often than it changes
+    is worth a checkpoint without a tail; where deltas come faster, keeping the newest spares rewriting late ones.
+    """
+
+    reads: int | Array
+    writes: int | Array
+    full_from: float = 1.0
+    keep_recent: int = KEEP_RECENT
+
+    def __post_init__(self) -> None:
+        _refuse_below("keep_recent", self.keep_recent, 0)
+
+    def read_heavy(self, entity_count: int) -> Array:
+        """Mask of the entities that FullMerge serves better."""
+        heavy = np.asarray(self.reads) >= self.full_from * np.maximum(np.asarray(self.writes), 1)
+        return np.broadcast_to(heavy, entity_count)
+
+
+Strategy = FullMerge | TieredMerge | TimeBoundary | Adaptive
+
+
+def _refuse_below(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ParameterError(
+            expected=f"{name} of at least {least}", found=str(value), next_step=f"choose another {name}", parameter=name
+        )

@@ -1,0 +1,74 @@
+"""The chains' public API: states and history by name."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+
+import pytest
+
+from spark_jobs import checkpoints
+from spark_jobs.checkpoints import Chains, Delta, FullMerge, Op, UnknownEntityError, compact, compose, history, state_at
+from spark_jobs.kernels.deltas.compact import BelowHorizonError
+from spark_jobs.model import Frontier
+
+DELTAS = [
+    Delta("b", 3, 3, Op.SPARSE, values=[5.0], indices=[0]),
+    Delta("a", 2, 2, Op.SCALE, scalar=10.0),
+    Delta("a", 1, 1, Op.CREATE, values=[1.0, None]),
+    Delta("a", 3, 4, Op.CREATE, values=[0.0, 0.0]),
+    Delta("a", 4, 5, Op.SPARSE, values=[7.0], indices=[1]),
+]
+
+
+def test_state_at_a_time_holds_what_happened_up_to_it() -> None:
+    chains = Chains.of(DELTAS)
+    assert state_at(chains, 0)["a"].vector == ()
+    assert state_at(chains, 1)["a"].vector == (1.0, None)
+    assert state_at(chains, 3)["a"].vector == (10.0, None)
+    assert state_at(chains)["a"].vector == (10.0, 7.0)
+    assert chains.state_at(2, entities=["a"]).keys() == {"a"}
+
+
+def test_state_as_known_leaves_out_what_was_not_visible_yet() -> None:
+    chains = Chains.of(DELTAS, known_from=[9, 9, 1, 9, 4])
+    assert state_at(chains, 4, as_known_at=4)["a"].vector == (1.0, 7.0)
+    assert state_at(chains, 4, as_known_at=9)["a"].vector == (10.0, 7.0)
+
+
+def test_compose_is_the_state_after_all_deltas() -> None:
+    states = compose(DELTAS, dims=2)
+    assert states["a"].vector == (10.0, 7.0)
+    assert states["b"].vector == (5.0, None)
+    assert states["b"].seen == (True, False)
+
+
+def test_history_lists_every_delta_with_its_state_and_its_refusal() -> None:
+    versions = history(Chains.of(DELTAS), "a")
+    assert [(v.row_id, v.refusal) for v in versions] == [(1, None), (2, None), (4, "create_on_live"), (5, None)]
+    assert [v.state.vector for v in versions] == [(1.0, None), (10.0, None), (10.0, None), (10.0, 7.0)]
+
+
+def test_history_begins_at_the_checkpoint() -> None:
+    compacted, _ = compact(Chains.of(DELTAS), FullMerge(), since=Frontier.at(9), horizon=Frontier.at(3))
+    assert [v.row_id for v in history(compacted, "a")] == [4, 5]
+    with pytest.raises(BelowHorizonError):
+        state_at(compacted, 2)
+
+
+def test_an_unknown_entity_is_refused_by_name() -> None:
+    with pytest.raises(UnknownEntityError) as refused:
+        history(Chains.of(DELTAS), "c")
+    assert refused.value.facts == {"entity": "c"}
+
+
+def test_the_example_in_the_package_runs() -> None:
+    result = doctest.testmod(checkpoints)
+    assert result.attempted == 5
+    assert result.failed == 0
+
+
+def test_importing_checkpoints_loads_no_pyspark() -> None:
+    code = "import sys, spark_jobs.checkpoints; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
