@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`relation`: a query. `adds`: measure -> SQL of the whole number that a row adds. `shows`: an example's columns."""
+    """`relation`: a query. `adds`: measure -> SQL of the whole number a row adds. `shows`: an example's columns."""
 
     relation: str
     adds: Mapping[str, str]
