@@ -53,7 +53,7 @@ def assert_same_queries(pair: Pair, entity: str, timeline: str, component: str) 
         assert got_rows == twin.range(entity, timeline, lo, hi, component, extended=extended)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(chunk_specs(), store_configs(), st.data())
 def test_answers_agree_after_inserts_repeats_and_drops(
     specs: list[Spec], config: StoreConfig, data: st.DataObject
@@ -74,7 +74,7 @@ def test_answers_agree_after_inserts_repeats_and_drops(
     assert_same_answers(pair)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     chunk_specs(),
     st.one_of(st.none(), st.integers(0, 20)),
@@ -93,7 +93,7 @@ def test_collection_drops_the_same_chunks_in_the_same_order(
     assert_same_answers(pair)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(chunk_specs(), store_configs())
 def test_compaction_keeps_rows_and_answers_and_never_adds_chunks_within_limits(
     specs: list[Spec], limits: StoreConfig
@@ -115,7 +115,7 @@ def test_compaction_keeps_rows_and_answers_and_never_adds_chunks_within_limits(
                 assert_same_queries((store, twin), entity, timeline, component)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(chunk_specs(), store_configs(), store_configs())
 def test_a_second_compaction_changes_nothing(specs: list[Spec], first: StoreConfig, limits: StoreConfig) -> None:
     rechecking = StoreConfig(limits.max_bytes, limits.max_rows, limits.max_rows_if_unsorted, recheck_merged=True)
@@ -128,7 +128,7 @@ def test_a_second_compaction_changes_nothing(specs: list[Spec], first: StoreConf
     assert [chunk.row_ids.tolist() for chunk in store.chunks()] == before
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(chunk_specs(), store_configs())
 def test_a_rechecked_store_never_holds_a_merged_chunk_beyond_a_limit(specs: list[Spec], limits: StoreConfig) -> None:
     config = StoreConfig(limits.max_bytes, limits.max_rows, limits.max_rows_if_unsorted, recheck_merged=True)

@@ -1,0 +1,136 @@
+"""The in-memory store keeps the contract, and what only its own interface shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spark_jobs.chunks import Chunk, ChunkStore, ComponentColumn, GcOptions, Row, StoreConfig
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks.errors import MixedDatatypes, MixedTimelines
+from spark_jobs.kernels.chunks.model import TimeColumn
+from tests.kernels.chunk_store_contract import ChunkStoreContract, chunk, on_day, rows
+
+
+class TestInMemoryStore(ChunkStoreContract):
+    def new_store(self, config: StoreConfig) -> ChunkStore:
+        return ChunkStore(config)
+
+
+def typed_chunk(name: str, first: int, count: int) -> Chunk:
+    """A chunk of numpy columns: row ids and times from `first` on."""
+    ids = np.arange(first, first + count)
+    return Chunk.from_columns(
+        name,
+        "pump",
+        row_ids=ids,
+        times={"day": ids * 10},
+        components={"flow": ComponentColumn.of("double", ids / 2)},
+    )
+
+
+def test_columns_and_rows_build_the_same_chunk() -> None:
+    from_columns = typed_chunk("a", 1, 3)
+    from_rows = Chunk.from_rows(
+        "a", "pump", [Row(i, {"day": i * 10}, {"flow": i / 2}, {"flow": "double"}) for i in (1, 2, 3)]
+    )
+    assert from_columns.row_ids.tolist() == from_rows.row_ids.tolist()
+    assert from_columns.size_bytes == from_rows.size_bytes == 3
+    assert from_columns.time_range("day", "flow") == from_rows.time_range("day", "flow") == (10, 30)
+    assert from_columns.components["flow"].values.tolist() == from_rows.components["flow"].values.tolist()
+
+
+def test_typed_columns_keep_their_dtype_through_a_merge_that_adds_nulls() -> None:
+    store = ChunkStore()
+    store.insert(typed_chunk("a", 1, 2))
+    other = Chunk.from_columns(
+        "b",
+        "pump",
+        row_ids=np.array([3, 4]),
+        times={"day": np.array([30, 40])},
+        components={
+            "heat": ComponentColumn.of("int64", np.array([7, 8])),
+            "flow": ComponentColumn.of("double", np.array([0.0, 2.5]), np.array([False, True])),
+        },
+    )
+    store.insert(other)
+    (merged,) = store.chunks()
+    assert merged.components["flow"].values.dtype == np.float64
+    assert merged.components["flow"].valid.tolist() == [True, True, False, True]
+    assert merged.components["heat"].values.dtype == np.int64
+    assert merged.components["heat"].valid.tolist() == [False, False, True, True]
+    assert store.range_query("pump", "day", 0, 99, ["flow", "heat"])["flow"].to_pylist() == [0.5, 1.0, None, 2.5]
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    with pytest.raises(ParameterError, match="columns of 2 rows"):
+        Chunk.from_columns("a", "pump", row_ids=np.array([1, 2]), times={"day": np.array([1])}, components={})
+
+
+def test_a_time_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(ParameterError, match="64-bit"):
+        chunk("a", on_day((1, 2**63, 1)))
+
+
+def test_mixed_rows_are_refused_with_the_component_named() -> None:
+    with pytest.raises(MixedTimelines):
+        chunk("a", rows((1, {"day": 1}, {"flow": 1}), (2, {}, {"flow": 1})))
+    with pytest.raises(MixedDatatypes) as refusal:
+        Chunk.from_rows("a", "p", [Row(1, {}, {"v": 1}, {"v": "int64"}), Row(2, {}, {"v": 1.5}, {"v": "double"})])
+    assert refusal.value.as_json() == {"code": "mixed_datatypes", "component": "v"}
+
+
+def test_row_ids_above_64_signed_bits_stay_exact() -> None:
+    store = ChunkStore()
+    store.insert(chunk("a", on_day((2**64 - 2, 1, "x"), (2**64 - 1, 1, "y"))))
+    store.insert(chunk("b", on_day((5, 1, "z"))))
+    latest = store.latest("pump", "day", 1, "flow")
+    assert latest is not None
+    assert latest.row_id == 2**64 - 1
+    assert [held.row_ids.tolist() for held in store.chunks()] == [[5, 2**64 - 2, 2**64 - 1]]
+
+
+def test_queries_at_the_ends_of_time_find_what_is_there() -> None:
+    least, greatest = -(2**63), 2**63 - 1
+    store = ChunkStore()
+    store.insert(chunk("a", on_day((1, least, 1), (2, greatest, 2))))
+    assert store.range("pump", "day", least, greatest, "flow").row_ids.tolist() == [1, 2]
+    assert store.range("pump", "day", least + 1, greatest - 1, "flow", extended=True).row_ids.tolist() == [1, 2]
+    assert store.next_time("day", least) == greatest
+    assert store.prev_time("day", least) is None
+    assert store.gc(GcOptions(furthest_from=("day", least))) == ["a"]
+
+
+def test_a_chunk_that_was_cut_by_a_drop_stays_known() -> None:
+    store = ChunkStore(StoreConfig.off())
+    whole = chunk("a", on_day((1, 1, 1), (2, 2, 2), (3, 3, 3)))
+    store.insert(whole)
+    store.drop_time_range("day", 2, 2)
+    assert not store.insert(whole).changed
+    store.drop_time_range("day", 0, 9)
+    assert store.insert(whole).changed
+
+
+def test_component_columns_know_their_valid_rows() -> None:
+    column = ComponentColumn.of("int64", np.array([1, 2, 3]), np.array([True, False, True]))
+    assert not column.all_valid
+    assert column.take(np.array([0, 2])).all_valid
+
+
+def test_a_time_column_is_sorted_when_no_time_decreases() -> None:
+    assert TimeColumn.of(np.array([1, 1, 2])).is_sorted
+    assert not TimeColumn.of(np.array([1, 3, 2])).is_sorted
+    assert (TimeColumn.of(np.array([4, 9, 2])).min, TimeColumn.of(np.array([4, 9, 2])).max) == (2, 9)
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.1])
+def test_a_fraction_outside_0_to_1_is_refused(fraction: float) -> None:
+    with pytest.raises(ParameterError, match="fraction"):
+        GcOptions(fraction=fraction)
+
+
+def test_two_targets_and_negative_limits_are_refused() -> None:
+    with pytest.raises(ParameterError, match="both"):
+        GcOptions(fraction=0.5, free_bytes=3)
+    with pytest.raises(ParameterError, match="max_rows of 0 or more"):
+        StoreConfig(max_rows=-1)
