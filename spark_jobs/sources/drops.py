@@ -16,7 +16,9 @@ FILE_BITS = 14
 """16,384 files in one drop."""
 LINE_BITS = 29
 """536,870,911 lines in one file: 20M rows, the greatest drop we measure, need 25 bits."""
-_LIMITS = {"drop": 1 << DROP_BITS, "file": 1 << FILE_BITS, "line": 1 << LINE_BITS}
+LINE_LIMIT = 1 << LINE_BITS
+"""The first line number that a row id has no room for."""
+_LIMITS = {"drop": 1 << DROP_BITS, "file": 1 << FILE_BITS, "line": LINE_LIMIT}
 
 
 class RowIdOverflowError(ParameterError):

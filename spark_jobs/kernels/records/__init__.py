@@ -5,6 +5,7 @@ are cut changes none. `naive.py` says the same record by record; tests compare b
 """
 
 from spark_jobs.kernels.records.cells import FileRejectedError
+from spark_jobs.kernels.records.parquet import read_parquet
 from spark_jobs.kernels.records.reading import read_csv, read_ndjson
 from spark_jobs.kernels.records.rules import DRIFT_RULES, FILE_RULES, RULES, RULES_VERSION, raw_bytes
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX, TIMELINE_PREFIX, ColumnSpec, RecordSpec
@@ -22,4 +23,5 @@ __all__ = [
     "raw_bytes",
     "read_csv",
     "read_ndjson",
+    "read_parquet",
 ]

@@ -127,7 +127,7 @@ def ndjson_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
         slow.patch_ndjson(cells, spec)
         yield cells
     if empty:
-        raise _empty_file()
+        raise empty_file()
 
 
 class _Stream:
@@ -202,7 +202,7 @@ def _check_utf8(cells: Cells) -> None:
     except UnicodeDecodeError:
         for index in np.flatnonzero(~np.isin(cells.rules, (NUMBER["too_long"], NUMBER["unclosed_quote"]))):
             try:
-                cells.record(index).decode()
+                cells.record(int(index)).decode()
             except UnicodeDecodeError:
                 cells.rules[index] = NUMBER["bad_utf8"]
 
@@ -219,7 +219,7 @@ def _read_header(stream: _Stream, spec: RecordSpec) -> list[str]:
         if count:
             break
         if stream.final:
-            raise _empty_file()
+            raise empty_file()
         stream.more()
     start, end = (int(bound) for bound in room.bounds[0])
     stream.position = min(position, len(data))
@@ -243,5 +243,6 @@ def _header_names(record: bytes, delimiter: str) -> list[str]:
     return names
 
 
-def _empty_file() -> FileRejectedError:
+def empty_file() -> FileRejectedError:
+    """The error of a file without a record."""
     return FileRejectedError("empty_file", expected="a file with records", found="an empty one")

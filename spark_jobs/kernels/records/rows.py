@@ -178,9 +178,13 @@ def _extra_of_header(cells: Cells, first: int, good: np.ndarray) -> pa.Array:
 
 def _reject(cells: Cells, spec: RecordSpec, index: int) -> Reject:
     number, argument = int(cells.rules[index]), int(cells.arguments[index])
-    rule = RULES[number]
+    text = cells.text(argument, index) if number in _VALUE_RULES else ""
+    raw = show_raw(cells.record(index), escape=RULES[number] == "bad_utf8")
+    return RULES[number], reason_of(number, argument, spec, text, cells.width), raw
+
+
+def reason_of(number: int, argument: int, spec: RecordSpec, text: str, width: int) -> str:
+    """The sentence for the rule `number` with its `argument`; `text` is the value, `width` the file's columns."""
     if number in _VALUE_RULES:
-        reason = value_reason(rule, spec.columns[argument], cells.text(argument, index))
-    else:
-        reason = record_reason(rule, spec, argument, cells.width)
-    return rule, reason, show_raw(cells.record(index), escape=rule == "bad_utf8")
+        return value_reason(RULES[number], spec.columns[argument], text)
+    return record_reason(RULES[number], spec, argument, width)

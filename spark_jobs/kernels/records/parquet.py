@@ -1,0 +1,167 @@
+"""Parquet files as rows and rejects: typed columns go over as they are, everything else through its text.
+
+What a text in CSV or JSON would be refused for, a Parquet value is refused for too: a float in an int column, NaN, an
+instant beyond year 9999. Instants finer than a microsecond are cut off like those in text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_jobs.kernels.records import times, tokens
+from spark_jobs.kernels.records.cells import FileRejectedError, empty_file
+from spark_jobs.kernels.records.rows import Reject, add_notes, assemble, mark, reason_of, row_parts
+from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER, RULES
+from spark_jobs.kernels.records.spec import EXTRA, ColumnSpec, RecordSpec
+from spark_jobs.kernels.records.values import Values, read_column, settle_times
+
+_MAX_RECORDS, _MAX_CELLS = 1 << 16, 1 << 22
+_TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file (seekable), a bounded number at a time, as batches of `spec.schema()`.
+
+    `line` is the row's number, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`, `duplicate_header`), also
+    after some batches: then nothing of the file counts.
+    """
+    try:
+        if not file.read(1):
+            raise empty_file()
+        file.seek(0)
+        opened = pq.ParquetFile(pa.PythonFile(file, mode="r"))
+        names = opened.schema_arrow.names
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            found = f"{', '.join(map(repr, repeated))} again"
+            raise FileRejectedError("duplicate_header", expected="each column once in the schema", found=found)
+        line = 1
+        for batch in opened.iter_batches(batch_size=max(1, min(_MAX_RECORDS, _MAX_CELLS // max(len(names), 1)))):
+            yield _rows_of_batch(batch, spec, line)
+            line += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        found = f"one that does not read: {' '.join(str(error).split())[:200]}"
+        raise FileRejectedError("unreadable_file", expected="a whole Parquet file", found=found) from None
+
+
+def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int) -> pa.RecordBatch:
+    count = batch.num_rows
+    rules, arguments = np.zeros(count, np.int16), np.zeros(count, np.int32)
+    held = dict(zip(batch.schema.names, map(_plain, batch.columns), strict=True))
+    declared = {column.header for column in spec.columns}
+    unknown = [name for name in held if name not in declared]
+    if spec.unknown_columns != "keep":
+        lacking = [place for place, column in enumerate(spec.columns) if column.header not in held]
+        mark(rules, arguments, np.full(count, NUMBER["unknown_column"] if unknown else 0), 0)
+        mark(rules, arguments, np.full(count, NUMBER["missing_column"] if lacking else 0), min(lacking, default=0))
+    columns: list[Values] = []
+    for place, column in enumerate(spec.columns):
+        array = held.get(column.header, pa.nulls(count))
+        columns.append(_read_array(column, array, rules == 0))
+        mark(rules, arguments, columns[-1].rules, place)
+    parts = row_parts(columns, spec, rules, arguments)
+    extra = _extra(held, unknown, columns, rules == 0)
+    rejects = {int(index): _reject(held, spec, rules, arguments, int(index)) for index in np.flatnonzero(rules)}
+    return assemble(spec, np.arange(first_line, first_line + count), parts, columns, extra, rejects)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values:
+    """The values of a column of the file as the type that the source declares."""
+    kind = array.type
+    present = good & array.is_valid().to_numpy(zero_copy_only=False)
+    values = Values(column, present, np.zeros(len(array), np.int16), np.zeros(0))
+    if column.type == "int" and pa.types.is_signed_integer(kind):
+        values.numbers = _numpy(array, pa.int64())
+    elif column.type == "float" and (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        values.numbers = _numpy(array, pa.float64())
+        values.rules[present & ~np.isfinite(values.numbers)] = BAD_VALUE["float"]
+    elif column.type == "bool" and pa.types.is_boolean(kind):
+        values.numbers = _numpy(array, pa.bool_())
+    elif column.type in ("timestamp", "date") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        _read_times(values, array)
+    else:
+        return _read_as_text(column, array, good)
+    return values
+
+
+def _numpy(array: pa.Array, kind: pa.DataType) -> np.ndarray:
+    filled = pc.fill_null(array, pa.scalar(0).cast(array.type)) if array.null_count else array
+    return filled.cast(kind, safe=False).to_numpy(zero_copy_only=False)
+
+
+def _read_times(values: Values, array: pa.Array) -> None:
+    kind = array.type
+    if pa.types.is_date(kind):
+        days = _numpy(array.cast(pa.date32()).cast(pa.int32()), pa.int64())
+        ticks, per_second, how = days * 86_400, 1, times.LOCAL
+    else:
+        ticks, per_second = _numpy(array.cast(pa.int64()), pa.int64()), _TICKS_PER_SECOND[kind.unit]
+        how = times.LOCAL if kind.tz is None else times.READ
+    seconds, rest = ticks // per_second, ticks % per_second
+    inside = (seconds >= times.LEAST_US // 1_000_000) & (seconds <= times.GREATEST_US // 1_000_000)
+    micros = rest // 1_000 if per_second == 10**9 else rest * (1_000_000 // per_second)
+    instants = np.where(inside, seconds * 1_000_000 * inside + micros, 0)
+    settle_times(values, instants, np.where(values.present & ~inside, times.BAD, how).astype(np.uint8))
+
+
+def _read_as_text(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values:
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    text_type = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    nested = pa.types.is_nested(array.type)
+    texts = [value.encode("utf-8", "surrogateescape") if value is not None else b"" for value in _texts(array)]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int32)
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int32) if len(texts) else ends
+    kind = tokens.NESTED if nested else tokens.TEXT if text_type else tokens.LITERAL
+    kinds = np.where(valid, kind, tokens.NULL).astype(np.uint8)
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    return read_column(column, data, starts, ends, kinds, good)
+
+
+def _texts(array: pa.Array) -> list[str | None]:
+    """Each value as text: strings as they are, numbers as they print, nested values as JSON."""
+    if pa.types.is_null(array.type):
+        return [None] * len(array)
+    if not pa.types.is_nested(array.type) and not pa.types.is_binary(array.type):
+        try:
+            return array.cast(pa.string()).to_pylist()
+        except (pa.ArrowException, UnicodeDecodeError):
+            pass  # below, value by value
+    return [_text_of(scalar) if scalar.is_valid else None for scalar in array]
+
+
+def _text_of(scalar: Any) -> str:
+    try:
+        value = scalar.as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        return str(scalar.cast(pa.int64()).as_py()) if pa.types.is_temporal(scalar.type) else repr(scalar)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _extra(held: dict[str, pa.Array], unknown: list[str], columns: list[Values], good: np.ndarray) -> pa.Array:
+    texts = {name: _texts(held[name]) for name in unknown}
+    maps: list[list[tuple[str, str | None]] | None] = [
+        [(name, texts[name][index]) for name in unknown] if good[index] else None for index in range(len(good))
+    ]
+    return pa.array(add_notes(maps, columns), EXTRA)
+
+
+def _reject(
+    held: dict[str, pa.Array], spec: RecordSpec, rules: np.ndarray, arguments: np.ndarray, index: int
+) -> Reject:
+    row = {name: _texts(array.slice(index, 1))[0] for name, array in held.items()}
+    number, argument = int(rules[index]), int(arguments[index])
+    reason = reason_of(number, argument, spec, row.get(spec.columns[argument].header) or "", len(held))
+    return RULES[number], reason, json.dumps(row, ensure_ascii=False)

@@ -1,0 +1,58 @@
+"""Files become rows: the Spark side of reading a drop, under classic Spark and Spark Connect alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_jobs.landing.files import LandingFile, list_drop_files
+from spark_jobs.landing.record_spec import record_spec
+from spark_jobs.landing.worker import output_schema, read_listed_files
+from spark_jobs.sources import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_TASKS = 64
+"""Tasks that read files. A file is one task's; where there are more files, a task reads several, one after another."""
+_SQL_TYPES = {
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+}
+
+
+def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]) -> DataFrame:
+    """One row per record of `files`, good or rejected, and one row without a line per file that is rejected whole.
+
+    Columns: `seq_no`, `file` (relative to the landing directory), `file_rank`, `line` (1 is the file's first; of Parquet the
+    row), `row_id`; `entity`, `event_time`, `arrival`, `delta_id` (null where the source declares none), `t_<timeline>`,
+    `c_<column>`, `extra` (what undeclared columns hold); and `rule`, `reason`, `raw`, null in a good row. In a rejected one
+    all but the first five and the last three are null. A file has either rows or the row that rejects it, never both.
+    """
+    spec = record_spec(source)
+    read = partial(read_listed_files, files=tuple(files), form=source.landing.format, spec=spec)
+    tasks = max(1, min(len(files), MOST_TASKS))
+    return spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(output_schema(spec)))
+
+
+def schema_ddl(schema: pa.Schema) -> str:
+    """An Arrow schema of the record kernels as the DDL that Spark reads."""
+    return ", ".join(f"`{field.name}` {_sql_type(field.type)}" for field in schema)
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    if pa.types.is_map(kind):
+        return f"map<{_sql_type(kind.key_type)}, {_sql_type(kind.item_type)}>"
+    return _SQL_TYPES[kind]
+
+
+__all__ = ["MOST_TASKS", "LandingFile", "list_drop_files", "read_files", "schema_ddl"]

@@ -1,0 +1,196 @@
+"""What a Python worker does with one file: read it once, in bounded memory, and hand over either its rows or its rejection.
+
+A file that cannot be read to its end gives no row but one, without a line: so its rows wait (in memory, then on disk) until
+the last one is read and the checksum is that of the listing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, Literal
+
+import pyarrow as pa
+
+from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_ndjson, read_parquet
+from spark_jobs.landing.files import LandingFile, UnusableFileError, open_regular
+from spark_jobs.sources.drops import LINE_LIMIT, row_id_base
+
+Format = Literal["csv", "ndjson", "parquet"]
+BLOCK_BYTES = 1 << 22
+"""Bytes read at a time. 4 MiB hold some 40,000 records: smaller blocks cost calls, larger ones only memory."""
+WAITING_BYTES = 64 << 20
+"""Rows of a file that wait in memory; beyond it they wait on the worker's disk."""
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+FILE_FIELDS = (
+    pa.field("seq_no", pa.int64()),
+    pa.field("file", pa.string()),
+    pa.field("file_rank", pa.int32()),
+    pa.field("line", pa.int64()),
+    pa.field("row_id", pa.int64()),
+)
+
+
+def output_schema(spec: RecordSpec) -> pa.Schema:
+    """The schema of the rows of a file: its place, the row's id, then the columns of `spec.schema()`."""
+    return pa.schema([*FILE_FIELDS, *(field for field in spec.schema() if field.name != "line")])
+
+
+def read_listed_files(
+    batches: Iterable[pa.RecordBatch], *, files: tuple[LandingFile, ...], form: Format, spec: RecordSpec
+) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: the rows of the files whose places in `files` are the column `id` of `batches`."""
+    for batch in batches:
+        for place in batch.column("id").to_pylist():
+            yield from read_file(files[place], form, spec)
+
+
+def read_file(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.RecordBatch]:
+    """The rows of one file as batches of `output_schema(spec)`, or the single row that rejects it."""
+    with _Waiting(spec.schema()) as waiting:
+        try:
+            if file.problem:
+                raise UnusableFileError(file.problem, file.reason)
+            for batch in _batches(file, form, spec):
+                waiting.add(batch)
+        except (FileRejectedError, UnusableFileError) as refused:
+            yield _placed(_rejection(spec, refused.rule, refused.reason), file)
+            return
+        for batch in waiting:
+            yield _placed(batch, file)
+
+
+def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.RecordBatch]:
+    with open_regular(file.location) as descriptor:
+        status = os.fstat(descriptor)
+        if (status.st_size, status.st_mtime_ns) != (file.size, file.modified_ns):
+            raise _changed()
+        with os.fdopen(os.dup(descriptor), "rb", buffering=0) as raw:
+            if form == "parquet":
+                yield from read_parquet(raw, spec)
+                checksum = _checksum(raw)
+            else:
+                hashed = _Hashed(raw)
+                read = read_csv if form == "csv" else read_ndjson
+                yield from read(_blocks(hashed), spec)
+                checksum = hashed.finish()
+    if checksum != file.checksum:
+        raise _changed()
+
+
+def _changed() -> UnusableFileError:
+    return UnusableFileError("changed_file", "expected the file as it was listed, found it changed while it was read")
+
+
+class _Hashed(io.RawIOBase):
+    """A file whose bytes go through SHA-256 as they are read."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw, self._digest = raw, hashlib.sha256()
+        self._ahead = b""
+
+    def peek(self, size: int) -> bytes:
+        """The first bytes, which `read` gives again."""
+        self._ahead = self.read(size)
+        return self._ahead
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._ahead:
+            block, self._ahead = self._ahead[:size], self._ahead[size:]
+            return block
+        block = self._raw.read(size)
+        self._digest.update(block)
+        return block
+
+    def finish(self) -> str:
+        """The checksum of all bytes, also of those that nobody read."""
+        while self.read(BLOCK_BYTES):
+            pass
+        return self._digest.hexdigest()
+
+
+def _blocks(file: _Hashed) -> Iterator[bytes]:
+    """The file's bytes, decompressed if it begins like gzip or zstd."""
+    start = file.peek(4)
+    codec = "gzip" if start.startswith(_GZIP) else "zstd" if start == _ZSTD else None
+    source: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) if codec else file
+    while True:
+        try:
+            block = source.read(BLOCK_BYTES)
+        except OSError as error:
+            short = "runcated" in str(error)
+            rule = "truncated_file" if short else "unreadable_file"
+            found = "its end missing" if short else "bytes that are none"
+            raise UnusableFileError(rule, f"expected a whole {codec} file, found {found}") from None
+        if not block:
+            return
+        yield block
+
+
+def _checksum(raw: IO[bytes]) -> str:
+    raw.seek(0)
+    hashed = _Hashed(raw)
+    return hashed.finish()
+
+
+def _rejection(spec: RecordSpec, rule: str, reason: str) -> pa.RecordBatch:
+    schema = spec.schema()
+    told = {"rule": rule, "reason": reason}
+    return pa.RecordBatch.from_arrays([pa.array([told.get(field.name)], field.type) for field in schema], schema=schema)
+
+
+def _placed(batch: pa.RecordBatch, file: LandingFile) -> pa.RecordBatch:
+    """The batch with its file's place and its rows' ids in front."""
+    count, lines = batch.num_rows, batch.column(0)
+    first = row_id_base(file.seq_no, file.rank)
+    front = [
+        pa.repeat(pa.scalar(file.seq_no, pa.int64()), count),
+        pa.repeat(pa.scalar(file.path, pa.string()), count),
+        pa.repeat(pa.scalar(file.rank, pa.int32()), count),
+        lines,
+        pa.compute.add(lines, pa.scalar(first, pa.int64())),
+    ]
+    schema = pa.schema([*FILE_FIELDS, *list(batch.schema)[1:]])
+    return pa.RecordBatch.from_arrays([*front, *batch.columns[1:]], schema=schema)
+
+
+class _Waiting:
+    """Batches in order; those beyond `WAITING_BYTES` in a file without a name, which ends with the worker."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema, self._held, self._bytes = schema, list[pa.RecordBatch](), 0
+        self._file: IO[bytes] | None = None
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+
+    def __enter__(self) -> _Waiting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            self._file.close()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep one more batch. Raises UnusableFileError where lines outgrow row ids."""
+        if batch.num_rows and batch.column(0)[-1].as_py() >= LINE_LIMIT:
+            raise UnusableFileError("too_many_lines", f"expected fewer than {LINE_LIMIT} lines, found more")
+        self._bytes += batch.nbytes
+        if self._writer is None and self._bytes <= WAITING_BYTES:
+            self._held.append(batch)
+            return
+        if self._writer is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed in __exit__
+            self._writer = pa.ipc.new_stream(self._file, self._schema)
+        self._writer.write_batch(batch)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from self._held
+        if self._writer is not None and self._file is not None:
+            self._writer.close()
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(self._file)
