@@ -12,7 +12,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from math import floor
 
 import numpy as np
@@ -75,7 +74,7 @@ def _target_bytes(catalog: Catalog, options: GcOptions) -> int | None:
     if options.fraction is None:
         return options.free_bytes
     total = sum(stored.chunk.size_bytes for stored in catalog.stored.values())
-    return floor(Fraction(options.fraction) * total + Fraction(1, 2))
+    return floor(total * options.fraction + 0.5)
 
 
 def _drop_order(catalog: Catalog, options: GcOptions) -> Iterator[int]:
