@@ -5,7 +5,8 @@
     hopping_windows    on a grid, half open, overlapping                 [k*advance, k*advance + size)
     tumbling_windows   on a grid, half open, each row in one             [k*size, (k+1)*size)
 
-Aggregates are values (`count()`, `sum_("column")`, …); a subclass of `Monoid` is one of your own.
+`skipped_rows` gives the rows that a call leaves out. Aggregates are values (`count()`, `sum_("column")`, …); a
+subclass of `Monoid` is one of your own.
 """
 
 from spark_jobs.kernels.windows import (
@@ -24,7 +25,7 @@ from spark_jobs.kernels.windows import (
     variance,
 )
 
-from .functions import hopping_windows, session_windows, sliding_windows, tumbling_windows
+from .functions import hopping_windows, session_windows, skipped_rows, sliding_windows, tumbling_windows
 
 __all__ = [
     "Aggregate",
@@ -39,6 +40,7 @@ __all__ = [
     "max_",
     "min_",
     "session_windows",
+    "skipped_rows",
     "sliding_windows",
     "stddev",
     "sum_",

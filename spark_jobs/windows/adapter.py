@@ -6,7 +6,7 @@ Spark and Spark Connect take the same code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType, LongType, StructField, StructType
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
-from spark_jobs.kernels.windows import Aggregate, SkippedRows
+from spark_jobs.kernels.windows import Aggregate, Inputs, Shape, skipped_table, window_table
 from spark_jobs.kernels.windows.monoid import columns_read
 from spark_jobs.kernels.windows.rows import as_ticks
 
@@ -27,8 +27,6 @@ MIN_END = "__min_end"
 _LEAST = -(2**63)
 _ROWS_A_BATCH = 1 << 17
 """Rows of one output batch: large enough for Arrow, a few MB for the JVM."""
-
-Kernel = Callable[..., tuple[pa.Table, SkippedRows]]
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,9 @@ class WindowCall:
         key: Any,
         time: Any,
         aggregates: Any,
-        grace: Duration | None,
-        arrival: str | None,
-        stream: Any,
+        grace: Duration | None = None,
+        arrival: str | None = None,
+        stream: Any = None,
     ) -> WindowCall:
         """Check what every kind takes; raises ParameterError that names the first wrong parameter."""
         frame = Frame.of(df)
@@ -75,32 +73,44 @@ class WindowCall:
         streams = [] if stream is None else frame.columns("stream", stream)
         return cls(frame, keys, time, time_type, dict(aggregates), outputs, allowed, arrival, streams)
 
-    def compute(self, kernel: Kernel, *, nulls_skip_row: bool, parameters: Mapping[str, Any]) -> DataFrame:
-        """The windows' DataFrame: `kernel` over the rows of each key, with its own `parameters`."""
-        read = columns_read(self.aggregates.values())
-        needed = dict.fromkeys([*self.key, self.time, *read, *([self.arrival] if self.arrival else [])])
-        # names with dots would not pass through mapInArrow
-        chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
-        if self.grace is not None:
-            chosen.append(f"{self._stream_time(read if nulls_skip_row else [])} AS {STREAM_TIME}")
-        rows = self.frame.df.selectExpr(*chosen).repartition(*(f"c{place}" for place in range(len(self.key))))
-        work = _Partition(
-            kernel,
-            list(needed),
-            self.grace,
-            {
-                **parameters,
-                "key": self.key,
-                "time": self.time,
-                "aggregates": self.aggregates,
-                "arrival": self.arrival,
-                "null_values": "skip_row" if nulls_skip_row else "skip_value",
-            },
-        )
-        return rows.mapInArrow(work, self._schema())
+    def windows(self, shape: Shape) -> DataFrame:
+        """The windows of this shape with their aggregates."""
+        bound = self._bound()
+        fields = [StructField(name, self.frame.types[name]) for name in self.key]
+        fields += [StructField("window_start", bound), StructField("window_end", bound)]
+        fields += [StructField(name, from_arrow_type(kind)) for name, kind in self.outputs.items()]
+        return self._rows(shape).mapInArrow(self._partition(shape, skipped=False), StructType(fields))
 
-    def _stream_time(self, also_required: list[str]) -> str:
+    def skipped(self, shape: Shape) -> DataFrame:
+        """The rows, and the pairs of a row and a window, that do not count."""
+        bound = self._bound()
+        fields = [StructField(name, self.frame.types[name]) for name in self._needed()]
+        fields += [StructField("window_start", bound), StructField("window_end", bound)]
+        fields += [StructField("reason", StringType(), nullable=False)]
+        return self._rows(shape).mapInArrow(self._partition(shape, skipped=True), StructType(fields))
+
+    def _needed(self) -> list[str]:
+        read = columns_read(self.aggregates.values())
+        return list(dict.fromkeys([*self.key, self.time, *read, *([self.arrival] if self.arrival else [])]))
+
+    def _bound(self) -> DataType:
+        return LongType() if is_integer(self.time_type) else self.time_type
+
+    def _rows(self, shape: Shape) -> DataFrame:
+        """The needed columns, all rows of a key together; as c0, c1, … since mapInArrow takes no names with dots."""
+        chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self._needed())]
+        if self.grace is not None:
+            chosen.append(f"{self._stream_time(shape)} AS {STREAM_TIME}")
+        return self.frame.df.selectExpr(*chosen).repartition(*(f"c{place}" for place in range(len(self.key))))
+
+    def _partition(self, shape: Shape, *, skipped: bool) -> _Partition:
+        least = None if self.grace is None else MIN_END
+        inputs = Inputs(self.key, self.time, self.aggregates, min_end=least, arrival=self.arrival)
+        return _Partition(shape, inputs, self._needed(), self.grace, skipped)
+
+    def _stream_time(self, shape: Shape) -> str:
         """SQL: the greatest time among the rows that arrived up to this one; rows that can't count don't move it."""
+        also_required = columns_read(self.aggregates.values()) if shape.null_values == "skip_row" else []
         required = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, *also_required])
         partition = f"PARTITION BY {', '.join(map(quoted, self.stream))}" if self.stream else ""
         assert self.arrival is not None
@@ -110,35 +120,33 @@ class WindowCall:
             f"RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         )
 
-    def _schema(self) -> StructType:
-        bound = LongType() if is_integer(self.time_type) else self.time_type
-        fields = [StructField(name, self.frame.types[name]) for name in self.key]
-        fields += [StructField("window_start", bound), StructField("window_end", bound)]
-        fields += [StructField(name, from_arrow_type(kind)) for name, kind in self.outputs.items()]
-        return StructType(fields)
-
 
 @dataclass(frozen=True)
 class _Partition:
     """What a worker does with the rows of one partition; it holds them all, as a window may need any row of its key."""
 
-    kernel: Kernel
+    shape: Shape
+    inputs: Inputs
     names: list[str]
     grace: int | None
-    parameters: dict[str, Any]
+    skipped: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = [batch for batch in batches if batch.num_rows]
         if not held:
             return
-        names = [*self.names, *([] if self.grace is None else [STREAM_TIME])]
-        table = pa.Table.from_batches(held).rename_columns(names)
-        parameters = self.parameters
-        if self.grace is not None:
+        table = pa.Table.from_batches(held)
+        if self.grace is None:
+            table = table.rename_columns(self.names)
+        else:
+            table = table.rename_columns([*self.names, STREAM_TIME])
             table = table.append_column(MIN_END, pa.array(_closing_times(table.column(STREAM_TIME), self.grace)))
-            parameters = {**parameters, "min_end": MIN_END}
-        windows, _ = self.kernel(table, **parameters)
-        yield from windows.to_batches(max_chunksize=_ROWS_A_BATCH)
+        if self.skipped:
+            found = skipped_table(table, self.shape, self.inputs)
+            found = found.select([*self.names, "window_start", "window_end", "reason"])
+        else:
+            found, _ = window_table(table, self.shape, self.inputs)
+        yield from found.to_batches(max_chunksize=_ROWS_A_BATCH)
 
 
 def _closing_times(stream_time: pa.ChunkedArray, grace: int) -> np.ndarray:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.kernels.windows import Aggregate, hopping_table, session_table, sliding_table
+from spark_jobs.kernels.windows import Aggregate, Hopping, Sessions, Shape, Sliding
 
 from .adapter import WindowCall
 from .parameters import Duration, is_integer, refuse, ticks
 
 Columns = str | Sequence[str]
+Planned = tuple[WindowCall, Shape]
 
 
 def sliding_windows(
@@ -57,16 +58,9 @@ def sliding_windows(
     Raises:
         ParameterError: a parameter is outside of the above; no job has been started.
     """
-    call = WindowCall.checked(
-        df, key=key, time=time, aggregates=aggregates, grace=grace, arrival=arrival, stream=stream
-    )
-    if clip_at_zero is not None and not isinstance(clip_at_zero, bool):
-        raise refuse("clip_at_zero", expected="True, False or None", found=clip_at_zero)
-    parameters: dict[str, Any] = {
-        "size": ticks("size", size, call.time_type, least=0),
-        "clip_at_zero": is_integer(call.time_type) if clip_at_zero is None else clip_at_zero,
-    }
-    return call.compute(sliding_table, nulls_skip_row=True, parameters=parameters)
+    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
+    call, shape = _sliding(df, size=size, clip_at_zero=clip_at_zero, arrival=arrival, stream=stream, **shared)
+    return call.windows(shape)
 
 
 def session_windows(
@@ -91,11 +85,9 @@ def session_windows(
 
     Other arguments, result and errors: see `sliding_windows`.
     """
-    call = WindowCall.checked(
-        df, key=key, time=time, aggregates=aggregates, grace=grace, arrival=arrival, stream=stream
-    )
-    parameters = {"gap": ticks("gap", gap, call.time_type, least=1)}
-    return call.compute(session_table, nulls_skip_row=False, parameters=parameters)
+    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
+    call, shape = _session(df, gap=gap, arrival=arrival, stream=stream, **shared)
+    return call.windows(shape)
 
 
 def hopping_windows(
@@ -123,22 +115,9 @@ def hopping_windows(
 
     Other arguments, result and errors: see `sliding_windows`.
     """
-    call = WindowCall.checked(
-        df, key=key, time=time, aggregates=aggregates, grace=grace, arrival=arrival, stream=stream
-    )
-    length = ticks("size", size, call.time_type, least=1)
-    step = ticks("advance", advance, call.time_type, least=1)
-    if step > length:
-        raise refuse(
-            "advance",
-            expected=f"at most the size, {length}; beyond it rows between two windows would count nowhere",
-            found=step,
-            value=step,
-            size=length,
-        )
-    shift = ticks("offset", offset, call.time_type, least=None)
-    parameters = {"size": length, "advance": step, "offset": shift}
-    return call.compute(hopping_table, nulls_skip_row=False, parameters=parameters)
+    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
+    call, shape = _hopping(df, size=size, advance=advance, offset=offset, arrival=arrival, stream=stream, **shared)
+    return call.windows(shape)
 
 
 def tumbling_windows(
@@ -166,3 +145,65 @@ def tumbling_windows(
         arrival=arrival,
         stream=stream,
     )
+
+
+def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
+    """What the windows of the same parameters leave out, so that nothing is lost silently.
+
+    Args:
+        kind: sliding, session, hopping or tumbling.
+        parameters: those of that kind's function.
+
+    Returns:
+        The key, time, arrival and value columns of each row left out, `window_start`, `window_end` and `reason`. One
+        row for each row that can't count: `null_key`, `null_time`, `null_value`, `negative_time` (no bounds). With a
+        grace, one for each pair of a late row and a window that had closed (`late`): a window that holds the row's time
+        when no row is late. A row late for its session has no bounds. Counts: group by `reason`.
+
+    Raises:
+        ParameterError: as the kind's function, or for an unknown kind.
+    """
+    if kind not in _PLANS:
+        raise refuse("kind", expected=f"one of {sorted(_PLANS)}", found=kind)
+    call, shape = _PLANS[kind](df, **parameters)
+    return call.skipped(shape)
+
+
+def _sliding(df: DataFrame, *, size: Duration, clip_at_zero: bool | None = None, **shared: Any) -> Planned:
+    call = WindowCall.checked(df, **shared)
+    if clip_at_zero is not None and not isinstance(clip_at_zero, bool):
+        raise refuse("clip_at_zero", expected="True, False or None", found=clip_at_zero)
+    clip = is_integer(call.time_type) if clip_at_zero is None else clip_at_zero
+    return call, Sliding(ticks("size", size, call.time_type, least=0), clip)
+
+
+def _session(df: DataFrame, *, gap: Duration, **shared: Any) -> Planned:
+    call = WindowCall.checked(df, **shared)
+    return call, Sessions(ticks("gap", gap, call.time_type, least=1))
+
+
+def _hopping(df: DataFrame, *, size: Duration, advance: Duration, offset: Duration = 0, **shared: Any) -> Planned:
+    call = WindowCall.checked(df, **shared)
+    length = ticks("size", size, call.time_type, least=1)
+    step = ticks("advance", advance, call.time_type, least=1)
+    if step > length:
+        raise refuse(
+            "advance",
+            expected=f"at most the size, {length}; beyond it rows between two windows would count nowhere",
+            found=step,
+            value=step,
+            size=length,
+        )
+    return call, Hopping(length, step, ticks("offset", offset, call.time_type, least=None))
+
+
+def _tumbling(df: DataFrame, *, size: Duration, offset: Duration = 0, **shared: Any) -> Planned:
+    return _hopping(df, size=size, advance=size, offset=offset, **shared)
+
+
+_PLANS: dict[str, Callable[..., Planned]] = {
+    "sliding": _sliding,
+    "session": _session,
+    "hopping": _hopping,
+    "tumbling": _tumbling,
+}

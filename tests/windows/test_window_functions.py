@@ -17,6 +17,7 @@ from spark_jobs.windows import (
     max_,
     min_,
     session_windows,
+    skipped_rows,
     sliding_windows,
     sum_,
     tumbling_windows,
@@ -247,3 +248,23 @@ def test_shapes_that_leave_gaps_or_nothing_are_refused(spark, parameter, functio
     with pytest.raises(ParameterError) as refusal:
         function(df, key="k", time="t", aggregates={"n": count()}, **wrong)
     assert refusal.value.parameter == parameter
+
+
+def test_what_a_grace_leaves_out_is_a_dataframe_of_its_own(spark):
+    rows = [("a", 4, 0), ("a", 1, 1), ("a", 2, 2), (None, 9, 3), ("a", -1, 4)]
+    df = spark.createDataFrame(rows, "k string, t long, at long")
+    parameters = {"key": "k", "time": "t", "size": 1, "aggregates": {"n": count()}, "grace": 2, "arrival": "at"}
+    windows = {(row.window_start, row.window_end, row.n) for row in sliding_windows(df, **parameters).collect()}
+    assert windows == {(1, 2, 2), (2, 3, 1), (3, 4, 1)}
+    skipped = {tuple(row) for row in skipped_rows(df, "sliding", **parameters).collect()}
+    assert skipped == {
+        ("a", 1, 1, 0, 1, "late"),
+        (None, 9, 3, None, None, "null_key"),
+        ("a", -1, 4, None, None, "negative_time"),
+    }
+
+
+def test_an_unknown_kind_of_windows_is_refused(spark):
+    with pytest.raises(ParameterError) as refusal:
+        skipped_rows(spark.createDataFrame([], SCHEMA), "jumping")
+    assert refusal.value.parameter == "kind"

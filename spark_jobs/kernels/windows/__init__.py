@@ -22,14 +22,29 @@ from .aggregates import (
 )
 from .monoid import Aggregate, Monoid
 from .rows import NullValues, SkippedRows
-from .tables import bounds_type, hopping_table, session_table, sliding_table, tumbling_table
+from .shapes import Hopping, Sessions, Shape, Sliding
+from .tables import (
+    Inputs,
+    bounds_type,
+    hopping_table,
+    session_table,
+    skipped_table,
+    sliding_table,
+    tumbling_table,
+    window_table,
+)
 
 __all__ = [
     "Aggregate",
+    "Hopping",
+    "Inputs",
     "IntegerOverflow",
     "Monoid",
     "NullValues",
+    "Sessions",
+    "Shape",
     "SkippedRows",
+    "Sliding",
     "avg",
     "bounds_type",
     "count",
@@ -40,9 +55,11 @@ __all__ = [
     "max_",
     "min_",
     "session_table",
+    "skipped_table",
     "sliding_table",
     "stddev",
     "sum_",
     "tumbling_table",
     "variance",
+    "window_table",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ class SkippedRows:
     late_rows: int = 0
 
     def __add__(self, other: SkippedRows) -> SkippedRows:
-        return SkippedRows(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        return SkippedRows(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class SortedRows:
     times: Ints
     time_type: pa.DataType
     skipped: SkippedRows
+    left_out: dict[str, pa.Table] = field(default_factory=dict)
+    """The rows that can't count, by reason."""
 
     def ticks(self, column: str | None) -> Ints | None:
         """An integer or timestamp column as int64, in row order; None for no column."""
@@ -165,16 +167,16 @@ def sort_rows(
         drop_negative: leave out rows with a time before 0.
         placed: per row of `table` the time to sort by, where it is not `time` itself.
     """
-    reasons: dict[str, int] = {}
+    left_out: dict[str, pa.Table] = {}
     ticks = as_ticks(table.column(time)) if placed is None else placed
     for reason, columns in (("null_key", key), ("null_time", [time]), ("null_value", required)):
         valid = _mask(table, columns)
         if valid is not None:
             chosen = _flat(valid).to_numpy(zero_copy_only=False)
-            reasons[reason] = int(chosen.size - np.count_nonzero(chosen))
+            left_out[reason] = table.filter(pc.invert(valid))
             table, ticks = table.filter(valid), ticks[chosen]
     if drop_negative and ticks.size and int(ticks.min()) < 0:
-        reasons["negative_time"] = int(np.count_nonzero(ticks < 0))
+        left_out["negative_time"] = table.filter(pa.array(ticks < 0))
         table, ticks = table.filter(pa.array(ticks >= 0)), ticks[ticks >= 0]
     codes, keys = group_rows(table, key)
     order = _sorted_order(codes, ticks)
@@ -183,4 +185,5 @@ def sort_rows(
     else:
         codes, ticks = codes[order], ticks[order]
     offsets = np.searchsorted(codes, np.arange(keys.num_rows + 1)).astype(np.int64)
-    return SortedRows(table, order, keys, offsets, ticks, table.schema.field(time).type, SkippedRows(**reasons))
+    skipped = SkippedRows(**{reason: rows.num_rows for reason, rows in left_out.items()})
+    return SortedRows(table, order, keys, offsets, ticks, table.schema.field(time).type, skipped, left_out)

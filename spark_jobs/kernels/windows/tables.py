@@ -5,9 +5,7 @@ Each takes a table in any order that holds all rows of its keys, and returns one
 nowhere. Times are integer or timestamp columns, one unit of their resolution being the tick; bounds have the time
 column's type (int64 for every integer).
 
-`min_end` names an int64 column: the row counts in a window iff the window's last instant is at or after it. The last
-instant is `end` for sliding windows (closed), `end - 1` for hopping and tumbling ones (half open), the row's own
-`time + gap` for sessions.
+`min_end` names an int64 column, see `shapes`; what it holds makes the policy:
 
     never late              the least int64, or no column
     grace                   greatest time up to the row's arrival - grace
@@ -20,99 +18,130 @@ instant is `end` for sliding windows (closed), `end - 1` for hopping and tumblin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .aligned import hopping_spans, latest_instant
 from .monoid import Aggregate, WindowRows, columns_read
 from .rows import NullValues, SkippedRows, SortedRows, as_ticks, order_keys, sort_rows
-from .sessions import session_spans
-from .sliding import sliding_spans
+from .shapes import Hopping, Sessions, Shape, Sliding
 from .spans import Spans, Windows
 
 Ints = npt.NDArray[np.int64]
 Aggregates = Mapping[str, Aggregate]
 
 
-def sliding_table(
-    table: pa.Table,
-    *,
-    key: list[str],
-    time: str,
-    size: int,
-    aggregates: Aggregates,
-    clip_at_zero: bool,
-    min_end: str | None = None,
-    arrival: str | None = None,
-    null_values: NullValues = "skip_row",
-) -> tuple[pa.Table, SkippedRows]:
-    """Sliding windows of `size` ticks, see `sliding`; `clip_at_zero` skips rows before 0 as `negative_time`."""
-    required = columns_read(aggregates.values()) if null_values == "skip_row" else ()
-    rows = sort_rows(table, key=key, time=time, required=required, drop_negative=clip_at_zero)
-    windows, spans, chosen = sliding_spans(
-        offsets=rows.offsets, times=rows.times, size=size, clip_at_zero=clip_at_zero, min_end=rows.ticks(min_end)
-    )
-    return _assemble(rows, windows, spans, chosen, aggregates, arrival)
+@dataclass(frozen=True)
+class Inputs:
+    """Which columns of a table are what."""
+
+    key: list[str]
+    time: str
+    aggregates: Aggregates
+    min_end: str | None = None
+    forward_to: str | None = None
+    """Times: a row that is late for all its windows counts in the windows over this time instead, with its own time
+    for `first` and `last` (the late policy `next_window`; the column holds `lo`). Hopping and tumbling windows only."""
+    arrival: str | None = None
 
 
-def session_table(
-    table: pa.Table,
-    *,
-    key: list[str],
-    time: str,
-    gap: int,
-    aggregates: Aggregates,
-    min_end: str | None = None,
-    arrival: str | None = None,
-    null_values: NullValues = "skip_value",
-) -> tuple[pa.Table, SkippedRows]:
-    """Session windows with a greatest distance of `gap` ticks, see `sessions`."""
-    required = columns_read(aggregates.values()) if null_values == "skip_row" else ()
-    rows = sort_rows(table, key=key, time=time, required=required)
-    windows, spans, chosen = session_spans(offsets=rows.offsets, times=rows.times, gap=gap, min_end=rows.ticks(min_end))
-    return _assemble(rows, windows, spans, chosen, aggregates, arrival)
+def window_table(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
+    """The windows of any kind; see the module."""
+    rows = _sorted(table, shape, inputs, _placed(table, shape, inputs))
+    event_times = None if inputs.forward_to is None else rows.ticks(inputs.time)
+    windows, spans, chosen = shape.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
+    arrived = None
+    if inputs.arrival is not None:
+        arrived = order_keys(rows.table.column(inputs.arrival).combine_chunks())[rows.order]
+    counted = WindowRows(rows, spans, chosen, event_times, arrived)
+    columns = _window_columns(rows, windows)
+    for name, aggregate in inputs.aggregates.items():
+        columns[name] = aggregate.evaluate(counted)
+    late = int(chosen.size - np.count_nonzero(chosen))
+    return pa.table(columns), replace(rows.skipped, late_rows=late)
 
 
-def hopping_table(
-    table: pa.Table,
-    *,
-    key: list[str],
-    time: str,
-    size: int,
-    advance: int,
-    offset: int = 0,
-    aggregates: Aggregates,
-    min_end: str | None = None,
-    forward_to: str | None = None,
-    arrival: str | None = None,
-    null_values: NullValues = "skip_value",
-) -> tuple[pa.Table, SkippedRows]:
-    """Hopping windows `[k*advance + offset, +size)`, see `aligned`; tumbling ones with `advance == size`.
+def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
+    """What does not count: the table's columns, `window_start`, `window_end`, `reason`.
 
-    `forward_to` names a column of times: a row that is late for all its windows counts in the windows over that time
-    instead, with its own time for `first` and `last` (the late policy `next_window`; the column holds `lo`).
+    One row for each row that can't count (`null_key`, `null_time`, `null_value`, `negative_time`; no bounds), and one
+    for each pair of a late row and a window that it is too late for (`late`): a window of the definition with no row
+    late that holds the row's time and whose last instant is before the row's `min_end`. Rows late for their session
+    have no bounds.
     """
-    required = columns_read(aggregates.values()) if null_values == "skip_row" else ()
-    shape = {"size": size, "advance": advance, "offset": offset}
-    placed = None
-    if forward_to is not None and min_end is not None:
-        own = as_ticks(table.column(time))
-        late = as_ticks(table.column(min_end)) > latest_instant(own, **shape)
-        placed = np.where(late, as_ticks(table.column(forward_to)), own)
-    rows = sort_rows(table, key=key, time=time, required=required, placed=placed)
-    event_times = None if placed is None else rows.ticks(time)
-    windows, spans, chosen = hopping_spans(offsets=rows.offsets, times=rows.times, min_end=rows.ticks(min_end), **shape)
-    return _assemble(rows, windows, spans, chosen, aggregates, arrival, event_times)
+    rows = _sorted(table, shape, inputs, None)
+    parts = [_with_bounds(left_out, None, reason, rows.time_type) for reason, left_out in rows.left_out.items()]
+    least = rows.ticks(inputs.min_end)
+    if least is not None and np.any(least > rows.times):
+        windows, spans, chosen = shape.find(rows.offsets, rows.times, None)
+        last = shape.last_instants(windows)
+        if last is None:
+            late = np.flatnonzero(~shape.find(rows.offsets, rows.times, least)[2])
+            parts.append(_with_bounds(rows.table.take(pa.array(rows.order[late])), None, "late", rows.time_type))
+        else:
+            pair_rows, pair_windows = _late_pairs(spans, last, least[chosen])
+            numbers = rows.order[np.flatnonzero(chosen)[pair_rows]]
+            bounds = (windows.start[pair_windows], windows.end[pair_windows])
+            parts.append(_with_bounds(rows.table.take(pa.array(numbers)), bounds, "late", rows.time_type))
+    return pa.concat_tables(parts) if parts else _with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
 
 
-def tumbling_table(
-    table: pa.Table, *, size: int, offset: int = 0, **parameters: object
-) -> tuple[pa.Table, SkippedRows]:
-    """Tumbling windows `[k*size + offset, +size)`: `hopping_table` with an advance of `size`."""
-    return hopping_table(table, size=size, advance=size, offset=offset, **parameters)  # type: ignore[arg-type]
+def _late_pairs(spans: Spans, last: Ints, least: Ints) -> tuple[Ints, Ints]:
+    """Pairs (row, window): the windows over each row that end too early for it, which come first in its span."""
+    # last instants rise within a span but not from key to key: each row's own run is searched by halves
+    low, high = spans.first.copy(), spans.past.copy()
+    while np.any(low < high):
+        middle = (low + high) >> 1
+        open_ = low < high
+        early = open_ & (last[np.minimum(middle, last.size - 1)] < least)
+        low = np.where(early, middle + 1, low)
+        high = np.where(open_ & ~early, middle, high)
+    counts = low - spans.first
+    rows = np.repeat(np.arange(counts.size), counts)
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, spans.first[rows] + within
+
+
+def _with_bounds(held: pa.Table, bounds: tuple[Ints, Ints] | None, reason: str, time_type: pa.DataType) -> pa.Table:
+    kind = bounds_type(time_type)
+    for place, name in enumerate(("window_start", "window_end")):
+        column = pa.nulls(held.num_rows, kind) if bounds is None else pa.array(bounds[place]).cast(kind)
+        held = held.append_column(name, column)
+    return held.append_column("reason", pa.array([reason] * held.num_rows, pa.string()))
+
+
+def _placed(table: pa.Table, shape: Shape, inputs: Inputs) -> Ints | None:
+    """Times by which rows are placed where a late row moves on; None: their own."""
+    if inputs.forward_to is None or inputs.min_end is None:
+        return None
+    own = as_ticks(table.column(inputs.time))
+    latest = shape.latest_instants(own)
+    if latest is None:
+        raise TypeError(f"windows of {type(shape).__name__} come from rows: no row can move on to the next one")
+    return np.where(as_ticks(table.column(inputs.min_end)) > latest, as_ticks(table.column(inputs.forward_to)), own)
+
+
+def _sorted(table: pa.Table, shape: Shape, inputs: Inputs, placed: Ints | None) -> SortedRows:
+    required = columns_read(inputs.aggregates.values()) if shape.null_values == "skip_row" else ()
+    return sort_rows(
+        table,
+        key=inputs.key,
+        time=inputs.time,
+        required=required,
+        drop_negative=shape.drop_negative,
+        placed=placed,
+    )
+
+
+def _window_columns(rows: SortedRows, windows: Windows) -> dict[str, pa.Array]:
+    group, kind = pa.array(windows.group), bounds_type(rows.time_type)
+    columns = {name: rows.keys.column(name).combine_chunks().take(group) for name in rows.keys.column_names}
+    columns["window_start"] = pa.array(windows.start).cast(kind)
+    columns["window_end"] = pa.array(windows.end).cast(kind)
+    return columns
 
 
 def bounds_type(time: pa.DataType) -> pa.DataType:
@@ -120,23 +149,42 @@ def bounds_type(time: pa.DataType) -> pa.DataType:
     return time if pa.types.is_timestamp(time) else pa.int64()
 
 
-def _assemble(
-    rows: SortedRows,
-    windows: Windows,
-    spans: Spans,
-    chosen: npt.NDArray[np.bool_],
-    aggregates: Aggregates,
-    arrival: str | None,
-    event_times: Ints | None = None,
+def sliding_table(
+    table: pa.Table,
+    *,
+    size: int,
+    clip_at_zero: bool,
+    null_values: NullValues = "skip_row",
+    **inputs: Any,
 ) -> tuple[pa.Table, SkippedRows]:
-    arrived = None if arrival is None else order_keys(rows.table.column(arrival).combine_chunks())[rows.order]
-    counted = WindowRows(rows, spans, chosen, event_times, arrived)
-    group = pa.array(windows.group)
-    columns = {name: rows.keys.column(name).combine_chunks().take(group) for name in rows.keys.column_names}
-    of_time = bounds_type(rows.time_type)
-    columns["window_start"] = pa.array(windows.start).cast(of_time)
-    columns["window_end"] = pa.array(windows.end).cast(of_time)
-    for name, aggregate in aggregates.items():
-        columns[name] = aggregate.evaluate(counted)
-    late = int(chosen.size - np.count_nonzero(chosen))
-    return pa.table(columns), replace(rows.skipped, late_rows=late)
+    """Sliding windows of `size` ticks, see `sliding`; `clip_at_zero` skips rows before 0 as `negative_time`.
+
+    Args:
+        inputs: the fields of `Inputs`.
+    """
+    return window_table(table, Sliding(size, clip_at_zero, null_values), Inputs(**inputs))
+
+
+def session_table(
+    table: pa.Table, *, gap: int, null_values: NullValues = "skip_value", **inputs: Any
+) -> tuple[pa.Table, SkippedRows]:
+    """Session windows with a greatest distance of `gap` ticks, see `sessions`; `inputs`: the fields of `Inputs`."""
+    return window_table(table, Sessions(gap, null_values), Inputs(**inputs))
+
+
+def hopping_table(
+    table: pa.Table,
+    *,
+    size: int,
+    advance: int,
+    offset: int = 0,
+    null_values: NullValues = "skip_value",
+    **inputs: Any,
+) -> tuple[pa.Table, SkippedRows]:
+    """Hopping windows `[k*advance + offset, +size)`, see `aligned`; `inputs`: the fields of `Inputs`."""
+    return window_table(table, Hopping(size, advance, offset, null_values), Inputs(**inputs))
+
+
+def tumbling_table(table: pa.Table, *, size: int, offset: int = 0, **inputs: Any) -> tuple[pa.Table, SkippedRows]:
+    """Tumbling windows `[k*size + offset, +size)`: `hopping_table` with an advance of `size`."""
+    return hopping_table(table, size=size, advance=size, offset=offset, **inputs)

@@ -1,0 +1,103 @@
+"""The kinds of windows as values: what a kind needs to know, and how it finds its windows and the rows in them.
+
+A row counts in a window iff the window's last instant is at or after the row's `min_end`. The last instant is `end` for
+sliding windows (closed), `end - 1` for hopping and tumbling ones (half open); a row at t is in a session iff
+`t + gap` is at or after its `min_end`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .aligned import hopping_spans, latest_instant
+from .rows import NullValues
+from .sessions import session_spans
+from .sliding import sliding_spans
+from .spans import Spans, Windows
+
+Ints = npt.NDArray[np.int64]
+Found = tuple[Windows, Spans, npt.NDArray[np.bool_]]
+"""Windows by (key, start), the spans of the rows that count somewhere, and which rows those are."""
+
+
+class Shape(ABC):
+    """One kind of windows with its parameters, in ticks."""
+
+    null_values: NullValues = "skip_value"
+    drop_negative: bool = False
+
+    @abstractmethod
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
+        """The windows of rows sorted by key and time."""
+
+    def last_instants(self, windows: Windows) -> Ints | None:
+        """Per window the instant that a row's `min_end` is compared with; None if that is the row's own matter."""
+        return windows.end
+
+    def latest_instants(self, times: Ints) -> Ints | None:
+        """Per time the last instant of the latest window that could hold it; None if that depends on other rows."""
+        return None
+
+
+@dataclass(frozen=True)
+class Sliding(Shape):
+    """`[t-size, t]` and `[t+1, t+1+size]`, see `sliding`."""
+
+    size: int
+    clip_at_zero: bool
+    null_values: NullValues = "skip_row"
+
+    @property
+    def drop_negative(self) -> bool:  # type: ignore[override]
+        """Kafka's times start at 0."""
+        return self.clip_at_zero
+
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
+        """See `sliding.sliding_spans`."""
+        return sliding_spans(
+            offsets=offsets, times=times, size=self.size, clip_at_zero=self.clip_at_zero, min_end=min_end
+        )
+
+
+@dataclass(frozen=True)
+class Sessions(Shape):
+    """Rows not further apart than `gap`, see `sessions`."""
+
+    gap: int
+    null_values: NullValues = "skip_value"
+
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
+        """See `sessions.session_spans`."""
+        return session_spans(offsets=offsets, times=times, gap=self.gap, min_end=min_end)
+
+    def last_instants(self, windows: Windows) -> Ints | None:
+        """None: a late row is in no session, whatever sessions there are."""
+        return None
+
+
+@dataclass(frozen=True)
+class Hopping(Shape):
+    """`[k*advance + offset, +size)`, see `aligned`."""
+
+    size: int
+    advance: int
+    offset: int = 0
+    null_values: NullValues = "skip_value"
+
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
+        """See `aligned.hopping_spans`."""
+        return hopping_spans(
+            offsets=offsets, times=times, size=self.size, advance=self.advance, offset=self.offset, min_end=min_end
+        )
+
+    def last_instants(self, windows: Windows) -> Ints | None:
+        """Half open: the instant before the end."""
+        return windows.end - 1
+
+    def latest_instants(self, times: Ints) -> Ints | None:
+        """The last instant of the window that starts last."""
+        return latest_instant(times, size=self.size, advance=self.advance, offset=self.offset)

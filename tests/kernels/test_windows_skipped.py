@@ -1,0 +1,101 @@
+"""What does not count is named: every row without a window, and every pair of a late row and a closed window."""
+
+from collections import Counter
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.windows import (
+    Hopping,
+    Inputs,
+    Sessions,
+    Sliding,
+    count,
+    naive,
+    skipped_table,
+    sum_,
+    window_table,
+)
+from spark_jobs.kernels.windows.naive import LEAST, Row
+
+ROW = st.tuples(
+    st.sampled_from(["x", "y", None]),
+    st.none() | st.integers(-3, 40),
+    st.none() | st.integers(0, 25),
+    st.none() | st.integers(0, 9),
+)
+INPUTS = Inputs(["k"], "t", {"n": count(), "s": sum_("v")}, min_end="least")
+
+
+def table_of(rows):
+    keys, times, late, values = zip(*rows, strict=True) if rows else ((), (), (), ())
+    least = [LEAST if lag is None or time is None else time + lag for time, lag in zip(times, late, strict=True)]
+    columns = {"k": pa.array(keys, pa.string()), "t": pa.array(times, pa.int64())}
+    return pa.table(columns | {"least": pa.array(least, pa.int64()), "v": pa.array(values, pa.int64())})
+
+
+def reason(row, shape):
+    if row["k"] is None:
+        return "null_key"
+    if row["t"] is None:
+        return "null_time"
+    if row["v"] is None and shape.null_values == "skip_row":
+        return "null_value"
+    if row["t"] < 0 and shape.drop_negative:
+        return "negative_time"
+    return None
+
+
+def pairs_of_the_definition(rows, definition, last_instant):
+    """(key, time, min_end, start, end) of each late row and each window that had closed, from the twin."""
+    punctual = [Row(row.key, row.time) for row in rows]
+    return Counter(
+        (rows[n].key, rows[n].time, rows[n].min_end, window.start, window.end)
+        for window, numbers in definition(punctual).items()
+        for n in numbers
+        if last_instant(window) < rows[n].min_end
+    )
+
+
+SHAPES = st.sampled_from([Sliding(5, True), Sliding(5, False), Sliding(0, False), Hopping(10, 3), Hopping(4, 4, 1)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ROW, max_size=12).map(table_of), SHAPES)
+def test_each_row_is_counted_or_named_and_each_closed_window_is_a_pair(table, shape):
+    skipped = skipped_table(table, shape, INPUTS).to_pylist()
+    rows = table.to_pylist()
+    wanted = Counter(reason(row, shape) for row in rows if reason(row, shape))
+    assert Counter(row["reason"] for row in skipped if row["reason"] != "late") == wanted
+    able = [Row(row["k"], row["t"], row["least"]) for row in rows if reason(row, shape) is None]
+    if isinstance(shape, Sliding):
+
+        def definition(held):
+            return naive.sliding(held, size=shape.size, clip_at_zero=shape.clip_at_zero)
+
+        pairs = pairs_of_the_definition(able, definition, lambda window: window.end)
+    else:
+
+        def definition(held):
+            return naive.hopping(held, size=shape.size, advance=shape.advance, offset=shape.offset)
+
+        pairs = pairs_of_the_definition(able, definition, lambda window: window.end - 1)
+    late = [row for row in skipped if row["reason"] == "late"]
+    assert Counter((r["k"], r["t"], r["least"], r["window_start"], r["window_end"]) for r in late) == pairs
+    _, counts = window_table(table, shape, INPUTS)
+    assert counts.late_rows <= len({(row["k"], row["t"], row["least"]) for row in late}) * max(len(rows), 1)
+    assert (counts.late_rows > 0) <= bool(late)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROW, max_size=12).map(table_of), st.sampled_from([1, 6]))
+def test_a_row_late_for_its_session_is_named_once(table, gap):
+    skipped = skipped_table(table, Sessions(gap), INPUTS).to_pylist()
+    late = Counter((row["k"], row["t"], row["least"]) for row in skipped if row["reason"] == "late")
+    assert late == Counter(
+        (row["k"], row["t"], row["least"])
+        for row in table.to_pylist()
+        if row["k"] is not None and row["t"] is not None and row["t"] + gap < row["least"]
+    )
+    assert all(row["window_start"] is None for row in skipped)
