@@ -1,7 +1,7 @@
 """The files of a drop: listed by name, checked against the landing directory, with a checksum for the ledger.
 
-Whatever is wrong with an entry (a directory, a link that leads out of the landing directory, a name that is no text) does
-not stop the others: it is listed with the rule that it breaks, and becomes a row of the quarantine.
+Whatever is wrong with an entry (a directory, a link that leads out of the landing directory, a name that is no text)
+does not stop the others: it is listed with the rule that it breaks, and becomes a row of the quarantine.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _NO_BLOCKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # ope
 class LandingFile:
     """A file of a drop as it was listed.
 
-    `path` is relative to the landing directory, `rank` the place by name among the drop's files (it is part of every row
-    id). `checksum` is the SHA-256 of the bytes, `modified_ns` the time of the last change, `location` where it is read. Where
-    `problem` names a rule, the entry cannot be read at all, `reason` says why, and the checksum is that of the reason.
+    `path` is relative to the landing directory, `rank` the place by name among the drop's files (it is part of every
+    row id). `checksum` is the SHA-256 of the bytes, `modified_ns` the time of the last change, `location` where it is
+    read. Where `problem` names a rule, the entry cannot be read at all, `reason` says why, and the checksum is that
+    of the reason.
     """
 
     seq_no: int
@@ -50,7 +51,9 @@ class UnusableFileError(Exception):
 
 
 def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[LandingFile]:
-    """The files of a drop by name; none if nothing has landed. Names that start with `.` or `_` are not files of the drop."""
+    """The files of a drop by name; none if nothing has landed. Names that start with `.` or `_` are not files of the
+    drop.
+    """
     landing = Path(root).resolve()
     folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
     return [_listed(landing, seq_no, rank, path) for rank, path in enumerate(_entries(landing, folder, pattern))]
@@ -79,7 +82,7 @@ def _entries(landing: Path, folder: str, pattern: str) -> Iterator[str]:
     if not place.is_dir() or not place.resolve().is_relative_to(landing):
         yield folder
         return
-    for name in sorted(os.listdir(place), key=os.fsencode):
+    for name in sorted((entry.name for entry in place.iterdir()), key=os.fsencode):
         if name[0] not in "._" and fnmatch.fnmatchcase(name, pattern):
             yield f"{folder}/{name}" if folder else name
 

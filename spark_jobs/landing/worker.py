@@ -1,7 +1,7 @@
-"""What a Python worker does with one file: read it once, in bounded memory, and hand over either its rows or its rejection.
+"""What a Python worker does with one file: read it once, in bounded memory, and hand over its rows or its rejection.
 
-A file that cannot be read to its end gives no row but one, without a line: so its rows wait (in memory, then on disk) until
-the last one is read and the checksum is that of the listing.
+A file that cannot be read to its end gives no row but one, without a line: so its rows wait (in memory, then on disk)
+until the last one is read and the checksum is that of the listing.
 """
 
 from __future__ import annotations

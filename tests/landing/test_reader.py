@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from pathlib import Path
 
 import pytest
@@ -61,7 +60,7 @@ def test_a_bad_entry_of_a_drop_is_one_row_and_the_rest_is_read(spark, landing: P
     (drop / "b.ndjson").write_bytes((landing / "weather" / "2013-01-01" / "weather.ndjson").read_bytes())
     (drop / "a.ndjson").mkdir()
     (drop / "c.ndjson").write_bytes(b"")
-    os.symlink("/etc/hostname", drop / "d.ndjson")
+    (drop / "d.ndjson").symlink_to("/etc/hostname")
     files = list_drop_files(tmp_path, SOURCES["weather"], 0)
     rows = read_files(spark, SOURCES["weather"], files).collect()
     assert {row.file: row.rule for row in rows if row.line is None} == {

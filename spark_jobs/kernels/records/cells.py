@@ -43,8 +43,9 @@ class FileRejectedError(TidemarkError):
 class Cells:
     """Records of one batch and their cells: row `j` of the cells is declared column `j`, then the undeclared ones.
 
-    `rules` holds what is wrong with a record as a whole (0: nothing), `arguments` the rule's own number (a count, a column).
-    `extra_names` are the undeclared columns of a CSV header; `extras` what undeclared keys of JSON objects hold, by record.
+    `rules` holds what is wrong with a record as a whole (0: nothing), `arguments` the rule's own number (a count, a
+    column). `extra_names` are the undeclared columns of a CSV header; `extras` what undeclared keys of JSON objects
+    hold, by record.
     """
 
     data: np.ndarray
@@ -77,14 +78,24 @@ _Scan = Callable[["_Room", np.ndarray, int, bool, int], tuple[int, int, int, int
 
 
 class _Room:
-    """The arrays that a scanner fills."""
+    """The arrays that a scanner fills: of at most `size` records, with a row of cells per column."""
 
-    def __init__(self, rows: int) -> None:
-        size = max(1, min(MAX_RECORDS, _MAX_CELLS // max(rows, 1)))
+    def __init__(self, rows: int, size: int = MAX_RECORDS) -> None:
+        size = max(1, min(size, _MAX_CELLS // max(rows, 1)))
         self.bounds, self.lines = np.empty((size, 2), np.int64), np.empty(size, np.int64)
-        self.marks, self.counts = np.empty(size, np.uint8), np.zeros(size, np.int32)
+        self.marks, self.counts = np.empty(size, np.uint8), np.zeros(size, np.int64)
         self.starts, self.ends = np.empty((rows, size), np.int32), np.empty((rows, size), np.int32)
         self.kinds = np.zeros((rows, size), np.uint8)
+
+    @property
+    def records(self) -> tokens.Records:
+        """What the scanners call records."""
+        return self.bounds, self.lines, self.marks, self.counts
+
+    @property
+    def cells(self) -> tokens.CellBounds:
+        """What the scanners call cells."""
+        return self.starts, self.ends, self.kinds
 
 
 def csv_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
@@ -100,7 +111,7 @@ def csv_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
     def scan(room: _Room, data: np.ndarray, begin: int, final: bool, line: int) -> tuple[int, int, int, int]:
         return tokens.scan_csv(
             data, begin, final, line, delimiter, place, spec.max_record_bytes,
-            room.bounds, room.lines, room.marks, room.counts, room.starts, room.ends, room.kinds,
+            room.records, room.cells,
         )  # fmt: skip
 
     for cells in _batches(stream, scan, len(rows)):
@@ -118,7 +129,7 @@ def ndjson_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
     def scan(room: _Room, data: np.ndarray, begin: int, final: bool, line: int) -> tuple[int, int, int, int]:
         return tokens.scan_ndjson(
             data, begin, final, line, key_bytes, key_bounds, spec.max_record_bytes,
-            room.bounds, room.lines, room.marks, room.starts, room.ends, room.kinds,
+            room.records, room.cells,
         )  # fmt: skip
 
     empty = True
@@ -208,13 +219,12 @@ def _check_utf8(cells: Cells) -> None:
 
 
 def _read_header(stream: _Stream, spec: RecordSpec) -> list[str]:
-    room, none = _Room(0), np.empty(0, np.int64)
-    room.lines = room.lines[:1]
+    room, none = _Room(0, size=1), np.empty(0, np.int64)
     while True:
         data = np.frombuffer(stream.data, np.uint8)
         count, position, stream.line, _ = tokens.scan_csv(
             data, stream.position, stream.final, stream.line, ord(spec.delimiter), none, spec.max_record_bytes,
-            room.bounds, room.lines, room.marks, room.counts, room.starts, room.ends, room.kinds,
+            room.records, room.cells,
         )  # fmt: skip
         if count:
             break

@@ -1,14 +1,21 @@
 """Compiled readers of numbers and truth values in cells: exact, or marked for the slow reader.
 
-Grammar (blanks and tabs around a value are allowed): int `[+-]?digits`; float `[+-]?(digits[.digits]|.digits)[e[+-]digits]`,
-`digits.` too; bool `true`, `false` in any case, `1`, `0`. A float is the double nearest to the decimal, ties to even, as in
-IEEE 754; what is too great for a double, NaN and Infinity are no numbers of a source.
+Grammar (blanks and tabs around a value are allowed): int `[+-]?digits`; float
+`[+-]?(digits[.digits]|.digits)[e[+-]digits]`, `digits.` too; bool `true`, `false` in any case, `1`, `0`. A float is
+the double nearest to the decimal, ties to even, as in IEEE 754; what is too great for a double, NaN and Infinity are
+no numbers of a source.
 """
 
 from __future__ import annotations
 
 import numba
 import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.integer]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 READ, BAD, OVERFLOW, SLOW = 0, 1, 2, 3
 """How a cell read: fine, not of the grammar, beyond int64, or (floats) by the slow reader."""
@@ -20,7 +27,7 @@ _EXACT = np.uint64(1) << np.uint64(53)
 
 
 @numba.njit(cache=True, nogil=True)
-def trim(buf, start, end):  # type: ignore[no-untyped-def]
+def trim(buf: Bytes, start: int, end: int) -> tuple[int, int]:
     """The bounds without blanks and tabs around."""
     while start < end and (buf[start] == 32 or buf[start] == 9):
         start += 1
@@ -30,7 +37,7 @@ def trim(buf, start, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def read_int(buf, start, end):  # type: ignore[no-untyped-def]
+def read_int(buf: Bytes, start: int, end: int) -> tuple[int, int]:
     """`(value, how)` of the whole number in `[start, end)`."""
     start, end = trim(buf, start, end)
     negative = start < end and buf[start] == 45
@@ -40,7 +47,7 @@ def read_int(buf, start, end):  # type: ignore[no-untyped-def]
         return 0, BAD
     value, how = 0, READ
     for pos in range(start, end):
-        digit = np.int64(buf[pos]) - 48
+        digit = int(buf[pos]) - 48
         if digit < 0 or digit > 9:
             return 0, BAD
         # towards the negative, which has one value more
@@ -56,7 +63,7 @@ def read_int(buf, start, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def read_ints(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+def read_ints(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, how: Bytes) -> None:
     """Read the cells that are `live` into `values` and `how`."""
     for i in range(len(starts)):
         if live[i]:
@@ -64,15 +71,17 @@ def read_ints(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-
 
 
 @numba.njit(cache=True, nogil=True)
-def read_floats(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
-    """Read the cells that are `live` into `values` and `how`; those whose nearest double needs more work become `SLOW`."""
+def read_floats(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Floats, how: Bytes) -> None:
+    """Read the cells that are `live` into `values` and `how`; those whose nearest double needs more work become
+    `SLOW`.
+    """
     for i in range(len(starts)):
         if live[i]:
             values[i], how[i] = _read_float(buf, starts[i], ends[i])
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_float(buf, start, end):  # type: ignore[no-untyped-def]
+def _read_float(buf: Bytes, start: int, end: int) -> tuple[float, int]:
     pos, end = trim(buf, start, end)
     negative = pos < end and buf[pos] == 45
     if negative or (pos < end and buf[pos] == 43):
@@ -108,19 +117,19 @@ def _read_float(buf, start, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_exponent(buf, pos, end):  # type: ignore[no-untyped-def]
+def _read_exponent(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
     negative = pos < end and buf[pos] == 45
     if negative or (pos < end and buf[pos] == 43):
         pos += 1
     first, power = pos, 0
     while pos < end and 48 <= buf[pos] <= 57:
-        power = min(power * 10 + np.int64(buf[pos] - 48), 100_000)
+        power = min(power * 10 + int(buf[pos]) - 48, 100_000)
         pos += 1
     return (-power if negative else power), (pos if pos > first else -1)
 
 
 @numba.njit(cache=True, nogil=True)
-def read_bools(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+def read_bools(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Flags, how: Bytes) -> None:
     """Read the cells that are `live` into `values` (0 or 1) and `how`."""
     for i in range(len(starts)):
         if live[i]:
@@ -135,7 +144,7 @@ def read_bools(buf, starts, ends, live, values, how):  # type: ignore[no-untyped
 
 
 @numba.njit(cache=True, nogil=True)
-def _is_word(buf, start, end, word):  # type: ignore[no-untyped-def]
+def _is_word(buf: Bytes, start: int, end: int, word: Bytes) -> bool:
     if end - start != len(word):
         return False
     for index in range(len(word)):

@@ -29,8 +29,8 @@ _TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file (seekable), a bounded number at a time, as batches of `spec.schema()`.
 
-    `line` is the row's number, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`, `duplicate_header`), also
-    after some batches: then nothing of the file counts.
+    `line` is the row's number, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`,
+    `duplicate_header`), also after some batches: then nothing of the file counts.
     """
     try:
         if not file.read(1):
@@ -121,7 +121,7 @@ def _read_as_text(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Valu
     nested = pa.types.is_nested(array.type)
     texts = [value.encode("utf-8", "surrogateescape") if value is not None else b"" for value in _texts(array)]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int32)
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int32) if len(texts) else ends
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int32) if texts else ends
     kind = tokens.NESTED if nested else tokens.TEXT if text_type else tokens.LITERAL
     kinds = np.where(valid, kind, tokens.NULL).astype(np.uint8)
     data = np.frombuffer(b"".join(texts), np.uint8)

@@ -14,12 +14,12 @@ from spark_jobs.kernels.records.spec import RecordSpec
 def read_csv(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     """The records of a CSV file (RFC 4180 with a header, UTF-8, see `tokens`) as batches of `spec.schema()`.
 
-    Columns may stand in any order; one that the header lacks is null in every row. Raises FileRejectedError with the rule
-    `empty_file`, `bad_header` or `duplicate_header`; then nothing of the file counts.
+    Columns may stand in any order; one that the header lacks is null in every row. Raises FileRejectedError with the
+    rule `empty_file`, `bad_header` or `duplicate_header`; then nothing of the file counts.
     """
     return (rows_of_cells(cells, spec) for cells in csv_cells(blocks, spec))
 
 
 def read_ndjson(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
-    """The JSON objects of a file, one a line, as batches of `spec.schema()`. Raises FileRejectedError (`empty_file`)."""
+    """The JSON objects of a file, one a line, as batches of `spec.schema()`. Raises FileRejectedError."""
     return (rows_of_cells(cells, spec) for cells in ndjson_cells(blocks, spec))

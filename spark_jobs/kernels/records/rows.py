@@ -1,4 +1,6 @@
-"""From cells to rows: what a source declares of a row (entity, times, delta id), and a rule and reason where it lacks it."""
+"""From cells to rows: what a source declares of a row (entity, times, delta id), and a rule and reason where it lacks
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _VALUE_RULES = range(NUMBER["nested_value"], NUMBER["missing_entity"])
 
 
 def rows_of_cells(cells: Cells, spec: RecordSpec) -> pa.RecordBatch:
-    """The batch of `spec.schema()` for the records of `cells`: each a good row, or a reject with the first rule it breaks."""
+    """The batch of `spec.schema()` for the records of `cells`: each a good row, or a reject with the first rule it
+    breaks.
+    """
     rules, arguments = cells.rules, cells.arguments
     _check_drift(cells, spec)
     columns: list[Values] = []

@@ -69,9 +69,11 @@ def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
     """The sentence for a value (`text`, as in the file) of `column` that breaks `rule`."""
     found = repr(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…")
     if rule == "ambiguous_local_time":
-        return f"column `{column.name}`: expected a local time that {column.timezone} has once, found {found}, which it has twice"
+        expected = f"a local time that {column.timezone} has once, found {found}, which it has twice"
+        return f"column `{column.name}`: expected {expected}"
     if rule == "skipped_local_time":
-        return f"column `{column.name}`: expected a local time that {column.timezone} has, found {found}, which its clocks skip"
+        expected = f"a local time that {column.timezone} has, found {found}, which its clocks skip"
+        return f"column `{column.name}`: expected {expected}"
     expected = _EXPECTED.get(rule) or f"an instant of the years 0001 to 9999 ({column.time_format})"
     if rule == "bad_date" and column.time_format != "iso":
         expected += f" ({column.time_format})"
@@ -79,7 +81,9 @@ def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
 
 
 def record_reason(rule: str, spec: RecordSpec, argument: int, width: int) -> str:
-    """The sentence for a record that breaks `rule`; `argument` is the rule's own number, `width` the header's columns."""
+    """The sentence for a record that breaks `rule`; `argument` is the rule's own number, `width` the header's
+    columns.
+    """
     if rule == "too_long":
         return f"expected a record of at most {spec.max_record_bytes} bytes, found a longer one"
     if rule == "wrong_column_count":
@@ -96,7 +100,7 @@ def record_reason(rule: str, spec: RecordSpec, argument: int, width: int) -> str
 
 
 _RECORD_REASONS = {
-    "unclosed_quote": "expected a closing quote for the quote that this line opens, found none before the record's limit",
+    "unclosed_quote": "expected a closing quote for the one that this line opens, found none before the record's limit",
     "bad_utf8": "expected UTF-8 text, found other bytes (shown as \\x…; a backslash of the record's own is doubled)",
     "bad_quote": "expected a delimiter or the end of the record after a closing quote, found other text",
     "bad_json": "expected one JSON object in the line, found something else",
@@ -106,14 +110,16 @@ _RECORD_REASONS = {
 
 
 def show_raw(record: bytes, *, escape: bool) -> str:
-    """The record as text. With `escape` (rule `bad_utf8`) other bytes read `\\xNN` and backslashes are doubled: lossless."""
+    """The record as text. With `escape` (rule `bad_utf8`) other bytes read `\\xNN` and backslashes are doubled:
+    lossless.
+    """
     if not escape:
         return record.decode("utf-8", "replace")
     return record.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
 def raw_bytes(rule: str, raw: str) -> bytes:
-    """The record's bytes behind the `raw` of a reject: the inverse of `show_raw` (`too_long` keeps a beginning only)."""
+    """The record's bytes behind the `raw` of a reject: the inverse of `show_raw` (of `too_long` a beginning)."""
     if rule != "bad_utf8":
         return raw.encode()
     parts, rest = bytearray(), raw.encode()

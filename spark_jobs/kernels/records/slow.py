@@ -1,4 +1,6 @@
-"""Records that the scanners pass over, read one by one with the standard library, their values put where cells can point."""
+"""Records that the scanners pass over, read one by one with the standard library, their values put where cells can
+point.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def patch_csv(cells: Cells, place: np.ndarray, delimiter: str) -> None:
 
 
 def patch_ndjson(cells: Cells, spec: RecordSpec) -> None:
-    """Put the values of the objects that the scanner passed over beside the batch's data, undeclared ones in `extras`."""
+    """Put the values of the objects that the scanner passed over beside the batch's data, undeclared ones in
+    `extras`.
+    """
     side = _Side(cells)
     places = {column.header: place for place, column in enumerate(spec.columns)}
     for index in cells.slow:

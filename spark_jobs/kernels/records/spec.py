@@ -1,4 +1,4 @@
-"""What the records of a source look like and what its rows mean, as plain data that kernels and Python workers share."""
+"""What the records of a source look like and what its rows mean, as plain data that workers share."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ COLUMN_PREFIX = "c_"
 class ColumnSpec:
     """A declared column: its name, its name in the files (`header`), and how its text is read.
 
-    `time_format` is `iso`, `epoch_s|ms|us|ns` or a strptime pattern; `timezone` is that of times without an offset; `dst`
-    says which instant a local time means that a clock change made ambiguous or skipped: earliest, latest or refuse.
+    `time_format` is `iso`, `epoch_s|ms|us|ns` or a strptime pattern; `timezone` is that of times without an offset;
+    `dst` says which instant a local time means that a clock change made ambiguous or skipped: earliest, latest or
+    refuse.
     """
 
     name: str
@@ -43,8 +44,9 @@ class ColumnSpec:
 class RecordSpec:
     """How the records of a source become rows.
 
-    `timelines` are pairs of a timeline and its column; `event_time` and `arrival` name timelines, `entity` and `delta_id`
-    columns. `unknown_columns`: keep, quarantine or fail (the last two both reject, see `rules.DRIFT_RULES`).
+    `timelines` are pairs of a timeline and its column; `event_time` and `arrival` name timelines, `entity` and
+    `delta_id` columns. `unknown_columns`: keep, quarantine or fail (the last two both reject, see
+    `rules.DRIFT_RULES`).
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -64,9 +66,9 @@ class RecordSpec:
     def schema(self) -> pa.Schema:
         """The schema of the batches that the readers return.
 
-        `line` (1 is the first line of the file; for Parquet the row), `entity`, `event_time`, `arrival`, `delta_id`, a column
-        `t_<timeline>` per timeline, `c_<column>` per declared column, `extra` (what undeclared columns hold, as text),
-        and `rule`, `reason`, `raw`: null in a good row; in a rejected one all others but `line` are null.
+        `line` (1 is the first line of the file; for Parquet the row), `entity`, `event_time`, `arrival`, `delta_id`,
+        a column `t_<timeline>` per timeline, `c_<column>` per declared column, `extra` (what undeclared columns hold,
+        as text), and `rule`, `reason`, `raw`: null in a good row; in a rejected one all others but `line` are null.
         """
         fields = [pa.field("line", pa.int64()), pa.field("entity", pa.string()), pa.field("event_time", INSTANT)]
         fields += [pa.field("arrival", INSTANT), pa.field("delta_id", pa.string())]

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import numba
 import numpy as np
 
-from spark_jobs.kernels.records.numbers import BAD, READ, read_int, trim
+from spark_jobs.kernels.records.numbers import BAD, READ, Bytes, Flags, Ints, read_int, trim
 
 DAY_US = 86_400_000_000
 LEAST_US, GREATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -30,7 +30,7 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  local times are naive on purpo
 
 
 @numba.njit(cache=True, nogil=True)
-def read_instants(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+def read_instants(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, how: Bytes) -> None:
     """Read the ISO times that are `live`: microseconds, and `READ` (with an offset), `LOCAL` (without) or `BAD`."""
     for i in range(len(starts)):
         if live[i]:
@@ -38,7 +38,7 @@ def read_instants(buf, starts, ends, live, values, how):  # type: ignore[no-unty
 
 
 @numba.njit(cache=True, nogil=True)
-def read_dates(buf, starts, ends, live, values, how):  # type: ignore[no-untyped-def]
+def read_dates(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, how: Bytes) -> None:
     """Read the dates `YYYY-MM-DD` that are `live` as local midnights in microseconds (`LOCAL` or `BAD`)."""
     for i in range(len(starts)):
         if live[i]:
@@ -49,7 +49,7 @@ def read_dates(buf, starts, ends, live, values, how):  # type: ignore[no-untyped
 
 
 @numba.njit(cache=True, nogil=True)
-def read_epochs(buf, starts, ends, live, unit, values, how):  # type: ignore[no-untyped-def]
+def read_epochs(buf: Bytes, starts: Ints, ends: Ints, live: Flags, unit: int, values: Ints, how: Bytes) -> None:
     """Read whole numbers of a unit (see `EPOCH_UNITS`) since 1970 as microseconds."""
     for i in range(len(starts)):
         if live[i]:
@@ -64,13 +64,13 @@ _NO_DAYS = -10_000_000
 
 
 @numba.njit(cache=True, nogil=True)
-def _digits(buf, pos, count, end):  # type: ignore[no-untyped-def]
+def _digits(buf: Bytes, pos: int, count: int, end: int) -> int:
     """The number in `count` digits at `pos`, -1 if they are not all digits."""
     if pos + count > end:
         return -1
     value = 0
     for index in range(count):
-        digit = np.int64(buf[pos + index]) - 48
+        digit = int(buf[pos + index]) - 48
         if digit < 0 or digit > 9:
             return -1
         value = value * 10 + digit
@@ -78,7 +78,7 @@ def _digits(buf, pos, count, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_days(buf, pos, end):  # type: ignore[no-untyped-def]
+def _read_days(buf: Bytes, pos: int, end: int) -> int:
     """Days since 1970 of the `YYYY-MM-DD` at `pos`, or `_NO_DAYS`."""
     if end - pos < 10 or buf[pos + 4] != 45 or buf[pos + 7] != 45:
         return _NO_DAYS
@@ -94,7 +94,7 @@ def _read_days(buf, pos, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_instant(buf, start, end):  # type: ignore[no-untyped-def]
+def _read_instant(buf: Bytes, start: int, end: int) -> tuple[int, int]:
     pos, end = trim(buf, start, end)
     days = _read_days(buf, pos, end)
     if days == _NO_DAYS:
@@ -126,12 +126,12 @@ def _read_instant(buf, start, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_fraction(buf, pos, end):  # type: ignore[no-untyped-def]
+def _read_fraction(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
     """`(microseconds, position after)` of the 1 to 9 digits at `pos`; position -1 if there are none, or more."""
     first, micros = pos, 0
     while pos < end and 48 <= buf[pos] <= 57:
         if pos - first < 6:
-            micros = micros * 10 + np.int64(buf[pos]) - 48
+            micros = micros * 10 + int(buf[pos]) - 48
         pos += 1
     for _ in range(6 - min(pos - first, 6)):
         micros *= 10
@@ -139,7 +139,7 @@ def _read_fraction(buf, pos, end):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_offset(buf, pos, end):  # type: ignore[no-untyped-def]
+def _read_offset(buf: Bytes, pos: int, end: int) -> tuple[int, bool]:
     """`(minutes east of UTC, whether [pos, end) is an offset)`."""
     if buf[pos] == 90:
         return 0, end == pos + 1
@@ -172,16 +172,12 @@ def read_pattern(text: str, pattern: str) -> tuple[int, int]:
 
 
 def local_to_utc(local_us: int, zone: str) -> tuple[int, int, int]:
-    """`(earliest, latest, how)`: the instants that a local time of `zone` may mean, and `READ`, `AMBIGUOUS` or `SKIPPED`.
+    """`(earliest, latest, how)`: the instants that a local time of `zone` may mean, and `READ`, `AMBIGUOUS` or
+    `SKIPPED`.
 
     A time that the clocks skip is read with the offset before and with the one after the change.
     """
-    time = _EPOCH + dt.timedelta(microseconds=local_us)
-    tz = _zone(zone)
-    one, other = (
-        local_us - time.replace(tzinfo=tz, fold=fold).utcoffset() // dt.timedelta(microseconds=1)  # type: ignore[operator]
-        for fold in (0, 1)
-    )
+    one, other = (local_us - _offset_us(local_us, zone, fold) for fold in (0, 1))
     if one == other:
         return one, one, READ
     return min(one, other), max(one, other), AMBIGUOUS if one < other else SKIPPED
@@ -213,6 +209,11 @@ def _hour_offset(hour: int, zone: str) -> int | None:
     ends = (first, min(first + _HOUR_US, GREATEST_US))
     found = {at - instant for at in ends for instant in local_to_utc(at, zone)[:2]}
     return found.pop() if len(found) == 1 else None
+
+
+def _offset_us(local_us: int, zone: str, fold: int) -> int:
+    time = (_EPOCH + dt.timedelta(microseconds=local_us)).replace(tzinfo=_zone(zone), fold=fold)
+    return (time.utcoffset() or dt.timedelta()) // dt.timedelta(microseconds=1)
 
 
 @lru_cache

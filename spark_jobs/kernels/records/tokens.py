@@ -1,13 +1,13 @@
 """From bytes to cells: compiled scanners that find records and, in them, the values of the columns.
 
-A *cell* is a value's place in the buffer (`start`, `end`) and its `kind`. Records that a scanner does not understand fully
-(escapes, nesting, unknown or repeated keys) it marks `SLOW`; `slow.py` reads those with the standard library. The scanners
-decide nothing else: the grammar is that of `naive.py`, which tests compare them with.
+A *cell* is a value's place in the buffer (`start`, `end`) and its `kind`. Records that a scanner does not understand
+fully (escapes, nesting, unknown or repeated keys) it marks `SLOW`; `slow.py` reads those with the standard library. The
+scanners decide nothing else: the grammar is that of `naive.py`, which tests compare them with.
 
-CSV: records end at a newline outside quotes, a carriage return before it belongs to it. A field is quoted if its first byte
-is a quote; in it two quotes are one. Empty lines are no records. A record that has not ended `max_record` bytes after its
-start is rejected: as `unclosed_quote` its first line, if it has several, so that a stray quote costs one line; else it is
-`too_long`, up to the next newline.
+CSV: records end at a newline outside quotes, a carriage return before it belongs to it. A field is quoted if its first
+byte is a quote; in it two quotes are one. Empty lines are no records. A record that has not ended `max_record` bytes
+after its start is rejected: as `unclosed_quote` its first line, if it has several, so that a stray quote costs one
+line; else it is `too_long`, up to the next newline.
 """
 
 from __future__ import annotations
@@ -15,12 +15,23 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from spark_jobs.kernels.records.numbers import Bytes, Ints
+
+Records = tuple[Ints, Ints, Bytes, Ints]
+"""Of each record: start and end (two columns), line, mark, and (CSV) the number of its fields."""
+CellBounds = tuple[Ints, Ints, Bytes]
+"""Of each cell (a row per column): start, end, kind."""
+
 ABSENT, NULL, TEXT, LITERAL, NESTED = 0, 1, 2, 3, 4
-"""Kinds of a cell: no such column, JSON's null, text, another JSON literal (a number, true, false), an object or array."""
+"""Kinds of a cell: no such column, JSON's null, text, another JSON literal (a number, true, false), an object or
+array.
+"""
 OK, SLOW, TOO_LONG, UNCLOSED, BAD_QUOTE, COUNT = 0, 1, 2, 3, 4, 5
 """Marks of a record."""
 NEED_MORE, FULL, SKIPPING = 0, 1, 2
-"""Why a scanner returned: the rest is no whole record, the room for records is used up, or it is inside a too long one."""
+"""Why a scanner returned: the rest is no whole record, the room for records is used up, or it is inside a too long
+one.
+"""
 
 _NEWLINE, _RETURN, _QUOTE, _BACKSLASH = 10, 13, 34, 92
 _NULL, _TRUE, _FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
@@ -28,19 +39,30 @@ _SPACE, _TAB, _COMMA, _COLON, _OPEN, _CLOSE = 32, 9, 44, 58, 123, 125
 
 
 @numba.njit(cache=True, nogil=True)
-def _next_newline(buf, pos):  # type: ignore[no-untyped-def]
+def _next_newline(buf: Bytes, pos: int) -> int:
     while pos < len(buf) and buf[pos] != _NEWLINE:
         pos += 1
     return pos
 
 
 @numba.njit(cache=True, nogil=True)
-def scan_csv(buf, begin, final, line, delimiter, place, max_record, rec, lines, marks, counts, starts, ends, kinds):  # type: ignore[no-untyped-def]
-    """Scan CSV records from `begin`; fills `rec[i] = (start, end)`, `lines`, `marks`, `counts` (fields) and the cells.
+def scan_csv(
+    buf: Bytes,
+    begin: int,
+    final: bool,
+    line: int,
+    delimiter: int,
+    place: Ints,
+    max_record: int,
+    records: Records,
+    cells: CellBounds,
+) -> tuple[int, int, int, int]:
+    """Scan CSV records from `begin`; fills `records` and `cells`.
 
     `place[f]` is the row of field `f` in the cells. Returns `(records, position, line, why)`: scanning goes on at
     `position`, which is the start of line `line` (or, `SKIPPING`, inside of it).
     """
+    rec, lines, marks, counts = records
     n, length, pos = 0, len(buf), begin
     while pos < length:
         if _is_line_end(buf, pos, final):
@@ -51,7 +73,7 @@ def scan_csv(buf, begin, final, line, delimiter, place, max_record, rec, lines, 
             return n, pos, line, FULL
         lines[n] = line
         end, after, newlines, first_newline, mark = _scan_csv_record(
-            buf, pos, final, delimiter, place, max_record, n, counts, starts, ends, kinds
+            buf, pos, final, delimiter, place, max_record, n, counts, cells
         )
         if end < 0:
             return n, pos, line, NEED_MORE
@@ -70,15 +92,28 @@ def scan_csv(buf, begin, final, line, delimiter, place, max_record, rec, lines, 
 
 
 @numba.njit(cache=True, nogil=True)
-def _is_line_end(buf, pos, final):  # type: ignore[no-untyped-def]
+def _is_line_end(buf: Bytes, pos: int, final: bool) -> bool:
     if buf[pos] == _RETURN:
         return buf[pos + 1] == _NEWLINE if pos + 1 < len(buf) else final
     return buf[pos] == _NEWLINE
 
 
 @numba.njit(cache=True, nogil=True)
-def _scan_csv_record(buf, start, final, delimiter, place, max_record, n, counts, starts, ends, kinds):  # type: ignore[no-untyped-def]
-    """One record: `(end, position after it, newlines passed, its first newline inside quotes, mark)`; end -1: need more."""
+def _scan_csv_record(
+    buf: Bytes,
+    start: int,
+    final: bool,
+    delimiter: int,
+    place: Ints,
+    max_record: int,
+    n: int,
+    counts: Ints,
+    cells: CellBounds,
+) -> tuple[int, int, int, int, int]:
+    """One record: `(end, position after it, newlines passed, its first newline inside quotes, mark)`; end -1: need
+    more.
+    """
+    starts, ends, kinds = cells
     length, pos = len(buf), start
     field, field_start, value_end, newlines, first_newline = 0, start, -1, 0, -1
     quoted, escaped, bad = False, False, False
@@ -94,7 +129,7 @@ def _scan_csv_record(buf, start, final, delimiter, place, max_record, n, counts,
         elif quoted and byte == _NEWLINE:
             newlines += 1
             first_newline = pos if first_newline < 0 else first_newline
-        elif not quoted and (byte == delimiter or byte == _NEWLINE):
+        elif not quoted and byte in (delimiter, _NEWLINE):
             stop = pos
             if byte == _NEWLINE and stop > field_start and buf[stop - 1] == _RETURN:
                 stop -= 1
@@ -121,8 +156,19 @@ def _scan_csv_record(buf, start, final, delimiter, place, max_record, n, counts,
 
 
 @numba.njit(cache=True, nogil=True)
-def scan_ndjson(buf, begin, final, line, key_bytes, key_bounds, max_record, rec, lines, marks, starts, ends, kinds):  # type: ignore[no-untyped-def]
+def scan_ndjson(
+    buf: Bytes,
+    begin: int,
+    final: bool,
+    line: int,
+    key_bytes: Bytes,
+    key_bounds: Ints,
+    max_record: int,
+    records: Records,
+    cells: CellBounds,
+) -> tuple[int, int, int, int]:
     """Scan JSON objects, one a line; like `scan_csv`. Key `j` is `key_bytes[key_bounds[j]:key_bounds[j + 1]]`."""
+    rec, lines, marks, _ = records
     n, length, pos = 0, len(buf), begin
     while pos < length:
         newline = _next_newline(buf, pos)
@@ -141,7 +187,7 @@ def scan_ndjson(buf, begin, final, line, key_bytes, key_bounds, max_record, rec,
             rec[n, 0], rec[n, 1], marks[n] = pos, pos + max_record, TOO_LONG
         else:
             rec[n, 0], rec[n, 1] = pos, newline - 1 if buf[newline - 1] == _RETURN else newline
-            done = _scan_object(buf, start, newline, key_bytes, key_bounds, n, starts, ends, kinds)
+            done = _scan_object(buf, start, newline, key_bytes, key_bounds, n, cells)
             marks[n] = OK if done else SLOW
         n += 1
         if newline == length and not final:
@@ -152,15 +198,18 @@ def scan_ndjson(buf, begin, final, line, key_bytes, key_bounds, max_record, rec,
 
 
 @numba.njit(cache=True, nogil=True)
-def _skip_blanks(buf, pos, stop):  # type: ignore[no-untyped-def]
+def _skip_blanks(buf: Bytes, pos: int, stop: int) -> int:
     while pos < stop and (buf[pos] == _SPACE or buf[pos] == _TAB or buf[pos] == _RETURN):
         pos += 1
     return pos
 
 
 @numba.njit(cache=True, nogil=True)
-def _scan_object(buf, pos, stop, key_bytes, key_bounds, n, starts, ends, kinds):  # type: ignore[no-untyped-def]
+def _scan_object(
+    buf: Bytes, pos: int, stop: int, key_bytes: Bytes, key_bounds: Ints, n: int, cells: CellBounds
+) -> bool:
     """Whether `[pos, stop)` is a flat object of declared keys, each at most once, without escapes; fills its cells."""
+    starts, ends, kinds = cells
     if buf[pos] != _OPEN:
         return False
     pos = _skip_blanks(buf, pos + 1, stop)
@@ -198,7 +247,7 @@ def _scan_object(buf, pos, stop, key_bytes, key_bounds, n, starts, ends, kinds):
 
 
 @numba.njit(cache=True, nogil=True)
-def _end_of_string(buf, pos, stop):  # type: ignore[no-untyped-def]
+def _end_of_string(buf: Bytes, pos: int, stop: int) -> int:
     """The closing quote of the string that opens at `pos`; -1 if there is none, or an escape or control character."""
     if pos >= stop or buf[pos] != _QUOTE:
         return -1
@@ -209,7 +258,7 @@ def _end_of_string(buf, pos, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _find_key(buf, start, end, key_bytes, key_bounds, guess):  # type: ignore[no-untyped-def]
+def _find_key(buf: Bytes, start: int, end: int, key_bytes: Bytes, key_bounds: Ints, guess: int) -> int:
     keys = len(key_bounds) - 1
     for offset in range(keys):
         key = (guess + offset) % keys
@@ -227,7 +276,7 @@ def _find_key(buf, start, end, key_bytes, key_bounds, guess):  # type: ignore[no
 
 
 @numba.njit(cache=True, nogil=True)
-def _end_of_literal(buf, pos, stop):  # type: ignore[no-untyped-def]
+def _end_of_literal(buf: Bytes, pos: int, stop: int) -> tuple[int, int]:
     """`(end, kind)` of the number, true, false or null at `pos`; end -1 if there is none."""
     if _has_word(buf, pos, stop, _NULL):
         return pos + 4, NULL
@@ -258,17 +307,17 @@ def _end_of_literal(buf, pos, stop):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _has_word(buf, pos, stop, word):  # type: ignore[no-untyped-def]
+def _has_word(buf: Bytes, pos: int, stop: int, word: Bytes) -> bool:
     if stop - pos < len(word):
         return False
-    for index in range(len(word)):
-        if buf[pos + index] != word[index]:
-            return False
-    return True
+    same = True
+    for index, byte in enumerate(word):
+        same = same and buf[pos + index] == byte
+    return same
 
 
 @numba.njit(cache=True, nogil=True)
-def _skip_digits(buf, pos, stop):  # type: ignore[no-untyped-def]
+def _skip_digits(buf: Bytes, pos: int, stop: int) -> int:
     while pos < stop and 48 <= buf[pos] <= 57:
         pos += 1
     return pos

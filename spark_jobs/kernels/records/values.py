@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.records import numbers, times, tokens
+from spark_jobs.kernels.records.numbers import Bytes, Flags, Ints
 from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER
 from spark_jobs.kernels.records.spec import ARROW_TYPES, ColumnSpec
 
@@ -21,8 +22,8 @@ NOTE_PREFIX = "@dst:"
 class Values:
     """A column of a batch: numbers (a string column keeps bounds into `data`), `present`, `rules` (0: fine), `notes`.
 
-    `numbers` are int64, float64 or bool; of a timestamp or date the instant in microseconds. `notes` tell, by record, how a
-    local time was resolved that its zone has twice or not at all.
+    `numbers` are int64, float64 or bool; of a timestamp or date the instant in microseconds. `notes` tell, by record,
+    how a local time was resolved that its zone has twice or not at all.
     """
 
     column: ColumnSpec
@@ -46,7 +47,9 @@ class Values:
 
 
 @numba.njit(cache=True, nogil=True)
-def _find_nulls(buf, starts, ends, kinds, null_bytes, null_bounds, live):  # type: ignore[no-untyped-def]
+def _find_nulls(
+    buf: Bytes, starts: Ints, ends: Ints, kinds: Bytes, null_bytes: Bytes, null_bounds: Ints, live: Flags
+) -> None:
     """Turn off `live` where a text cell is one of the null values."""
     for i in range(len(starts)):
         if live[i] and kinds[i] == tokens.TEXT:
@@ -65,7 +68,7 @@ def _find_nulls(buf, starts, ends, kinds, null_bytes, null_bounds, live):  # typ
 
 
 @numba.njit(cache=True, nogil=True)
-def gather(buf, starts, ends, live, offsets, out):  # type: ignore[no-untyped-def]
+def gather(buf: Bytes, starts: Ints, ends: Ints, live: Flags, offsets: Ints, out: Bytes) -> None:
     """Copy the live cells one after another into `out`; `offsets` are where they begin there."""
     for i in range(len(starts)):
         if live[i]:
