@@ -1,0 +1,88 @@
+"""The product's Python files as syntax trees: what the architecture tests look at, without importing anything."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = ("spark_jobs", "expectations", "dags")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file: its path from the root, its dotted name, its text and tree."""
+
+    path: str
+    name: str
+    text: str
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.endswith("__init__.py")
+
+
+@functools.cache
+def modules(*folders: str) -> tuple[Module, ...]:
+    """Every module below these top-level folders (by default the whole product), in order of path."""
+    files = sorted(file for folder in folders or PRODUCT for file in (ROOT / folder).rglob("*.py"))
+    return tuple(module_of(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")) for file in files)
+
+
+def module_of(path: str, text: str) -> Module:
+    """A module from its path and text; tests make violating ones of it."""
+    return Module(path, path.removesuffix(".py").removesuffix("/__init__").replace("/", "."), text)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, with where it stands; `deferred` if inside a function or under TYPE_CHECKING."""
+
+    target: str
+    line: int
+    deferred: bool
+
+
+def imports(module: Module) -> Iterator[Import]:
+    """All imports, as absolute names; `from a import b` gives `a.b` if that is a module of the product, else `a`."""
+    yield from _imports(module, module.tree, deferred=False)
+
+
+def _imports(module: Module, node: ast.AST, *, deferred: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        inside = (
+            deferred or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or _types_only(child)
+        )
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(alias.name, child.lineno, inside)
+        elif isinstance(child, ast.ImportFrom):
+            base = _absolute(module, child)
+            for alias in child.names:
+                full = f"{base}.{alias.name}"
+                yield Import(full if full in _product_names() else base, child.lineno, inside)
+        yield from _imports(module, child, deferred=inside)
+
+
+def _types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _absolute(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
+    kept = package[: len(package) - (node.level - 1)]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+@functools.cache
+def _product_names() -> frozenset[str]:
+    return frozenset(module.name for module in modules())

@@ -1,0 +1,239 @@
+"""What may import what: each layer lists the layers and libraries it may use, and anything not listed is refused.
+
+Imports inside functions and under TYPE_CHECKING count too: a delayed import saves time, it does not move a boundary.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+from tests.architecture.source_tree import Module, imports, module_of, modules
+
+FOUNDATION = {"model", "errors"}
+"""What everybody in `spark_jobs` may import."""
+
+LAYERS: dict[str, set[str]] = {
+    "model": set(),
+    "errors": set(),
+    "config": set(),
+    "sample": set(),
+    "kernels": set(),
+    "sources": set(),
+    "server.errors": set(),
+    "server.lake_lock": {"config", "server.errors"},
+    "session": {"config", "server.errors", "server.lake_lock"},
+    "chunks": {"kernels"},
+    "windows": {"kernels"},
+    "corrections": {"kernels"},
+    "checkpoints": {"kernels", "storage"},
+    "storage": {"sources"},
+    "landing": {"kernels", "sources", "storage"},
+    "trace": {"kernels", "sources", "storage"},
+    "restatement": {"checkpoints", "corrections", "kernels", "sources", "storage", "trace", "windows"},
+    "gates": {"config", "expectations", "kernels", "restatement", "sources", "storage", "trace"},
+    "publish": {"config", "restatement", "sources", "storage"},
+    "jobs": {
+        *("checkpoints", "config", "expectations", "gates", "kernels", "landing", "publish", "restatement", "sample"),
+        *("session", "sources", "storage", "trace"),
+    },
+    "server": {"config", "server.errors", "server.lake_lock", "session"},
+    "cli": {
+        *("checkpoints", "chunks", "config", "gates", "jobs", "kernels", "landing", "publish", "restatement", "sample"),
+        *("server", "server.errors", "server.lake_lock", "session", "sources", "storage", "trace", "windows"),
+    },
+    "expectations": set(),
+    "dags": {"config", "sources", "server", "server.errors"},
+}
+"""Per layer (a package or module of `spark_jobs`, or a top-level folder) the other layers it may import. The longest
+matching name decides: `server.errors` is a layer of its own, below `server`."""
+
+ARROW = {"numpy", "pyarrow"}
+SPARK = {*ARROW, "pyspark"}
+
+LIBRARIES: dict[str, set[str]] = {
+    "config": {"pydantic", "pydantic_settings"},
+    "kernels": {*ARROW, "numba"},
+    "sources": {"pydantic", "pydantic_core", "yaml"},
+    "session": {"grpc", "pyspark"},
+    "checkpoints": SPARK,
+    "chunks": SPARK,
+    "corrections": SPARK,
+    "windows": SPARK,
+    "storage": {*SPARK, "delta"},
+    "landing": SPARK,
+    "trace": SPARK,
+    "restatement": SPARK,
+    "gates": {*SPARK, "great_expectations", "pandas"},
+    "publish": SPARK,
+    "jobs": {*SPARK, "structlog"},
+    "server": {
+        *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "stamina", "structlog", "thrift"),
+        *("thrift_sasl", "yaml"),
+    },
+    "server.lake_lock": {"psutil"},
+    "cli": {"httpx", "psutil", "pyarrow", "pyspark", "rich", "typer", "yaml"},
+    "expectations": {"great_expectations"},
+    "dags": {"airflow", "pendulum"},
+}
+"""Third-party libraries per layer; a layer that is not here uses the standard library alone."""
+
+KERNELS_NEVER = {
+    "os",
+    "time",
+    "random",
+    "secrets",
+    "socket",
+    "subprocess",
+    "threading",
+    "tempfile",
+    "pathlib",
+    "shutil",
+}
+"""A kernel is a function of its arguments: no clock, no chance, no files, no processes."""
+
+DAGS_NEVER_WHEN_PARSED = ("pyspark", "spark_jobs.jobs", "spark_jobs.session")
+"""Airflow parses a DAG file again and again: it must not start Spark or load the jobs."""
+
+
+def layer_of(name: str) -> str | None:
+    """The layer that owns a module name; None for what is not the product's."""
+    top, _, inner = name.partition(".")
+    if top in ("expectations", "dags"):
+        return top
+    if top != "spark_jobs" or not inner:
+        return "spark_jobs" if top == "spark_jobs" else None
+    return max((layer for layer in LAYERS if f"{inner}.".startswith(f"{layer}.")), key=len, default=inner.split(".")[0])
+
+
+def layer_problems(module: Module) -> list[str]:
+    """Imports of layers and libraries that the module's layer does not list."""
+    own = layer_of(module.name)
+    if own == "spark_jobs":
+        return [f"{module.path}:{i.line} the package itself imports {i.target}" for i in imports(module)]
+    if own not in LAYERS:
+        return [f"{module.path}: layer {own!r} is not listed"]
+    allowed = LAYERS[own] | {own} | (FOUNDATION if own != "dags" else {"model", "errors"})
+    libraries = LIBRARIES.get(own, set())
+    problems = []
+    for found in imports(module):
+        target, top = layer_of(found.target), found.target.split(".")[0]
+        if target is not None:
+            fine = target in allowed or target == "spark_jobs"
+        else:
+            fine = top in sys.stdlib_module_names or top in libraries
+        if not fine:
+            problems.append(f"{module.path}:{found.line} {own} imports {found.target}")
+    return problems
+
+
+def kernel_problems(module: Module) -> list[str]:
+    """Imports that would make a kernel depend on more than its arguments."""
+    if layer_of(module.name) != "kernels":
+        return []
+    tops = [(found, found.target.split(".")[0]) for found in imports(module)]
+    return [f"{module.path}:{found.line} imports {found.target}" for found, top in tops if top in KERNELS_NEVER]
+
+
+def dag_problems(module: Module) -> list[str]:
+    """Imports that run while Airflow parses a DAG file."""
+    if layer_of(module.name) != "dags":
+        return []
+    return [
+        f"{module.path}:{found.line} imports {found.target} when parsed"
+        for found in imports(module)
+        if not found.deferred and f"{found.target}.".startswith(tuple(f"{name}." for name in DAGS_NEVER_WHEN_PARSED))
+    ]
+
+
+def cycles(all_modules: Iterable[Module]) -> list[list[str]]:
+    """Cycles among imports that run at import time; packages count only where their own file imports."""
+    known = {module.name for module in all_modules}
+    edges = {
+        module.name: sorted({i.target for i in imports(module) if not i.deferred and i.target in known} - {module.name})
+        for module in all_modules
+    }
+    found: list[list[str]] = []
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> None:
+        if name in path:
+            found.append([*path[path.index(name) :], name])
+        elif name not in done:
+            for target in edges[name]:
+                visit(target, [*path, name])
+            done.add(name)
+
+    for name in edges:
+        visit(name, [])
+    return found
+
+
+def test_every_layer_imports_only_what_it_lists() -> None:
+    assert [problem for module in modules() for problem in layer_problems(module)] == []
+
+
+def test_kernels_depend_on_nothing_but_their_arguments() -> None:
+    assert [problem for module in modules() for problem in kernel_problems(module)] == []
+
+
+def test_parsing_a_dag_loads_no_spark_and_no_jobs() -> None:
+    assert [problem for module in modules() for problem in dag_problems(module)] == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert cycles(modules()) == []
+
+
+def test_layers_form_no_circle() -> None:
+    done: set[str] = set()
+
+    def visit(layer: str, path: tuple[str, ...]) -> None:
+        assert layer not in path, " -> ".join((*path, layer))
+        if layer not in done:
+            for below in LAYERS.get(layer, set()) - {layer}:
+                visit(below, (*path, layer))
+            done.add(layer)
+
+    for layer in LAYERS:
+        visit(layer, ())
+
+
+def test_every_package_is_a_listed_layer() -> None:
+    found = {layer_of(module.name) for module in modules()} - {"spark_jobs"}
+    assert found <= set(LAYERS)
+    assert {"kernels", "storage", "errors", "model"} <= found
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("spark_jobs/kernels/x.py", "import pyspark"),
+        ("spark_jobs/kernels/x.py", "from spark_jobs.config import Settings"),
+        ("spark_jobs/kernels/deep/x.py", "from ...storage import lake"),
+        ("spark_jobs/errors.py", "def f():\n    import numpy"),
+        ("spark_jobs/windows/x.py", "if TYPE_CHECKING:\n    from spark_jobs.storage.lake import Lake"),
+        ("spark_jobs/trace/x.py", "from delta import DeltaTable"),
+        ("spark_jobs/novelty/x.py", "import json"),
+        ("dags/x.py", "def task():\n    from spark_jobs.jobs import land"),
+    ],
+)
+def test_a_forbidden_import_is_found(path: str, text: str) -> None:
+    assert len(layer_problems(module_of(path, text))) == 1
+
+
+def test_a_kernel_that_reads_the_clock_is_found() -> None:
+    assert kernel_problems(module_of("spark_jobs/kernels/x.py", "from time import time"))
+    assert not kernel_problems(module_of("spark_jobs/server/x.py", "import time"))
+
+
+def test_a_dag_that_loads_spark_when_parsed_is_found() -> None:
+    assert dag_problems(module_of("dags/x.py", "import pyspark.sql"))
+    assert not dag_problems(module_of("dags/x.py", "def task():\n    import pyspark"))
+
+
+def test_a_circle_of_modules_is_found() -> None:
+    circle = [module_of("spark_jobs/a.py", "import spark_jobs.b"), module_of("spark_jobs/b.py", "import spark_jobs.a")]
+    assert cycles(circle) == [["spark_jobs.a", "spark_jobs.b", "spark_jobs.a"]]
