@@ -42,6 +42,7 @@ from spark_jobs.trace import Arrangement, ArrowPlane, FinishedDrain, MemoryJourn
 
 ticks = st.integers(-1, 6)
 """Times relative to the seal or to since, so that frontiers keep moving however long a run is."""
+leaps = ticks | st.integers(6, 20)
 updates = st.lists(
     st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), ticks, st.sampled_from([-1, 1, 1, 2])), max_size=6
 )
@@ -56,8 +57,8 @@ def rows(table: pa.Table) -> list[Row]:
 class ArrangementBesideHistory(RuleBasedStateMachine):
     """`history` is every accepted update; seal and since are the model's own."""
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(days=st.lists(st.tuples(updates, st.integers(1, 3)), min_size=1, max_size=6), tick=leaps)
+    def start(self, days: list[tuple[list[Row], int]], tick: int) -> None:
         self.plane = ArrowPlane(size_of=lambda table: table.num_rows)
         self.journal = MemoryJournal()
         self.arrangement = Arrangement(self.plane, self.journal)
@@ -69,6 +70,9 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         self.held_drain: FinishedDrain | None = None
         self.held_merge: CompactionResponse | None = None
         self.seqno = 0
+        for batch, length in days:
+            self.day(batch, length)
+        self.allow_compaction(tick, 0)
 
     def refused(self, error: type[Exception], operation: Any, *args: Any) -> None:
         before, handles = self.arrangement.state, self.plane.stored_handles()
@@ -185,10 +189,18 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         assert all(batch.upper <= since for batch in trace if batch.since != Frontier.at(0))
         assert all(a.level > b.level for a, b in pairwise(trace) if b.upper <= since)
 
-    @rule()
-    def begin_merge(self) -> None:
+    @rule(tick=leaps)
+    def begin_merge(self, tick: int) -> None:
+        self.allow_compaction(tick, 1)
         request = self.arrangement.compaction_request()
         self.held_merge = None if request is None else self.arrangement.merge(request)
+        if request is None or self.held_merge is None:
+            return
+        earlier, later = (rows(self.plane.read([Slice(b.handle)])) for b in (request.earlier, request.later))
+        wanted = naive.consolidate(naive.forward(earlier + later, self.since))
+        merged = self.held_merge.merged
+        assert rows(self.plane.read([Slice(merged.handle)])) == wanted
+        assert merged.level - request.earlier.level == (len(wanted) > max(len(earlier), len(later)))
 
     @precondition(lambda self: self.held_merge is not None)
     @rule()
@@ -199,8 +211,9 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         replaced = self.arrangement.install(self.held_merge)
         assert replaced == ((request.later, request.earlier) if in_time else ())
 
-    @rule()
-    def compact(self) -> None:
+    @rule(tick=leaps)
+    def compact(self, tick: int) -> None:
+        self.allow_compaction(tick, 1)
         waiting = len(self.arrangement.state.trace)
         merges = self.arrangement.compact()
         assert len(self.arrangement.state.trace) == waiting - merges
@@ -284,5 +297,5 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
 
 def test_an_arrangement_reads_like_the_list_of_everything_ever_accepted() -> None:
     run_state_machine_as_test(
-        ArrangementBesideHistory, settings=settings(max_examples=50, stateful_step_count=30, deadline=None)
+        ArrangementBesideHistory, settings=settings(max_examples=30, stateful_step_count=25, deadline=None)
     )
