@@ -1,0 +1,65 @@
+"""What a stage is given: the source, the interval, the lake and the attempt's fence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from spark_jobs.config import Settings
+from spark_jobs.restatement.definitions import Definition, definitions
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.frontiers import SourceFrontiers
+
+
+@dataclass
+class Stage:
+    """One attempt of one stage of one run.
+
+    `drops` are the drops of the run's interval `[lo_us, hi_us)`. `staged` are the tokens under which this run's
+    earlier stages
+    wrote, by stage; the publication names them. `summary` is what the stage reports.
+    """
+
+    name: str
+    settings: Settings
+    source: Source
+    lo_us: int
+    hi_us: int
+    run_id: str
+    lake: Lake
+    fence: Fence
+    staged: dict[str, int]
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def drops(self) -> range:
+        """Sequence numbers of the interval's drops."""
+        return self.source.drops.seq_nos(self.lo_us, self.hi_us - 1)
+
+    @cached_property
+    def frontiers(self) -> SourceFrontiers:
+        """The frontiers as this stage found them."""
+        return frontiers.load(self.lake, self.source)
+
+    @cached_property
+    def publication(self) -> Publication:
+        """The publication in force as this stage found it."""
+        return publication.load(self.lake, self.source)
+
+    @cached_property
+    def scope(self) -> Scope:
+        """What this run publishes, seen against what is published."""
+        changed = self.publication.definition not in ("", self.source.definition_hash())
+        return Scope(self.source, self.frontiers, self.publication, everything=changed)
+
+    @property
+    def definitions(self) -> list[Definition]:
+        """The source's window definitions."""
+        return definitions(self.source)

@@ -1,0 +1,87 @@
+"""Land: the drops' files become chunks, rejects and duplicates; the ledger's commit makes them count."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.jobs.context import Stage
+from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.landing import ledger
+from spark_jobs.landing.chunking import as_chunks
+from spark_jobs.landing.duplicates import Resolved, resolve
+from spark_jobs.landing.reader import LandingFile, list_drop_files, read_files
+from spark_jobs.restatement.catalog import ensure_source
+from spark_jobs.sources import load_sources
+from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks
+
+CHUNKS = BatcherConfig.landing()
+
+
+def land(stage: Stage) -> None:
+    """Land every file of the interval's drops that is not in the ledger with the same bytes."""
+    ensure_source(stage.lake, stage.source, load_sources(stage.settings.sources).values(), changed=False)
+    files = [f for seq_no in stage.drops for f in list_drop_files(stage.settings.landing, stage.source, seq_no)]
+    known = ledger.landed_files(stage.lake, stage.source, stage.drops)
+    fresh = [f for f in files if f.path not in known or known[f.path].checksum != f.checksum]
+    with_files = {f.seq_no for f in files}
+    empty = [n for n in stage.drops if n not in with_files and not stage.frontiers.has_landed(range(n, n + 1))]
+    labels = [stage.source.drops.label(n) for n in empty]
+    stage.summary.update(
+        files=len(fresh), rows=0, rejects=0, duplicates=0, known_files=len(files) - len(fresh), empty_drops=labels
+    )
+    rows = [ledger.empty_drop_row(stage.source, n, landing=stage.fence.token, run_id=stage.run_id) for n in empty]
+    if fresh:
+        rows += _write(stage, fresh, {path: landed.landing for path, landed in known.items()})
+    if rows:
+        ledger.write(stage.lake, rows, stage.fence)
+
+
+def _write(stage: Stage, files: list[LandingFile], replaced: dict[str, int]) -> list[dict[str, object]]:
+    """Write chunks, rejects and duplicates of these files; returns their ledger rows."""
+    read = read_files(stage.lake.spark, stage.source, files).persist()
+    try:
+        resolved = resolve(stage.lake, stage.source, read)
+        counts = _counts(read, resolved)
+        total = {name: sum(c[name] for c in counts.values()) for name in ("rows", "rejects", "duplicates")}
+        stage.summary.update(total)
+        token = {
+            "source": F.lit(stage.source.name),
+            "landing": F.lit(stage.fence.token).cast("bigint"),
+            "run_id": F.lit(stage.run_id),
+        }
+        if total["rows"]:
+            stage.lake.append(
+                chunks(stage.source), as_chunks(resolved.counted, stage.source, stage.fence.token, CHUNKS), stage.fence
+            )
+        if total["rejects"]:
+            rejects = read.where("rule IS NOT NULL").withColumns(token).coalesce(1)
+            stage.lake.append(QUARANTINE, rejects, stage.fence)
+        if total["duplicates"]:
+            stage.lake.append(DUPLICATES, resolved.duplicates.withColumns(token).coalesce(1), stage.fence)
+    finally:
+        read.unpersist()
+    none = {"rows": 0, "rejects": 0, "duplicates": 0}
+    return [
+        ledger.ledger_row(
+            stage.source,
+            file,
+            counts.get((file.seq_no, file.rank), none),
+            landing=stage.fence.token,
+            run_id=stage.run_id,
+            replaces=replaced.get(file.path),
+        )
+        for file in files
+    ]
+
+
+def _counts(read: object, resolved: Resolved) -> dict[tuple[int, int], dict[str, int]]:
+    """Per (drop, file rank): rows that count, rejects, duplicates."""
+    found: dict[tuple[int, int], dict[str, int]] = {}
+    counted = resolved.all.groupBy("seq_no", "file_rank").agg(
+        F.count_if(F.expr("rule IS NULL AND counted_row_id IS NULL")).alias("rows"),
+        F.count_if(F.expr("rule IS NOT NULL")).alias("rejects"),
+        F.count_if(F.expr("rule IS NULL AND counted_row_id IS NOT NULL")).alias("duplicates"),
+    )
+    for row in counted.collect():
+        found[(row.seq_no, row.file_rank)] = {"rows": row.rows, "rejects": row.rejects, "duplicates": row.duplicates}
+    return found

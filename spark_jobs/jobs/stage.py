@@ -1,0 +1,141 @@
+"""Run one stage of a run: the one entry for Airflow's tasks, `tidemark run` and spark-submit.
+
+`spark-submit spark_jobs/jobs/stage.py STAGE SOURCE --from D --to D --run-id ID` runs a stage in a JVM of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.jobs.compact import compact
+from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.land import land
+from spark_jobs.jobs.publish import publish
+from spark_jobs.jobs.seal import seal
+from spark_jobs.jobs.window import window
+from spark_jobs.session import open_session
+from spark_jobs.sources import Source, load_source
+from spark_jobs.storage import fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.times import micros
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STAGES: dict[str, Callable[[Stage], None]] = {
+    "land": land,
+    "seal": seal,
+    "window": window,
+    "compact": compact,
+    "publish": publish,
+}
+"""In the order in which a run goes through them."""
+
+STAGED = ("window", "compact")
+"""Stages whose rows a publication makes visible."""
+
+WAIT_S = 600.0
+"""How long an attempt waits for another one of its source: longer than any stage of the sample takes."""
+
+
+def run_stage(
+    name: str,
+    *,
+    source: str,
+    lo: datetime,
+    hi: datetime,
+    run_id: str,
+    settings: Settings | None = None,
+    spark: SparkSession | None = None,
+) -> dict[str, Any]:
+    """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
+
+    Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
+    session's work
+    is interrupted, so that a retry does not meet it.
+
+    Raises:
+        TidemarkError: the stage was refused, superseded, or its gate failed.
+    """
+    settings = settings or load_settings()
+    if name not in STAGES:
+        raise ParameterError(
+            expected=f"one of {', '.join(STAGES)}", found=repr(name), next_step="name a stage of the pipeline"
+        )
+    checked = load_source(settings.sources / f"{source}.yml")
+    session = spark or open_session(settings, f"{source}:{name}:{run_id}")
+    try:
+        return _attempt(name, checked, settings, session, lo_us=micros(lo), hi_us=micros(hi), run_id=run_id)
+    except BaseException:
+        _interrupt(session)
+        raise
+    finally:
+        if spark is None:
+            session.stop()
+
+
+def _attempt(
+    name: str, source: Source, settings: Settings, spark: SparkSession, *, lo_us: int, hi_us: int, run_id: str
+) -> dict[str, Any]:
+    begun = time.monotonic()
+    folder = settings.home / "leases"
+    with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == "land", wait_s=WAIT_S) as lease:
+        lake = Lake(spark)
+        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease.fence, lease.staged)
+        STAGES[name](stage)
+        if name in STAGED:
+            lease.record(name)
+    return {
+        "stage": name,
+        "source": source.name,
+        "run_id": run_id,
+        "token": stage.fence.token,
+        **stage.summary,
+        "commits": lake.commits,
+        "seconds": round(time.monotonic() - begun, 3),
+    }
+
+
+def _interrupt(spark: SparkSession) -> None:
+    if hasattr(spark, "interruptAll"):
+        spark.interruptAll()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line of one stage; prints its summary as JSON."""
+    parser = argparse.ArgumentParser(prog="stage", description="Run one stage of a source for a range of drops.")
+    parser.add_argument("stage", choices=list(STAGES))
+    parser.add_argument("source")
+    parser.add_argument("--from", dest="first", required=True, type=_instant, help="start of the first drop")
+    parser.add_argument("--to", dest="last", required=True, type=_instant, help="start of the last drop")
+    parser.add_argument("--run-id", required=True)
+    options = parser.parse_args(arguments)
+    settings = load_settings()
+    try:
+        every_us = load_source(settings.sources / f"{options.source}.yml").drops.every_us
+        hi = datetime.fromtimestamp(options.last.timestamp() + every_us / 1e6, UTC)
+        summary = run_stage(
+            options.stage, source=options.source, lo=options.first, hi=hi, run_id=options.run_id, settings=settings
+        )
+    except TidemarkError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(json.dumps(summary) + "\n")
+    return 0
+
+
+def _instant(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

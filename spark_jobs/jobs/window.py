@@ -1,0 +1,25 @@
+"""Window: restate exactly the windows that this run's updates touch."""
+
+from __future__ import annotations
+
+from spark_jobs.jobs.context import Stage
+from spark_jobs.restatement.late import late_rows
+from spark_jobs.restatement.windows import corrections, touched_ranges
+from spark_jobs.storage.tables import LATE
+
+
+def window(stage: Stage) -> None:
+    """Write the corrections of every window definition and the late rows; nothing is visible before `publish`."""
+    stage.summary["definitions"] = [d.name for d in stage.definitions]
+    if stage.scope.nothing_to_do():
+        return
+    ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
+    for definition in stage.definitions:
+        rows = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
+        if rows is not None:
+            stage.lake.append(definition.table(), rows, stage.fence)
+    if any(ranges.values()):
+        late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token)
+        if late is not None:
+            stage.lake.append(LATE, late, stage.fence)
+    stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}

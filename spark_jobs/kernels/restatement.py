@@ -1,0 +1,196 @@
+"""Corrections of published windows: desired − published, over exactly the windows that an update touches.
+
+A window `[s, e]` of a key is *affected* iff the key has a touched row (one that came or went) with `s − before <= t
+<= e + after`:
+
+    kind       before   after     because
+    sliding    1        0         a row at t opens the window that starts at t + 1
+    session    gap      gap       a row joins, or parted, what lies within a gap of it
+    hopping    0        −1        half open: a row at e is not in the window
+
+Desired windows are recomputed from the rows that stand; published ones are what readers see now. Of both only
+affected windows
+are compared, by key and start. Equal ones (bit for bit) yield nothing; so an update that changes no result changes no
+table.
+
+Guarantee: given all standing rows within reach of the affected windows, published + corrections = a recomputation
+from all rows.
+Not guaranteed: anything about windows that are not affected; rows at the edge of what was read may form parts of them.
+Cost: O(n log n) in the rows and windows given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.windows.rows import encode
+
+Ints = npt.NDArray[np.int64]
+LIVE, CLOSING = "live", "closing"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far from its bounds a window is affected by a touched row, in ticks; see the module's table."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """How one definition makes windows of rows.
+
+    `build` takes standing rows (key columns, `time`, whatever the aggregates read) and gives key columns,
+    `window_start`,
+    `window_end` (int64) and one column per aggregate, each (key, start) once.
+    """
+
+    key: tuple[str, ...]
+    reach: Reach
+    build: Callable[[pa.Table], pa.Table]
+
+
+def restate(
+    rows: pa.Table, published: pa.Table, windowing: Windowing, *, known_from: int, everything: bool = False
+) -> pa.Table:
+    """The corrections of the keys given.
+
+    Args:
+        rows: updates within reach of the affected windows: key columns, `time` int64, `row_id` int64, `diff` int64,
+        `touched` bool,
+            and the columns that the aggregates read. A row may come (+1) and go (−1); only what remains stands.
+        published: key columns, `window_start`, `window_end` int64, the aggregates, `known_from` int64, `revision`
+        int32.
+        known_from: time of every correction made here.
+        everything: all windows are affected (the definition changed).
+
+    Returns:
+        Columns of `published`, and `known_to` int64, `era`: `live` rows are insertions; `closing` rows take a
+        published row back.
+    """
+    desired = windowing.build(standing(rows).drop_columns(["diff", "touched"]))
+    if not everything:
+        touched = rows.filter(rows.column("touched")).select([*windowing.key, "time"])
+        desired, published = (_affected(windows, touched, windowing) for windows in (desired, published))
+    return _difference(desired, published, windowing.key, known_from)
+
+
+def standing(rows: pa.Table) -> pa.Table:
+    """Rows whose diffs sum to more than zero, once each; rows are told apart by all their columns but `touched`."""
+    if pc.all(pc.equal(rows.column("diff"), 1)).as_py() is not False:
+        return rows
+    identity = [name for name in rows.column_names if name not in ("diff", "touched")]
+    summed = rows.group_by(identity, use_threads=False).aggregate([("diff", "sum"), ("touched", "max")])
+    summed = summed.rename_columns([name.removesuffix("_sum").removesuffix("_max") for name in summed.column_names])
+    return summed.filter(pc.greater(summed.column("diff"), 0)).select(rows.column_names)
+
+
+def key_codes(tables: list[pa.Table], key: tuple[str, ...]) -> list[Ints]:
+    """Per table, one number per row that is equal for equal keys across all tables; null equals null."""
+    sizes = np.cumsum([0, *(table.num_rows for table in tables)])
+    codes = np.zeros(sizes[-1], np.int64)
+    for name in key:
+        column = pa.chunked_array(
+            [chunk for table in tables for chunk in table.column(name).chunks], tables[0].schema.field(name).type
+        )
+        flat = column.combine_chunks()
+        values, distinct = _with_nulls(flat)
+        codes, _ = encode(pa.array(codes * (distinct + 1) + values))
+    return [codes[sizes[i] : sizes[i + 1]] for i in range(len(tables))]
+
+
+def _with_nulls(values: pa.Array) -> tuple[Ints, int]:
+    codes = np.full(len(values), 0, np.int64)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    present, distinct = encode(values.drop_null())
+    codes[valid] = present + 1
+    return codes, len(distinct) + 1
+
+
+def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> pa.Table:
+    touched = touched.filter(touched.column("time").is_valid())
+    window_codes, touched_codes = key_codes([windows, touched], windowing.key)
+    start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
+    times = touched.column("time").to_numpy()
+    low, high = _saturated(start, -windowing.reach.before), _saturated(end, windowing.reach.after)
+    ranks = np.unique(times)
+    width = np.int64(ranks.size + 1)
+    composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))
+    first = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, low, "left"))
+    past = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, high, "right") - 1, "right")
+    return windows.filter(pa.array(past > first))
+
+
+def _saturated(times: Ints, distance: int) -> Ints:
+    limits = np.iinfo(np.int64)
+    if distance < 0:
+        return np.where(times < limits.min - distance, limits.min, times + distance)
+    return np.where(times > limits.max - distance, limits.max, times + distance)
+
+
+def _difference(desired: pa.Table, published: pa.Table, key: tuple[str, ...], known_from: int) -> pa.Table:
+    """Insertions and closings that turn `published` into `desired`; both hold each (key, start) once."""
+    values = [name for name in published.column_names if name not in ("known_from", "revision")]
+    desired = desired.select(values).cast(published.select(values).schema)
+    ours, theirs = _matches(desired, published, key)
+    same = np.ones(ours.size, np.bool_)
+    for name in values:
+        same &= _equal(desired.column(name).take(pa.array(ours)), published.column(name).take(pa.array(theirs)))
+    inserted, closed = np.ones(desired.num_rows, np.bool_), np.ones(published.num_rows, np.bool_)
+    inserted[ours[same]] = False
+    closed[theirs[same]] = False
+    revision = np.zeros(desired.num_rows, np.int32)
+    revision[ours] = published.column("revision").to_numpy()[theirs] + 1
+    n = desired.num_rows
+    insertions = (
+        desired.append_column("known_from", pa.array(np.full(n, known_from, np.int64)))
+        .append_column("revision", pa.array(revision))
+        .append_column("known_to", pa.nulls(n, pa.int64()))
+        .append_column("era", pa.array([LIVE] * n, pa.string()))
+        .filter(pa.array(inserted))
+    )
+    m = published.num_rows
+    closings = (
+        published.append_column("known_to", pa.array(np.full(m, known_from, np.int64)))
+        .append_column("era", pa.array([CLOSING] * m, pa.string()))
+        .filter(pa.array(closed))
+    )
+    return pa.concat_tables([insertions, closings.select(insertions.column_names).cast(insertions.schema)])
+
+
+def _matches(desired: pa.Table, published: pa.Table, key: tuple[str, ...]) -> tuple[Ints, Ints]:
+    """Rows of both with the same key and start, pairwise."""
+    ours, theirs = key_codes([desired, published], key)
+    codes = np.concatenate([ours, theirs])
+    starts = np.concatenate([table.column("window_start").to_numpy() for table in (desired, published)])
+    side = np.repeat(np.array([0, 1], np.int8), [desired.num_rows, published.num_rows])
+    order = np.lexsort((side, starts, codes))
+    pair = np.flatnonzero((codes[order][1:] == codes[order][:-1]) & (starts[order][1:] == starts[order][:-1]))
+    return order[pair], order[pair + 1] - desired.num_rows
+
+
+def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    """Equality in which null equals null and floats are compared bit by bit."""
+    if pa.types.is_nested(left.type):
+        return np.fromiter(
+            (a == b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)), np.bool_, len(left)
+        )
+    both_null = pc.and_(left.is_null(), right.is_null())
+    if pa.types.is_floating(left.type):
+        left, right = (_bits(column) for column in (left, right))
+    equal = pc.fill_null(pc.equal(left, right), False)
+    return pc.or_(equal, both_null).combine_chunks().to_numpy(zero_copy_only=False)
+
+
+def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    flat = column.cast(pa.float64()).combine_chunks()
+    valid = flat.is_valid()
+    bits = flat.fill_null(0.0).to_numpy(zero_copy_only=False).view(np.int64)
+    return pa.chunked_array([pc.if_else(valid, pa.array(bits), pa.scalar(None, pa.int64()))])

@@ -1,0 +1,55 @@
+"""What has landed but is not in the trace yet: the rows of landings beyond the last one that was appended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import FILES, chunks, row_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Updates to append (columns of `tables.updates` but batch, time and token; None: nothing landed), and up to
+    which landing."""
+
+    rows: DataFrame | None
+    through: int
+
+
+def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
+    """The updates of every landing of the ledger beyond `landed_through`."""
+    ledger = lake.read(FILES).where((F.col("source") == source.name) & (F.col("landing") > landed_through))
+    landings = ledger.groupBy("landing").agg(F.sum("rows").alias("rows")).collect()
+    if not landings:
+        return Pending(None, landed_through)
+    through = max(row.landing for row in landings)
+    with_rows = [row.landing for row in landings if row.rows]
+    if not with_rows:
+        return Pending(None, through)
+    rows = chunk_rows(lake, source).where(F.col("landing").isin(with_rows)).drop("landing")
+    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), through)
+
+
+def chunk_rows(lake: Lake, source: Source) -> DataFrame:
+    """The chunks of a source as rows: the columns of `tables.row_columns`, and `landing`."""
+    plural = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
+    per_chunk = ("seq_no", "entity")
+    in_arrays = [c for c in row_columns(source) if c.name not in per_chunk]
+    # a chunk none of whose rows has a value holds no array: zipping needs one all the same
+    arrays = [
+        F.coalesce(plural.get(c.name, c.name), F.array_repeat(F.lit(None).cast(c.type), F.col("rows"))).alias(c.name)
+        for c in in_arrays
+    ]
+    zipped = lake.read(chunks(source)).select("landing", *per_chunk, *arrays)
+    rows = zipped.select("landing", *per_chunk, F.explode(F.arrays_zip(*[c.name for c in in_arrays])).alias("r"))
+    return rows.select(
+        *[F.col(c.name) if c.name in per_chunk else F.col(f"r.{c.name}") for c in row_columns(source)], "landing"
+    )

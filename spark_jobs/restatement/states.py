@@ -1,0 +1,178 @@
+"""Restating states: the touched entities' states from their prior state and the touching deltas, or from all their
+rows.
+
+In order, an entity's new state follows from its published state and the new rows. Where a late row or a retraction
+can't be
+absorbed by that (the kernel says which entities), those entities are folded again from all their standing rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.deltas.modes import fold_add, fold_diff
+from spark_jobs.kernels.deltas.rows import RowsNeededError
+from spark_jobs.kernels.restatement import CLOSING, LIVE
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import STATE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+REFOLD = "refold"
+"""Mark of an entity whose state does not follow from its prior state and the new rows."""
+
+_TIMES = ("timestamp", "known_from", "known_to")
+_OUT = [c for c in STATE.columns if c.name not in ("source", "token")]
+_PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "known_from", "revision"]
+
+
+def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
+    """The rows to append to `gold.state_history`; None for a source without state."""
+    source = scope.source
+    if source.state is None:
+        return None
+    prior = _prior(lake, source)
+    touching = _rows(scope.touching(lake), source)
+    if scope.everything:
+        made = _folded(touching, prior, source, scope, onto_prior=False)
+    else:
+        folded = _folded(touching, prior, source, scope, onto_prior=True).persist()
+        refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
+        made = folded.where(F.col("era") != REFOLD)
+        if refold:
+            of_refolded = F.col("entity").isin(refold)
+            all_rows = _rows(scope.standing(lake), source).where(of_refolded)
+            made = made.unionByName(_folded(all_rows, prior.where(of_refolded), source, scope, onto_prior=False))
+    stamped = made.select(*[F.timestamp_micros(c).alias(c) if c in _TIMES else F.col(c) for c in made.columns])
+    constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
+    return stamped.withColumns(constants).repartition(1).sortWithinPartitions("entity")
+
+
+def _prior(lake: Lake, source: Source) -> DataFrame:
+    """Published states of the source, times as microseconds."""
+    states = lake.spark.table("gold.state").where(F.col("source") == source.name)
+    return states.select("entity", *[F.unix_micros(c).alias(c) if c in _TIMES else F.col(c) for c in _PRIOR])
+
+
+def _rows(updates: DataFrame, source: Source) -> DataFrame:
+    assert source.state is not None
+    columns = dict.fromkeys(c for c in source.state.components.values() if isinstance(c, str))
+    time = F.unix_micros("event_time").alias("event_time")
+    return updates.select("entity", time, "row_id", "diff", *[F.col(f"c_{c}").alias(f"v_{c}") for c in columns])
+
+
+def _folded(rows: DataFrame, prior: DataFrame, source: Source, scope: Scope, *, onto_prior: bool) -> DataFrame:
+    both = rows.withColumn("is_prior", F.lit(False)).unionByName(
+        prior.withColumn("is_prior", F.lit(True)), allowMissingColumns=True
+    )
+    schema = ", ".join(f"`{c.name}` {'BIGINT' if c.name in _TIMES else c.type}" for c in _OUT)
+    folder = _Folder(source, scope.known_from_us, onto_prior)
+    return both.repartition("entity").mapInArrow(folder, schema)
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """What runs in the Python workers: touching rows and prior states of a partition's entities to corrections."""
+
+    source: Source
+    known_from_us: int
+    onto_prior: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = list(batches)
+        if not held:
+            return
+        both = pa.Table.from_batches(held)
+        is_prior = both.column("is_prior")
+        rows = both.filter(pc.invert(is_prior))
+        prior = both.filter(is_prior)
+        if self.onto_prior:
+            # a state that no row touches stays as it is
+            prior = prior.filter(pc.is_in(prior.column("entity"), pc.unique(rows.column("entity"))))
+        refold, states = self._fold(rows, prior)
+        kept = pc.invert(pc.is_in(prior.column("entity"), refold))
+        yield from self._corrections(states, prior.filter(kept), refold).to_batches()
+
+    def _fold(self, rows: pa.Table, prior: pa.Table) -> tuple[pa.Array, pa.Table]:
+        """The entities that need all their rows, and the states of the others."""
+        none = pa.array([], pa.string())
+        if not self.onto_prior:
+            return none, self._mode(rows, None)
+        onto = self._as_states(prior)
+        try:
+            return none, self._mode(rows, onto)
+        except RowsNeededError as error:
+            refold = pa.array(error.facts["entities"], pa.string())
+            others, onto_others = (t.filter(pc.invert(pc.is_in(t.column("entity"), refold))) for t in (rows, onto))
+            return refold, self._mode(others, onto_others)
+
+    def _mode(self, rows: pa.Table, prior: pa.Table | None) -> pa.Table:
+        state = self.source.state
+        assert state is not None
+        components = {name: f"v_{c}" if isinstance(c, str) else c for name, c in state.components.items()}
+        value = pa.int64() if state.datatype == "int64" else pa.float64()
+        for column in {c for c in components.values() if isinstance(c, str)}:
+            rows = rows.set_column(rows.schema.get_field_index(column), column, rows.column(column).cast(value))
+        shared: dict[str, Any] = {"entity": "entity", "time": "event_time", "row_id": "row_id", "diff": "diff"}
+        fold = fold_add if state.mode == "add" else fold_diff
+        return fold(rows, components=components, prior=prior, **shared)
+
+    def _as_states(self, prior: pa.Table) -> pa.Table:
+        n = prior.num_rows
+        vector = prior.column("ints" if self._is_int else "floats")
+        columns = {name: prior.column(name) for name in ("entity", "timestamp", "at_delta", "delta_count", "names")}
+        return pa.table(
+            {**columns, "vector": vector, "seen": prior.column("seen"), "deleted": pa.array([False] * n, pa.bool_())}
+        )
+
+    @property
+    def _is_int(self) -> bool:
+        return self.source.state is not None and self.source.state.datatype == "int64"
+
+    def _corrections(self, states: pa.Table, prior: pa.Table, refold: pa.Array) -> pa.Table:
+        schema = self._schema(prior.schema)
+        where = pc.index_in(states.column("entity"), prior.column("entity").combine_chunks())
+        revision = pc.fill_null(pc.add(prior.column("revision").combine_chunks().take(where), 1), 0).cast(pa.int32())
+        n = states.num_rows
+        vector, none = states.column("vector"), pa.nulls(n)
+        inserted = {
+            **{
+                name: states.column(name)
+                for name in ("entity", "timestamp", "at_delta", "delta_count", "names", "seen")
+            },
+            "ints": vector if self._is_int else none,
+            "floats": none if self._is_int else vector,
+            "known_from": pa.array([self.known_from_us] * n, pa.int64()),
+            "known_to": none,
+            "revision": revision,
+            "era": pa.array([LIVE] * n, pa.string()),
+        }
+        m = prior.num_rows
+        closed = {
+            **{name: prior.column(name) for name in ("entity", *_PRIOR)},
+            "known_to": pa.array([self.known_from_us] * m, pa.int64()),
+            "era": pa.array([CLOSING] * m, pa.string()),
+        }
+        marked = {"entity": refold, "era": pa.array([REFOLD] * len(refold), pa.string())}
+        return pa.concat_tables([_as(columns, schema) for columns in (inserted, closed, marked)])
+
+    def _schema(self, prior: pa.Schema) -> pa.Schema:
+        extra = {"known_to": pa.int64(), "era": pa.string()}
+        return pa.schema([pa.field(c.name, extra.get(c.name) or prior.field(c.name).type) for c in _OUT])
+
+
+def _as(columns: dict[str, pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    n = len(columns["entity"])
+    return pa.table(
+        {f.name: columns[f.name].cast(f.type) if f.name in columns else pa.nulls(n, f.type) for f in schema},
+        schema=schema,
+    )

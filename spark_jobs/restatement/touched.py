@@ -1,0 +1,104 @@
+"""Which updates a publication must take in, and which rows stand once it has.
+
+With `published` and `reached` the frontiers of the publication in force, and `seal` and `reached'` those of the run,
+an update
+is *touching* iff it is sealed and not future-dated now, and was not both before:
+`time < seal and event_time < reached'`, and `time >= published or event_time >= reached`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.trace.advance import batch_rows, trace_handles
+from spark_jobs.trace.frontiers import SourceFrontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MAX_RANGES = 32
+"""Ranges of time in one read: more are joined to their neighbours. Each is a predicate that every file is tested
+against."""
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What one run publishes, seen against what is published. `everything`: the definition changed, all rows touch."""
+
+    source: Source
+    frontiers: SourceFrontiers
+    publication: Publication
+    everything: bool = False
+
+    @property
+    def known_from_us(self) -> int:
+        """The time that every change of this publication carries: one tick before its seal."""
+        return self.frontiers.seal_us - 1
+
+    def standing(self, lake: Lake) -> DataFrame:
+        """Updates of the trace that are sealed and not future-dated, with the column `touched`."""
+        rows = batch_rows(lake, self.source, trace_handles(self.frontiers.arrangement))
+        due = rows.where(F.col("event_time") < at(self.frontiers.reached_us))
+        return due.withColumn("touched", F.lit(True) if self.everything else self._touching())
+
+    def _touching(self) -> Column:
+        fresh = F.col("time") >= at(self.publication.published_us)
+        return fresh | (F.col("event_time") >= at(self.publication.reached_us))
+
+    def touching(self, lake: Lake) -> DataFrame:
+        """The touching updates alone. Both bounds are on columns with statistics, so files wholly published are
+        skipped."""
+        rows = self.standing(lake)
+        return rows if self.everything else rows.where(self._touching())
+
+    def nothing_to_do(self) -> bool:
+        """Whether this publication would show what is shown already."""
+        published = self.publication
+        return (
+            not self.everything
+            and self.frontiers.seal_us == published.published_us
+            and self.frontiers.reached_us == published.reached_us
+        )
+
+
+def at(time_us: int) -> Column:
+    """A timestamp literal."""
+    return F.timestamp_micros(F.lit(time_us))
+
+
+def coalesce_ranges(ranges: list[Range], limit: int = MAX_RANGES) -> list[Range]:
+    """Inclusive ranges, sorted, overlapping and adjoining ones joined; then the nearest joined until `limit` are
+    left."""
+    merged: list[Range] = []
+    for lo, hi in sorted(ranges):
+        if merged and lo <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(hi, merged[-1][1]))
+        else:
+            merged.append((lo, hi))
+    if len(merged) <= limit:
+        return merged
+    gaps = sorted(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
+    joined = set(gaps[: len(merged) - limit])
+    result: list[Range] = []
+    for i, (lo, hi) in enumerate(merged):
+        if i in joined:
+            result[-1] = (result[-1][0], hi)
+        else:
+            result.append((lo, hi))
+    return result
+
+
+def within(column: str, ranges: list[Range]) -> Column:
+    """Whether a timestamp column lies in one of the inclusive ranges; false for none."""
+    condition = F.lit(False)
+    for lo, hi in ranges:
+        condition = condition | F.col(column).between(at(lo), at(hi))
+    return condition

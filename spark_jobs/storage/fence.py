@@ -1,0 +1,135 @@
+"""Fences: what keeps an attempt that was given up from changing what its successor wrote.
+
+Every attempt of a stage takes a token, greater than all before it for its source, and every commit carries it as
+Delta's
+`(txnAppId, txnVersion)`. So once a newer attempt has committed to a table, a commit of an older one is skipped by
+Delta,
+and two at the same instant conflict. What an older attempt committed *before* that is told apart by its token, which no
+publication names (see `trace.published`).
+
+Tokens are counted in a file beside the lake, under an exclusive lock that the attempt holds while it runs: attempts
+of one
+source on one machine therefore also wait for each other instead of overlapping.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.errors import TidemarkError
+
+POLL_S = 0.2
+
+
+class SourceBusy(TidemarkError):
+    """Another attempt works on the source and did not end in time. Facts: `source`, `holder`."""
+
+    code = "source_busy"
+
+
+class Superseded(TidemarkError):
+    """Another run has taken the source over between two stages of this one. Facts: `source`, `run_id`, `by`."""
+
+    code = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """One attempt's right to write a source: Delta's writer options are made of it."""
+
+    source: str
+    token: int
+
+    def writer_options(self) -> dict[str, str]:
+        """Options of a Delta write that make the commit skip itself once a newer token has committed."""
+        return {"txnAppId": f"tidemark/{self.source}", "txnVersion": str(self.token)}
+
+
+@dataclass
+class Lease:
+    """A source held by one attempt: its fence, and the tokens under which the run's finished stages wrote."""
+
+    path: Path
+    run_id: str
+    fence: Fence
+    staged: dict[str, int] = field(default_factory=dict)
+
+    def record(self, stage: str) -> None:
+        """Note that `stage` is done under this attempt's token; the run's publication will name it."""
+        self.staged[stage] = self.fence.token
+        self.save()
+
+    def save(self) -> None:
+        """Written in place: the lock is on this very file, so it must not be replaced by another."""
+        lease = {"token": self.fence.token, "run_id": self.run_id, "pid": os.getpid(), "staged": self.staged}
+        with self.path.open("r+") as handle:
+            handle.write(json.dumps(lease))
+            handle.truncate()
+            handle.flush()
+            os.fsync(handle.fileno())
+
+
+@contextmanager
+def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: float) -> Iterator[Lease]:
+    """Hold `source` for one attempt of a stage of run `run_id`.
+
+    `starts_run` is true for a run's first stage, which takes the source over from whatever run had it. A later stage
+    needs
+    its run to be the one that started last: between two stages another run may have landed more, and *its* stages will
+    publish everything.
+
+    Raises:
+        SourceBusy: another attempt held the source for longer than `wait_s` seconds.
+        Superseded: another run started on the source since this run's first stage.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{source}.lease"
+    with path.open("a+") as handle:
+        _lock(handle.fileno(), path, source=source, wait_s=wait_s)
+        lease = _read(path)
+        if not starts_run and lease["run_id"] not in (None, run_id):
+            raise Superseded(
+                expected=f"run {run_id} to be the last one started on {source}",
+                found=f"run {lease['run_id']}",
+                consequence="this stage did nothing; the other run publishes what this one landed",
+                next_step="nothing, if the other run succeeds; else start this run again",
+                source=source,
+                run_id=run_id,
+                by=lease["run_id"],
+            )
+        staged = {} if starts_run else dict(lease["staged"])
+        taken = Lease(path, run_id, Fence(source, lease["token"] + 1), staged)
+        taken.save()
+        yield taken
+
+
+def _lock(descriptor: int, path: Path, *, source: str, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                holder = _read(path)
+                raise SourceBusy(
+                    expected=f"{source} to be free within {wait_s:.0f} s",
+                    found=f"run {holder['run_id']} at work on it (process {holder['pid']})",
+                    next_step="wait for that run, or end it",
+                    source=source,
+                    holder=holder["run_id"],
+                ) from None
+            time.sleep(POLL_S)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    text = path.read_text() if path.exists() else ""
+    return json.loads(text) if text else {"token": 0, "run_id": None, "pid": None, "staged": {}}

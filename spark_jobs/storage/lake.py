@@ -1,0 +1,71 @@
+"""The lake: databases, tables and views of a set of sources, and the few ways to write them.
+
+Everything that a run writes is an append or the replacement of one source's partition, under the attempt's fence.
+Nothing
+here decides what is visible: that is `trace.published` (see `storage.views`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.sql import literal, name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Lake:
+    """Tables of one Spark session. Cheap to make; holds no state but what it has seen to exist."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.commits = 0
+        """Delta commits made through this object, for the run's report."""
+
+    def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
+        """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
+        as they are."""
+        present = {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
+        for database, comment in databases.items():
+            if database not in present:
+                self.run(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
+        existing = {database: self.names(database) for database in {table.database for table in tables}}
+        missing = [table for table in tables if table.table not in existing[table.database]]
+        for table in missing:
+            self.run(table.ddl())
+        return missing
+
+    def names(self, database: str) -> set[str]:
+        """Tables and views of a database."""
+        return {row.tableName for row in self.run(f"SHOW TABLES IN {name(database)}").collect()}
+
+    def run(self, statement: str, **parameters: Any) -> DataFrame:
+        """Run one statement made of `storage.sql` parts; values go as named parameters."""
+        return self.spark.sql(statement, args=parameters) if parameters else self.spark.sql(statement)
+
+    def read(self, table: Table) -> DataFrame:
+        """All physical rows of a table, whatever is visible."""
+        return self.spark.table(table.qualified)
+
+    def frame(self, table: Table, rows: list[dict[str, Any]]) -> DataFrame:
+        """A small frame with the table's columns; a missing key is null."""
+        values = [tuple(row.get(column) for column in table.column_names) for row in rows]
+        return self.spark.createDataFrame(values, table.schema()).coalesce(1)
+
+    def append(self, table: Table, rows: DataFrame, fence: Fence) -> None:
+        """Append, once: a repeat under the same or an older token is skipped by Delta."""
+        ordered = rows.select(*table.column_names)
+        ordered.writeTo(table.qualified).options(**fence.writer_options()).append()
+        self.commits += 1
+
+    def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:
+        """Replace one source's partition of a table in one commit."""
+        ordered = rows.select(*table.column_names)
+        writer = ordered.writeTo(table.qualified).options(**fence.writer_options())
+        writer.overwrite(F.col("source") == fence.source)
+        self.commits += 1

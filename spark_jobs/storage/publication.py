@@ -1,0 +1,62 @@
+"""The publication in force of a source, and the step that replaces it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.sources import Source
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import PUBLISHED
+from spark_jobs.storage.times import instant
+
+BEFORE_ALL_US = 0
+"""`published` before the first publication: no change has a time below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One row of `trace.published`: times in microseconds, tokens whose rows are visible."""
+
+    published_us: int
+    reached_us: int
+    complete_us: int
+    settled: int = 0
+    tokens: tuple[int, ...] = ()
+    definition: str = ""
+    run_id: str = ""
+
+    def shows(self, token: int) -> bool:
+        """Whether rows written under `token` are visible."""
+        return token <= self.settled or token in self.tokens
+
+
+def load(lake: Lake, source: Source) -> Publication:
+    """The publication in force, or the empty one before the first."""
+    times = [F.unix_micros(c).alias(c) for c in ("published", "reached", "complete")]
+    of_source = lake.read(PUBLISHED).where(F.col("source") == source.name)
+    row = of_source.select(*times, "settled", "tokens", "definition", "run_id").first()
+    if row is None:
+        return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
+    return Publication(
+        row.published, row.reached, row.complete, row.settled, tuple(row.tokens), row.definition, row.run_id
+    )
+
+
+def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -> None:
+    """Put `publication` in force: the one commit that makes everything its tokens wrote visible, in all tables at
+    once."""
+    row = {
+        "source": source.name,
+        "token": fence.token,
+        "run_id": publication.run_id,
+        "published": instant(publication.published_us),
+        "reached": instant(publication.reached_us),
+        "complete": instant(publication.complete_us),
+        "settled": publication.settled,
+        "tokens": list(publication.tokens),
+        "definition": publication.definition,
+    }
+    lake.replace_source(PUBLISHED, lake.frame(PUBLISHED, [row]), fence)

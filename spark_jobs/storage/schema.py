@@ -1,0 +1,68 @@
+"""Tables as data: database, columns with comments, partitions; and the DDL made of them.
+
+A table is described once, here or in `tables.py`; every reader and writer takes names from the description.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_jobs.storage.sql import literal, name
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, its Spark SQL type, and a comment that a SQL user understands."""
+
+    name: str
+    type: str
+    comment: str
+
+    def ddl(self) -> str:
+        """The column as it stands in CREATE TABLE."""
+        return f"{name(self.name)} {self.type} COMMENT {literal(self.comment)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table: `database.table`, its columns in order, its partition columns and the columns with statistics.
+
+    `skipping` names the columns whose minimum and maximum Delta keeps per file, so that reads skip files by them.
+    """
+
+    database: str
+    table: str
+    comment: str
+    columns: tuple[Column, ...]
+    partitions: tuple[str, ...] = ()
+    skipping: tuple[str, ...] = field(default=())
+
+    @property
+    def qualified(self) -> str:
+        """`database.table`."""
+        return f"{self.database}.{self.table}"
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names in order."""
+        return [column.name for column in self.columns]
+
+    def schema(self) -> str:
+        """The schema as Spark's DDL string, for `createDataFrame` and `mapInArrow`."""
+        return ", ".join(f"{name(column.name)} {column.type}" for column in self.columns)
+
+    def ddl(self) -> str:
+        """CREATE TABLE IF NOT EXISTS, with comments and properties.
+
+        Deletion vectors stay off so that other engines (DuckDB, delta-rs) read the table too.
+        """
+        columns = ", ".join(column.ddl() for column in self.columns)
+        partitions = f" PARTITIONED BY ({', '.join(map(name, self.partitions))})" if self.partitions else ""
+        properties = {"delta.enableDeletionVectors": "false"}
+        if self.skipping:
+            properties["delta.dataSkippingStatsColumns"] = ",".join(self.skipping)
+        rendered = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+        return (
+            f"CREATE TABLE IF NOT EXISTS {name(self.database)}.{name(self.table)} ({columns}) USING delta{partitions}"
+            f" COMMENT {literal(self.comment)} TBLPROPERTIES ({rendered})"
+        )

@@ -1,0 +1,334 @@
+"""Every table of the lake. What is shared by all sources stands as a constant; what a source declares is made by a
+function.
+
+Times are TIMESTAMP in UTC with microseconds, the tick. `known_from` and `known_to` are visible times: a row is part
+of what
+was known at T iff `known_from <= T` and (`known_to` is null or `T < known_to`).
+"""
+
+from __future__ import annotations
+
+from spark_jobs.sources import Source
+from spark_jobs.storage.schema import Column, Table
+
+DATABASES = {
+    "bronze": "What the files said: dense chunks, the ledger of files, quarantine, duplicates.",
+    "trace": "Updates behind frontiers: what is sealed reads the same for ever.",
+    "silver": "Windows and sessions as published, with their history, and the late rows.",
+    "gold": "State of entities as published, with its history.",
+    "quality": "Verdicts of the gates.",
+    "marts": "What dbt publishes for people.",
+}
+
+SOURCE = Column("source", "STRING", "Name of the source (its YAML file).")
+TOKEN = Column(
+    "token", "BIGINT", "Fence token of the attempt that wrote the row; it grows with every attempt of the source."
+)
+
+FILES = Table(
+    "bronze",
+    "files",
+    "The ledger: one row per file version that was landed. A chunk or reject counts iff its (source, landing) is here.",
+    (
+        SOURCE,
+        Column("seq_no", "BIGINT", "Number of the drop, counted from the source's start."),
+        Column("drop_lo", "TIMESTAMP", "Start of the drop's interval."),
+        Column("drop_hi", "TIMESTAMP", "End of the drop's interval, exclusive."),
+        Column("path", "STRING", "File, relative to the landing root; null for a drop without files."),
+        Column("file_rank", "INT", "Rank of the file by name in its drop."),
+        Column("bytes", "BIGINT", "Size of the file."),
+        Column("checksum", "STRING", "SHA-256 of the file's bytes."),
+        Column("rows", "BIGINT", "Rows that landed in chunks."),
+        Column("rejects", "BIGINT", "Rows (or the file itself) in bronze.quarantine."),
+        Column("duplicates", "BIGINT", "Rows in bronze.duplicates."),
+        Column("landing", "BIGINT", "Fence token of the landing that wrote the file's rows."),
+        Column("run_id", "STRING", "The run that landed it."),
+        Column("replaces", "BIGINT", "The landing whose version of this file this one replaces, if any."),
+    ),
+    ("source",),
+    ("seq_no", "landing"),
+)
+
+QUARANTINE = Table(
+    "bronze",
+    "quarantine",
+    "Records and files that could not be read, kept as they were, with the reason.",
+    (
+        SOURCE,
+        Column("seq_no", "BIGINT", "Number of the drop."),
+        Column("file", "STRING", "File, relative to the landing root."),
+        Column("line", "BIGINT", "Line of the record in the file, from 1; null when the file as a whole was rejected."),
+        Column("rule", "STRING", "Id of the rule that rejected it."),
+        Column("reason", "STRING", "What was expected and what was found."),
+        Column("raw", "STRING", "The record as it stood in the file; bytes that are not UTF-8 are shown escaped."),
+        Column("landing", "BIGINT", "Fence token of the landing."),
+        Column("run_id", "STRING", "The run that landed it."),
+    ),
+    ("source",),
+    ("seq_no", "landing"),
+)
+
+DUPLICATES = Table(
+    "bronze",
+    "duplicates",
+    "Readable rows whose delta_id another row with a smaller row_id carries.",
+    (
+        SOURCE,
+        Column("seq_no", "BIGINT", "Number of the drop."),
+        Column("file", "STRING", "File, relative to the landing root."),
+        Column("line", "BIGINT", "Line of the row in the file."),
+        Column("row_id", "BIGINT", "Id of the duplicate row."),
+        Column("delta_id", "STRING", "The id that both rows carry."),
+        Column("counted_row_id", "BIGINT", "The row that counts."),
+        Column("conflict", "BOOLEAN", "Whether the two rows differ in any value."),
+        Column("landing", "BIGINT", "Fence token of the landing."),
+        Column("run_id", "STRING", "The run that landed it."),
+    ),
+    ("source",),
+    ("seq_no", "landing"),
+)
+
+FRONTIERS = Table(
+    "trace",
+    "frontiers",
+    "History of each source's frontiers: one row per change, the newest (greatest token) is in force.",
+    (
+        SOURCE,
+        TOKEN,
+        Column("run_id", "STRING", "The run that moved them."),
+        Column(
+            "seal",
+            "TIMESTAMP",
+            "No update can be added below it any more; a read below it always gives the same answer.",
+        ),
+        Column("trace_upper", "TIMESTAMP", "Updates below it are in trace batches."),
+        Column("since", "TIMESTAMP", "Visible times below it are no longer told apart."),
+        Column(
+            "reached", "TIMESTAMP", "Greatest end of any interval run so far; deltas at or beyond it are future-dated."
+        ),
+        Column(
+            "complete", "TIMESTAMP", "Start of the first drop, counted from the source's start, that has not landed."
+        ),
+        Column("state", "STRING", "The arrangement's metadata as JSON: seal, since, unsealed and trace batches."),
+    ),
+    ("source",),
+    ("token",),
+)
+
+PUBLISHED = Table(
+    "trace",
+    "published",
+    "One row per source: the publication in force. Its replacement makes a run's results visible.",
+    (
+        SOURCE,
+        TOKEN,
+        Column("run_id", "STRING", "The run that published."),
+        Column(
+            "published",
+            "TIMESTAMP",
+            "Changes with a time below it are published. The default as-of time is one tick before.",
+        ),
+        Column(
+            "reached",
+            "TIMESTAMP",
+            "Deltas with an event time at or beyond it are future-dated and in no published table.",
+        ),
+        Column("complete", "TIMESTAMP", "Start of the first drop that had not landed."),
+        Column("settled", "BIGINT", "Rows written by tokens up to this one are all published, or were removed."),
+        Column("tokens", "ARRAY<BIGINT>", "Tokens beyond `settled` whose rows are published."),
+        Column("definition", "STRING", "Hash of the source definition that the published rows follow."),
+    ),
+    ("source",),
+    (),
+)
+
+LATE = Table(
+    "silver",
+    "late_history",
+    "Rows that were late for a window of a definition, and what was done with them.",
+    (
+        SOURCE,
+        Column("definition", "STRING", "Name of the window definition."),
+        Column("row_id", "BIGINT", "The late row."),
+        Column("entity", "STRING", "Its entity."),
+        Column("event_time", "TIMESTAMP", "Its own time in this definition."),
+        Column("drop_lo", "TIMESTAMP", "Start of the drop that brought it."),
+        Column(
+            "late_by",
+            "BIGINT",
+            "Microseconds from the end of the first window it is late for to the start of its drop.",
+        ),
+        Column(
+            "action",
+            "STRING",
+            "reemit: counted, its windows were restated. discard: left out of every window it is late for. "
+            "partial: counted where the limit allows, left out elsewhere.",
+        ),
+        Column("diff", "BIGINT", "+1 the row came, -1 it was taken back."),
+        Column("known_from", "TIMESTAMP", "Visible time of the change."),
+        TOKEN,
+    ),
+    ("source",),
+    ("known_from", "token"),
+)
+
+VALIDITY = (
+    Column("known_from", "TIMESTAMP", "Visible time from which the row is known."),
+    Column("known_to", "TIMESTAMP", "Visible time from which it no longer holds; null while it does."),
+    Column("revision", "INT", "How often this row had been published before, 0 the first time."),
+    Column(
+        "era",
+        "STRING",
+        "live: holds, or is closed by a `closing` row. closing: says that the live row with the same key and "
+        "known_from ended at known_to. closed: history.",
+    ),
+    TOKEN,
+)
+
+STATE = Table(
+    "gold",
+    "state_history",
+    "State of every entity as published, with its history: each row is a checkpoint at its timestamp.",
+    (
+        SOURCE,
+        Column("entity", "STRING", "The entity."),
+        Column("timestamp", "TIMESTAMP", "Event time of the last delta folded in."),
+        Column("at_delta", "BIGINT", "row_id of the last delta folded in."),
+        Column("delta_count", "BIGINT", "Deltas folded in."),
+        Column("names", "ARRAY<STRING>", "Components of the vector, in order."),
+        Column("ints", "ARRAY<BIGINT>", "The vector of an int64 state, else null. Null element: the value is null."),
+        Column("floats", "ARRAY<DOUBLE>", "The vector of a floating point state, else null."),
+        Column("seen", "ARRAY<BOOLEAN>", "Whether any delta ever set the component: tells null from never seen."),
+        *VALIDITY,
+    ),
+    ("source", "era"),
+    ("entity", "timestamp", "known_from", "known_to", "token"),
+)
+
+VERDICTS = Table(
+    "quality",
+    "verdicts",
+    "What each gate found in each run, one row per expectation.",
+    (
+        SOURCE,
+        TOKEN,
+        Column("run_id", "STRING", "The run."),
+        Column("gate", "STRING", "bronze, trace, silver or gold."),
+        Column("expectation", "STRING", "What was expected, in words."),
+        Column("measure", "STRING", "The measured quantity."),
+        Column("observed", "STRING", "What was found."),
+        Column("success", "BOOLEAN", "Whether it held."),
+        Column("known_from", "TIMESTAMP", "Seal of the run."),
+    ),
+    ("source",),
+    ("token",),
+)
+
+CHUNK_LIST = ("entity", "chunk_id", "seq_no", "rows", "row_ids", "event_times", "event_min", "event_max", "landing")
+"""The columns that the chunk tables of all sources have in common."""
+
+SHARED = (FILES, QUARANTINE, DUPLICATES, FRONTIERS, PUBLISHED, LATE, STATE, VERDICTS)
+
+SQL_TYPES = {
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "string": "STRING",
+    "bool": "BOOLEAN",
+    "timestamp": "TIMESTAMP",
+    "date": "DATE",
+}
+
+
+def row_columns(source: Source) -> tuple[Column, ...]:
+    """The columns of one row of a source, as landing reads them and the trace keeps them."""
+    timelines = [Column(f"t_{t}", "TIMESTAMP", f"The row's time on the timeline {t}.") for t in source.timelines]
+    values = [Column(f"c_{c}", SQL_TYPES[spec.type], f"Column {c} of the file.") for c, spec in source.columns.items()]
+    return (
+        Column("row_id", "BIGINT", "Drop, file rank and line of the row; ties in time go to the greater."),
+        Column("seq_no", "BIGINT", "Number of the drop that brought the row."),
+        Column("entity", "STRING", "The entity that the row changes."),
+        Column("event_time", "TIMESTAMP", "The row's time on the primary timeline."),
+        Column("delta_id", "STRING", "Identity of the delta; null if the source declares none."),
+        *timelines,
+        *values,
+        Column("extra", "MAP<STRING, STRING>", "Values of columns that the source file does not declare."),
+    )
+
+
+def updates(source: Source) -> Table:
+    """`trace.<source>_updates`: the source's updates, unsealed batches and trace batches alike, told apart by
+    `batch`."""
+    return Table(
+        "trace",
+        f"{source.source}_updates",
+        f"Updates of {source.source}: (row, time, diff) by batch. Which batches count, trace.frontiers says.",
+        (
+            Column("batch", "STRING", "The batch that holds the update."),
+            Column("time", "TIMESTAMP", "When the update becomes visible."),
+            Column("diff", "BIGINT", "+1 the row is added, -1 it is taken back."),
+            *row_columns(source),
+            TOKEN,
+        ),
+        (),
+        ("batch", "time", "event_time", "seq_no", "row_id", "token", *[f"t_{t}" for t in source.timelines]),
+    )
+
+
+def chunks(source: Source) -> Table:
+    """`bronze.<source>_chunks`: one row per chunk of one entity, dense arrays, bounds per timeline."""
+    timelines: list[Column] = []
+    for timeline in source.timelines:
+        timelines += [
+            Column(f"t_{timeline}", "ARRAY<TIMESTAMP>", f"Times on the timeline {timeline}, one per row."),
+            Column(f"min_{timeline}", "TIMESTAMP", f"Least time on {timeline}."),
+            Column(f"max_{timeline}", "TIMESTAMP", f"Greatest time on {timeline}."),
+            Column(f"sorted_{timeline}", "BOOLEAN", f"Whether times on {timeline} never decrease."),
+        ]
+    values = [
+        Column(f"c_{c}", f"ARRAY<{SQL_TYPES[spec.type]}>", f"Column {c} of the file, one value per row.")
+        for c, spec in source.columns.items()
+    ]
+    return Table(
+        "bronze",
+        f"{source.source}_chunks",
+        f"Rows of {source.source} as dense chunks: one entity each, one array per timeline and per column.",
+        (
+            Column("chunk_id", "STRING", "Identity of the chunk."),
+            Column("entity", "STRING", "The entity."),
+            Column("seq_no", "BIGINT", "Number of the drop."),
+            Column("rows", "INT", "Number of rows."),
+            Column("row_ids", "ARRAY<BIGINT>", "Ids of the rows, ascending."),
+            Column("event_times", "ARRAY<TIMESTAMP>", "Primary times, one per row."),
+            Column("event_min", "TIMESTAMP", "Least primary time."),
+            Column("event_max", "TIMESTAMP", "Greatest primary time."),
+            Column("delta_ids", "ARRAY<STRING>", "Identities of the deltas, one per row."),
+            *timelines,
+            *values,
+            Column("extra", "ARRAY<MAP<STRING, STRING>>", "Undeclared columns' values, one map per row."),
+            Column("landing", "BIGINT", "Fence token of the landing that wrote the chunk."),
+        ),
+        (),
+        (
+            "entity",
+            "seq_no",
+            "event_min",
+            "event_max",
+            "landing",
+            *[f"{b}_{t}" for t in source.timelines for b in ("min", "max")],
+        ),
+    )
+
+
+def windows(source: Source, definition: str, values: list[Column]) -> Table:
+    """`silver.<definition>_history`: the published windows of one definition with their history.
+
+    `values` are the key columns and the aggregates, as the window kernel names and types them.
+    """
+    return Table(
+        "silver",
+        f"{definition}_history",
+        f"Windows of {source.source}.{definition} with their history; silver.{definition} is what is published.",
+        (*values, *VALIDITY),
+        ("era",),
+        tuple(dict.fromkeys(["window_start", "window_end", "known_from", "known_to", "token", values[0].name])),
+    )
