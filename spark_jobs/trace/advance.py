@@ -1,8 +1,7 @@
 """Advance a source's trace by what has landed: append, seal, drain and trim as one data write and one commit.
 
 The arrangement's transitions are made on its metadata, which checks every invariant; what they move is written once,
-each
-update straight into the batch where it ends up. A crash in between leaves rows of a batch that no state names.
+each update straight into the batch where it ends up. A crash in between leaves rows of a batch that no state names.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ def next_seal(frontiers: SourceFrontiers, hi_us: int, *, something_new: bool) ->
 
 def visible_time(source: Source, seal_us: int) -> Column:
     """When a landed row becomes visible: the greatest of its event time, its arrival (its drop's start if it declares
-    none
-    or the row has none) and the seal when it landed."""
+    none or the row has none) and the seal when it landed."""
     drop_lo = F.timestamp_micros(F.lit(source.drops.start_us) + F.col("seq_no") * F.lit(source.drops.every_us))
     arrival = F.coalesce(F.col(f"t_{source.arrival}"), drop_lo) if source.arrival else drop_lo
     return F.greatest(F.col("event_time"), arrival, F.timestamp_micros(F.lit(seal_us)))

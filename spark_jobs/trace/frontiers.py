@@ -33,9 +33,8 @@ class SourceFrontiers:
     """What stands for one source.
 
     `landed`: half-open ranges of drops that were run, sorted and not adjoining. `landed_through`: the greatest
-    landing whose
-    rows are in the arrangement. `reached_us`: greatest end of any interval run, the source's start before the first
-    run.
+    landing whose rows are in the arrangement. `reached_us`: greatest end of any interval run, the source's start
+    before the first run.
     """
 
     arrangement: ArrangementState
