@@ -65,7 +65,7 @@ check-tools:
 .venv/.ready: requirements.lock pyproject.toml | check-tools
 	@if ! [ -x "$$(command -v $(UV))" ]; then \
 		echo "fetching uv $(UV_VERSION) into .uv"; \
-		$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .uv --upgrade "uv==$(UV_VERSION)" \
+		PIP_ROOT_USER_ACTION=ignore $(PYTHON) -m pip install --quiet --disable-pip-version-check --target .uv --upgrade "uv==$(UV_VERSION)" \
 		|| { echo "uv is missing and pip did not bring it; install uv or python3-pip" >&2; exit 1; }; fi
 	@if ! $(BIN)/python -c '$(SUITABLE)' 2>/dev/null; then $(UV) venv --quiet --clear --python "$(PYTHON)" .venv; fi
 	VIRTUAL_ENV=.venv $(UV) pip sync --quiet --require-hashes requirements.lock

@@ -81,12 +81,12 @@ class Settings(BaseSettings):
         " classic under spark-submit and connect elsewhere (auto)",
     )
     connect_timeout_s: float = Field(
-        default=10.0, gt=0, description="seconds to wait for the lake server's answer; pyspark itself retries for 90"
+        default=20.0, gt=0, description="seconds to wait for an answer; an idle server takes 0.1, an overloaded one 8"
     )
     startup_timeout_s: float = Field(
-        default=240.0,
+        default=300.0,
         gt=0,
-        description="seconds until a part that does not answer counts as failed; 30 to 60 are usual",
+        description="seconds until a part that does not answer counts as failed; 15 to 40 are usual",
     )
 
     # --- Airflow ----------------------------------------------------------------------------------------------------

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import secrets
 import sys
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 from spark_jobs.config import Settings
@@ -78,6 +81,28 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         # seconds; a new source file becomes a DAG without a long wait (Airflow: 300)
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "20",
     }
+
+
+def is_migrated(settings: Settings) -> bool:
+    """Whether this Airflow has already brought this database up to date; asking Airflow itself takes 10 s."""
+    with contextlib.suppress(FileNotFoundError):
+        return _migration_stamp(settings).read_text() == _migration_key(settings)
+    return False
+
+
+def note_migrated(settings: Settings) -> None:
+    """Remember that the migration has run."""
+    _migration_stamp(settings).write_text(_migration_key(settings))
+
+
+def _migration_stamp(settings: Settings) -> Path:
+    return settings.airflow_home / "migrated"
+
+
+def _migration_key(settings: Settings) -> str:
+    """Airflow's version and the database, as a hash, since its URL may hold a password."""
+    database = settings.airflow_database_url or str((settings.airflow_home / "airflow.db").exists())
+    return f"{metadata.version('apache-airflow-core')} {hashlib.sha256(database.encode()).hexdigest()}"
 
 
 _TELEMETRY_OFF: Mapping[str, str] = {

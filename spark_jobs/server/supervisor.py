@@ -115,7 +115,10 @@ class Supervisor:
 
     def _airflow_run(self, name: str) -> _Run:
         settings = self._settings
-        return _Run(lambda: airflow_parts.airflow_part(settings, name), once=name == airflow_parts.MIGRATION)
+        run = _Run(lambda: airflow_parts.airflow_part(settings, name), once=name == airflow_parts.MIGRATION)
+        if run.once and airflow_parts.is_migrated(settings):
+            run.condition = "finished"
+        return run
 
     def _look_at(self, name: str, run: _Run) -> None:
         if run.process is not None and (exit_code := run.process.poll()) is not None:
@@ -143,6 +146,7 @@ class Supervisor:
         self._end_strays()
         if run.once and exit_code == 0:
             run.condition = "finished"
+            airflow_parts.note_migrated(self._settings)
             return
         now = time.time()
         run.ends = [*(end for end in run.ends if end > now - WINDOW_S), now]

@@ -14,7 +14,7 @@ from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
 
 if TYPE_CHECKING:
-    from spark_jobs.server.control import Status
+    from spark_jobs.server.status import Status
 
 WAIT_S = 60.0
 """A lake server that was killed is back within 30 s; Airflow within 40."""
@@ -56,10 +56,10 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """What runs, whether it answers, and where; exit code 1 unless all of it serves with the present code."""
-    from spark_jobs.server import control
+    from spark_jobs.server import status as server_status
 
     settings = load_settings()
-    result = control.settled_status(settings, wait)
+    result = server_status.status(settings, wait_s=wait)
     _show(settings, result, as_json)
     if not result.ok:
         raise typer.Exit(1)

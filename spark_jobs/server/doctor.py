@@ -1,0 +1,171 @@
+"""`doctor`: what is wrong with this installation, and what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.server.jars import wrong_jars
+from spark_jobs.server.java import find_java
+from spark_jobs.server.lake_lock import holder
+from spark_jobs.server.ports import listener
+from spark_jobs.server.status import Status, status
+from spark_jobs.server.table_check import damaged_tables
+
+Verdict = Literal["ok", "warning", "wrong"]
+
+LEAST_FREE_BYTES = 2 * 1024**3
+"""The sample's lake, logs and Spark's scratch space together need less than 1 GiB."""
+
+VERSIONS = {"pyspark": "4.2.0", "delta-spark": "4.4.0", "apache-airflow": "3.3.2"}
+"""What this code was tested with; the lock file pins the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at: `what`, what was found, and what to do where it is not ok."""
+
+    what: str
+    verdict: Verdict
+    found: str
+    do: str = ""
+
+
+def examine(settings: Settings, *, deep: bool = False) -> list[Finding]:
+    """Look at everything; takes 2 to 5 s. `deep` also reads every data file of the lake."""
+    now = status(settings)
+    looks: list[Callable[[], Iterator[Finding]]] = [
+        _python,
+        _java,
+        lambda: _jars(settings),
+        lambda: _disk(settings),
+        lambda: _services(now),
+        lambda: _ports(settings, now),
+        lambda: _writer(settings, now),
+        lambda: _tables(settings, deep=deep),
+    ]
+    return [finding for look in looks for finding in look()]
+
+
+def _python() -> Iterator[Finding]:
+    for package, tested in VERSIONS.items():
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            yield Finding(package, "wrong", "not installed", "run `make setup`")
+            continue
+        if version == tested:
+            yield Finding(package, "ok", version)
+        else:
+            yield Finding(package, "wrong", f"{version}, tested with {tested}", "run `make setup`")
+    yield Finding("python", "ok", sys.version.split()[0])
+
+
+def _java() -> Iterator[Finding]:
+    try:
+        java = find_java()
+    except TidemarkError as refusal:
+        yield Finding("java", "wrong", refusal.found, refusal.next_step)
+    else:
+        yield Finding("java", "ok", f"{java.version} ({java.executable})")
+
+
+def _jars(settings: Settings) -> Iterator[Finding]:
+    wrong = wrong_jars(settings.jars)
+    if wrong:
+        yield Finding(
+            "jars", "wrong", f"missing or different in {settings.jars}: {', '.join(wrong)}", "run `make setup`"
+        )
+    else:
+        yield Finding("jars", "ok", f"as pinned, in {settings.jars}")
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    place = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    found = f"{free / 1024**3:.1f} GiB free at {settings.home}"
+    if free < LEAST_FREE_BYTES:
+        yield Finding("disk", "wrong", found, "free some space, or set TIDEMARK_HOME to a place that has it")
+    else:
+        yield Finding("disk", "ok", found)
+    yield from _writable(settings.home if settings.home.exists() else place)
+
+
+def _writable(folder: Path) -> Iterator[Finding]:
+    probe = folder / ".tidemark-doctor"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        yield Finding(
+            "data directory", "wrong", f"{folder}: {error.strerror}", "give yourself the right to write there"
+        )
+
+
+def _services(now: Status) -> Iterator[Finding]:
+    if now.supervisor is None:
+        yield Finding("services", "ok", "not running")
+    for service in now.services:
+        if service.health.ok:
+            yield Finding(service.name, "ok", f"{service.health.detail} at {service.url}")
+        else:
+            advice = (
+                "it is starting: look again in a minute"
+                if now.starting
+                else "read the logs, then `tidemark down` and `up`"
+            )
+            yield Finding(service.name, "wrong", service.health.detail, advice)
+    for part in now.supervisor.parts if now.supervisor else ():
+        if part.condition == "failed":
+            yield Finding(part.name, "wrong", f"ended again and again, exit code {part.last_exit}", f"read {part.log}")
+        elif part.restarts:
+            yield Finding(part.name, "warning", f"restarted {part.restarts} times", f"read {part.log}")
+    if now.stale:
+        yield Finding("code", "wrong", "the lake server runs older code than the files", "run `tidemark up`")
+    if now.orphans:
+        pids = ", ".join(map(str, now.orphans))
+        yield Finding("processes", "wrong", f"left by a crash: {pids}", "run `tidemark down`")
+
+
+def _ports(settings: Settings, now: Status) -> Iterator[Finding]:
+    if now.supervisor is not None:
+        return
+    for name in ("thrift_port", "connect_port", "airflow_port"):
+        port = getattr(settings, name)
+        other = listener(settings.bind_address, port)
+        if other is None:
+            yield Finding(f"port {port}", "ok", "free")
+        else:
+            owner = f"process {other.pid} ({(other.command or '')[:80]})" if other.pid else "another user's process"
+            advice = f"end it, or choose another port with TIDEMARK_{name.upper()}"
+            yield Finding(f"port {port}", "wrong", f"taken by {owner}", advice)
+
+
+def _writer(settings: Settings, now: Status) -> Iterator[Finding]:
+    other = holder(settings)
+    if other is None:
+        yield Finding("writer", "ok", "no process may write the lake now")
+    elif now.supervisor is not None:
+        yield Finding("writer", "ok", f"process {other.pid} ({other.command}), since {other.since}")
+    else:
+        found = f"process {other.pid} ({other.command[:120]}), since {other.since}"
+        yield Finding("writer", "warning", found, "`tidemark up` is refused until that process ends")
+
+
+def _tables(settings: Settings, *, deep: bool) -> Iterator[Finding]:
+    if settings.lake_path is None or not settings.lake_path.exists():
+        yield Finding("tables", "ok", "not on this disk" if settings.lake_path is None else "none yet")
+        return
+    damage = list(damaged_tables(settings.lake_path, deep=deep))
+    for each in damage:
+        advice = "restore the file from a copy, or drop the table and run the source's drops again"
+        yield Finding(f"table {each.table}", "wrong", f"{each.file} {each.finding}", advice)
+    if not damage:
+        yield Finding("tables", "ok", "every file there" + (" and read" if deep else ""))

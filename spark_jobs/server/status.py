@@ -1,0 +1,111 @@
+"""What runs under a home, and whether it serves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spark_jobs.config import Settings
+from spark_jobs.server import airflow_parts, processes
+from spark_jobs.server.code_version import code_version
+from spark_jobs.server.errors import NotRunning
+from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
+from spark_jobs.server.state import SupervisorState, read_state
+
+POLL_S = 0.5
+
+SETTLING_S = 120.0
+"""A part older than this that does not answer is not starting, it hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Something a user can reach: `url`, and whether it answers (`Health`)."""
+
+    name: str
+    url: str
+    health: Health
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The installation at a moment.
+
+    Attributes:
+        supervisor: its last state, or None if it does not run.
+        services: SQL, Spark Connect and (where it was asked for) Airflow.
+        stale: the lake server runs other code than the files say.
+        orphans: ids of processes that a supervisor of this home left behind.
+    """
+
+    home: str
+    supervisor: SupervisorState | None
+    services: tuple[Service, ...]
+    stale: bool
+    orphans: tuple[int, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Everything asked for serves, with the present code, and nothing is left over."""
+        healthy = bool(self.services) and all(service.health.ok for service in self.services)
+        return healthy and not self.stale and not self.orphans
+
+    @property
+    def starting(self) -> bool:
+        """A part was (re)started a short time ago, or is about to be."""
+        parts = self.supervisor.parts if self.supervisor else ()
+        fresh = any(part.condition == "running" and time.time() - part.started < SETTLING_S for part in parts)
+        return fresh or any(part.condition == "restarting" for part in parts)
+
+
+def status(settings: Settings, *, wait_s: float = 0.0) -> Status:
+    """Ask every service now; takes 1 to 3 s, or `connect_timeout_s` where one is silent.
+
+    Args:
+        wait_s: ask again for so many seconds while a part that was (re)started does not answer yet.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        result = _ask(settings)
+        silent = any(not service.health.ok for service in result.services)
+        if not silent or not result.starting or time.monotonic() > deadline:
+            return result
+        time.sleep(POLL_S)
+
+
+def running_supervisor(settings: Settings) -> SupervisorState | None:
+    """The state of the supervisor of this home, or None if it does not run."""
+    state = read_state(settings)
+    return state if state and state.is_alive() else None
+
+
+def require_running(settings: Settings) -> SupervisorState:
+    """The state of the supervisor of this home. Raises `NotRunning` if it does not run."""
+    running = running_supervisor(settings)
+    if running is None:
+        raise NotRunning(
+            expected="a running lake server",
+            found=f"none under {settings.home}",
+            next_step="start it with `tidemark up`",
+            home=str(settings.home),
+        )
+    return running
+
+
+def _ask(settings: Settings) -> Status:
+    running = running_supervisor(settings)
+    return Status(
+        home=str(settings.home),
+        supervisor=running,
+        services=() if running is None else tuple(_services(settings, running)),
+        stale=running is not None and running.code != code_version(),
+        orphans=() if running else tuple(process.pid for process in processes.marked(settings.home)),
+    )
+
+
+def _services(settings: Settings, running: SupervisorState) -> Iterator[Service]:
+    yield Service("sql", settings.jdbc_url, sql_health(settings))
+    yield Service("connect", f"sc://{settings.server_host}:{settings.connect_port}", connect_health(settings))
+    if running.part(airflow_parts.MIGRATION):
+        yield Service("airflow", settings.airflow_url, airflow_health(settings))
