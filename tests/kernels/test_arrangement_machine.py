@@ -70,6 +70,7 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         self.held_drain: FinishedDrain | None = None
         self.held_merge: CompactionResponse | None = None
         self.seqno = 0
+        self.checked: ArrangementState | None = None
         for batch, length in days:
             self.day(batch, length)
         self.allow_compaction(tick, 0)
@@ -165,6 +166,16 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         in_time = self.held_drain.request.lower == self.arrangement.state.trace_upper
         assert (self.arrangement.apply_drain(self.held_drain) is not None) == in_time
 
+    @rule(batch=updates, meanwhile=st.booleans())
+    def drain_overtaken(self, batch: list[Row], meanwhile: bool) -> None:
+        self.write(batch, 0)
+        self.seal_at(3)
+        self.begin_drain()
+        if meanwhile:
+            self.drain()
+        if self.held_drain is not None:
+            self.apply_drain()
+
     @rule()
     def evict(self) -> None:
         gone = self.arrangement.evict()
@@ -201,6 +212,14 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         merged = self.held_merge.merged
         assert rows(self.plane.read([Slice(merged.handle)])) == wanted
         assert merged.level - request.earlier.level == (len(wanted) > max(len(earlier), len(later)))
+
+    @rule(tick=leaps, meanwhile=st.booleans())
+    def merge_overtaken(self, tick: int, meanwhile: bool) -> None:
+        self.begin_merge(tick)
+        if meanwhile:
+            self.compact(0)
+        if self.held_merge is not None:
+            self.install_merge()
 
     @precondition(lambda self: self.held_merge is not None)
     @rule()
@@ -260,6 +279,13 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         assert Counter(read) == Counter(wanted)
 
     @invariant()
+    def everything_holds(self) -> None:
+        if self.arrangement.state is not self.checked:
+            self.reads_are_the_models()
+            self.definite_reads_stay_until_since_passes_them()
+            self.metadata_and_batches_are_valid()
+            self.checked = self.arrangement.state
+
     def reads_are_the_models(self) -> None:
         state = self.arrangement.state
         assert (state.seal, state.since) == (Frontier.at(self.seal), Frontier.at(self.since))
@@ -267,7 +293,6 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         everything = naive.consolidate(naive.forward(self.history, self.since))
         assert naive.consolidate(rows(self.arrangement.updates())) == everything
 
-    @invariant()
     def definite_reads_stay_until_since_passes_them(self) -> None:
         for at in {self.since, (self.since + self.seal) // 2, self.seal - 1, *self.definite}:
             if at < self.since:
@@ -280,10 +305,9 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
         if self.since <= self.seal:
             self.refused(ReadNotSealed, self.arrangement.snapshot, self.seal)
 
-    @invariant()
     def metadata_and_batches_are_valid(self) -> None:
-        self.arrangement.check()
         state = self.arrangement.state
+        self.arrangement.check()
         assert state.handles() <= self.plane.stored_handles()
         for batch in state.trace:
             stored = self.plane.read([Slice(batch.handle)])
