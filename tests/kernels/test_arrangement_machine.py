@@ -321,5 +321,5 @@ class ArrangementBesideHistory(RuleBasedStateMachine):
 
 def test_an_arrangement_reads_like_the_list_of_everything_ever_accepted() -> None:
     run_state_machine_as_test(
-        ArrangementBesideHistory, settings=settings(max_examples=30, stateful_step_count=25, deadline=None)
+        ArrangementBesideHistory, settings=settings(max_examples=20, stateful_step_count=25, deadline=None)
     )
