@@ -1,12 +1,18 @@
 """Windows over columns of many keys: which windows there are, which rows count in them, and what the aggregates are.
 
-rows.py      Arrow table, any order  ->  rows sorted by (key, time)
-sliding.py   sessions.py   aligned.py    each kind  ->  windows, and per row a run of windows (`spans.Spans`)
-exact.py     sweeps.py   monoid.py       spans + values  ->  one value per window
-tables.py    the whole way, as Spark workers call it
-naive.py     the slow, obvious twin of all of it
+rows.py             Arrow table, any order  ->  rows sorted by (key, time)
+sliding.py sessions.py aligned.py calendar.py adaptive.py
+                    each kind: which windows there are, and per row a run of them (`spans.Spans`)
+exact.py sweeps.py monoid.py aggregates.py
+                    spans and values  ->  one value per window
+shapes.py           the kinds with their parameters, as values
+tables.py adaptive_tables.py
+                    the whole way, as Spark workers call it
+naive.py            the slow, obvious twins
 """
 
+from .adaptive import Cuts, Trigger
+from .adaptive_tables import Deltas, adaptive_table
 from .aggregates import (
     IntegerOverflow,
     avg,
@@ -20,6 +26,7 @@ from .aggregates import (
     sum_,
     variance,
 )
+from .calendar import Calendar
 from .monoid import Aggregate, Monoid
 from .rows import NullValues, SkippedRows
 from .shapes import Hopping, Sessions, Shape, Sliding
@@ -36,6 +43,9 @@ from .tables import (
 
 __all__ = [
     "Aggregate",
+    "Calendar",
+    "Cuts",
+    "Deltas",
     "Hopping",
     "Inputs",
     "IntegerOverflow",
@@ -45,6 +55,8 @@ __all__ = [
     "Shape",
     "SkippedRows",
     "Sliding",
+    "Trigger",
+    "adaptive_table",
     "avg",
     "bounds_type",
     "count",

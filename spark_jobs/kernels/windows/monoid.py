@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_jobs.errors import ParameterError
 
-from .rows import SortedRows, order_keys
+from .rows import SortedRows, settle_ties
 from .spans import Spans
 
 Ints = npt.NDArray[np.int64]
@@ -54,22 +54,10 @@ class WindowRows:
     def order_of(self, values: pa.Array, taken: Ints) -> Ints:
         """int64 numbers that order these rows by (key, time, arrival, value)."""
         times = self.rows.times if self.event_times is None else self.event_times
-        times = times[taken]
         group = np.searchsorted(self.rows.offsets, taken, side="right")
         arrival = None if self.arrival is None else self.arrival[taken]
-        same_key = group[1:] == group[:-1]
-        if np.any(same_key & (times[1:] < times[:-1])):
-            unsettled = np.ones(taken.size, np.bool_)
-        else:
-            tied = same_key & (times[1:] == times[:-1])
-            unsettled = np.append(tied, False) | np.append([False], tied)
-        position = np.arange(taken.size, dtype=np.int64)
-        # rows of one key and time are neighbours: sorting them alone leaves each group in its own places
-        places = np.flatnonzero(unsettled)
-        if places.size:
-            by = [order_keys(values.filter(pa.array(unsettled)))]
-            by += [] if arrival is None else [arrival[places]]
-            position[places[np.lexsort([*by, times[places], group[places]])]] = places
+        position = np.empty(taken.size, np.int64)
+        position[settle_ties(group, times[taken], [arrival, values])] = np.arange(taken.size)
         return position
 
 

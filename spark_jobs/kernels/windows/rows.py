@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -48,6 +48,11 @@ class SortedRows:
     skipped: SkippedRows
     left_out: dict[str, pa.Table] = field(default_factory=dict)
     """The rows that can't count, by reason."""
+
+    @property
+    def group(self) -> Ints:
+        """Per row the number of its key."""
+        return np.repeat(np.arange(self.offsets.size - 1, dtype=np.int64), np.diff(self.offsets))
 
     def ticks(self, column: str | None) -> Ints | None:
         """An integer or timestamp column as int64, in row order; None for no column."""
@@ -139,6 +144,32 @@ def _sorted_order(codes: Ints, times: Ints) -> Ints | None:
     if (int(codes.max()) + 1) * (greatest - least + 1) < 2**63:
         return np.argsort(codes * np.int64(greatest - least + 1) + (times - least))
     return np.lexsort((times, codes))
+
+
+def settle_ties(group: Ints, times: Ints, columns: Sequence[pa.Array | Ints | None]) -> Ints:
+    """The permutation that sorts rows by (group, time) and then by these columns, the first one first.
+
+    Rows in the order (group, time) keep their places but for those that share both, which are sorted alone. None: no
+    such column.
+    """
+    same = group[1:] == group[:-1]
+    if np.any(same & (times[1:] < times[:-1])):
+        unsettled = np.ones(times.size, np.bool_)
+    else:
+        tied = same & (times[1:] == times[:-1])
+        unsettled = np.append(tied, False) | np.append([False], tied)
+    order = np.arange(times.size, dtype=np.int64)
+    places = np.flatnonzero(unsettled[: times.size])
+    if places.size:
+        taken = pa.array(places)
+        by = [
+            column[places] if isinstance(column, np.ndarray) else order_keys(column.take(taken))
+            for column in reversed(columns)
+            if column is not None
+        ]
+        # rows of one group and time are neighbours: sorting them alone leaves each group in its own places
+        order[places] = places[np.lexsort([*by, times[places], group[places]])]
+    return order
 
 
 def _mask(table: pa.Table, columns: Collection[str]) -> pa.Array | None:

@@ -57,7 +57,7 @@ def window_table(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Tabl
     if inputs.arrival is not None:
         arrived = order_keys(rows.table.column(inputs.arrival).combine_chunks())[rows.order]
     counted = WindowRows(rows, spans, chosen, event_times, arrived)
-    columns = _window_columns(rows, windows)
+    columns = window_columns(rows, windows)
     for name, aggregate in inputs.aggregates.items():
         columns[name] = aggregate.evaluate(counted)
     late = int(chosen.size - np.count_nonzero(chosen))
@@ -136,7 +136,8 @@ def _sorted(table: pa.Table, shape: Shape, inputs: Inputs, placed: Ints | None) 
     )
 
 
-def _window_columns(rows: SortedRows, windows: Windows) -> dict[str, pa.Array]:
+def window_columns(rows: SortedRows, windows: Windows) -> dict[str, pa.Array]:
+    """Key columns and bounds of windows."""
     group, kind = pa.array(windows.group), bounds_type(rows.time_type)
     columns = {name: rows.keys.column(name).combine_chunks().take(group) for name in rows.keys.column_names}
     columns["window_start"] = pa.array(windows.start).cast(kind)

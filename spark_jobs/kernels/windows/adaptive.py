@@ -1,0 +1,172 @@
+"""Adaptive windows: cut where a trigger fires; the longest duration of each follows the rate of its key's rows.
+
+All in event time, so that the same rows give the same windows in any run. Rows of one key are cut into *cells*
+`[c*reset, (c+1)*reset)`; within a cell, in the order (time, delta id):
+
+- The first row opens a window at its own time. It may last until `start + duration`, where
+  `duration = clamp(target / rate, shortest, longest)`, and `longest` for rate 0.
+- `rate` at a row is the number of earlier rows of the cell less than `longest` before it, divided by `longest` or by
+the
+  time since the cell's first row, if that is shorter.
+- Triggers are asked in list order; the first that fires closes the window and names the reason. `Time` fires when the
+  duration is over, before a row at or after that instant is added; the others fire after a row was added.
+- The cell's end closes what is open (reason `reset`). The next row opens the next window. Nothing crosses a cell.
+
+`window_end` is the instant of closing: the end of the duration or of the cell, or the time of the row that fired.
+A row is late for all windows of its cell, or for none: it counts iff the cell's last instant is at or after `min_end`.
+
+Cost: O(rows) once sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from .spans import Spans, Windows
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+REASONS = ("time", "count", "size", "rate_change", "memory_pressure", "reset")
+"""What may close a window; the number in this list is the kernel's code for it."""
+_TIME, _COUNT, _SIZE, _RATE_CHANGE, _MEMORY, _RESET = range(6)
+_RECENT, _OLDER = 5, 10
+_GREATEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What closes a window, and at which threshold; made by `at_time`, `at_count`, …"""
+
+    reason: str
+    threshold: float = 0.0
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How windows are cut; durations in ticks."""
+
+    target: int
+    shortest: int
+    longest: int
+    reset: int
+    triggers: tuple[Trigger, ...]
+    memory_bytes: int
+    rate_unit: int
+    """Ticks in the unit of time in which a change of rate is measured: one second of a timestamp, one tick else."""
+
+
+@njit(cache=True)
+def _changed(samples: Floats, count: int, threshold: float) -> bool:
+    """Whether the mean of the last samples differs from that of those before by more than this share of it."""
+    if count < _RECENT + _RECENT:
+        return False
+    recent = older = 0.0
+    for back in range(1, _RECENT + 1):
+        recent += samples[(count - back) % samples.size]
+    earlier = min(count - _RECENT, _OLDER)
+    for back in range(_RECENT + 1, _RECENT + earlier + 1):
+        older += samples[(count - back) % samples.size]
+    recent, older = recent / _RECENT, older / earlier
+    return abs(recent - older) / max(older, 1.0) > threshold
+
+
+@njit(cache=True)
+def _fired(kinds: Ints, limits: Floats, rows: int, size: int, samples: Floats, sampled: int) -> int:
+    """The first trigger that fires after a row was added; -1: none."""
+    for place in range(kinds.size):
+        kind, limit = kinds[place], limits[place]
+        if kind == _COUNT and rows >= limit:
+            return kind
+        if kind in (_SIZE, _MEMORY) and size >= limit:
+            return kind
+        if kind == _RATE_CHANGE and _changed(samples, sampled, limit):
+            return kind
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _cut(
+    new_cell: npt.NDArray[np.bool_],
+    cell_end: Ints,
+    times: Ints,
+    sizes: Ints,
+    kinds: Ints,
+    limits: Floats,
+    bounds: tuple[int, int, int, int],
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit."""
+    target, shortest, longest, unit = bounds
+    timed = False
+    for kind in kinds:
+        timed = timed or kind == _TIME
+    number = np.empty(times.size, np.int64)
+    start, end = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
+    reason = np.empty(times.size, np.int64)
+    samples = np.zeros(_RECENT + _OLDER, np.float64)
+    window, is_open = -1, False
+    tail = cell_first = sampled = rows = size = duration = 0
+    for row in range(times.size):
+        time = times[row]
+        if new_cell[row]:
+            is_open, tail, cell_first, sampled = False, row, row, 0
+        # unsigned: the distance of two int64 may pass int64
+        elif is_open and timed and np.uint64(time) - np.uint64(start[window]) >= np.uint64(duration):
+            is_open = False
+        while np.uint64(time) - np.uint64(times[tail]) >= np.uint64(longest):
+            tail += 1
+        elapsed = min(np.uint64(time) - np.uint64(times[cell_first]), np.uint64(longest))
+        rate = (row - tail) / float(elapsed) if elapsed > 0 else 0.0
+        samples[sampled % samples.size] = rate * unit
+        sampled += 1
+        if not is_open:
+            window, is_open, rows, size = window + 1, True, 0, 0
+            wanted = target / rate if rate > 0.0 else float(longest)
+            duration = longest if wanted >= longest else max(shortest, int(wanted))
+            closes = time + duration if time <= _GREATEST - duration else _GREATEST
+            start[window] = time
+            # what holds unless another trigger fires first
+            if timed and closes <= cell_end[row]:
+                end[window], reason[window] = closes, _TIME
+            else:
+                end[window], reason[window] = cell_end[row], _RESET
+        number[row] = window
+        rows, size = rows + 1, size + sizes[row]
+        kind = _fired(kinds, limits, rows, size, samples, sampled)
+        if kind >= 0:
+            end[window], reason[window], is_open = time, kind, False
+    return number, start[: window + 1], end[: window + 1], reason[: window + 1]
+
+
+def adaptive_spans(
+    *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, min_end: Ints | None
+) -> tuple[Windows, Spans, npt.NDArray[np.bool_], Ints]:
+    """All adaptive windows of many keys, which rows are in which, and why each was closed (a place in `REASONS`).
+
+    Args:
+        offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
+        times: in ticks, not falling within a key; rows of one time in the order in which they count.
+        sizes: bytes of each row.
+        min_end: per row the least last instant of a cell that it counts in; None: no row is late.
+    """
+    group = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
+    cell = times // cuts.reset
+    # the last cell may reach beyond int64: its end saturates
+    cell_end = np.where(cell >= _GREATEST // cuts.reset, _GREATEST, (cell + 1) * np.int64(cuts.reset))
+    counted = np.ones(times.size, np.bool_) if min_end is None else cell_end - 1 >= min_end
+    group, cell, cell_end, times, sizes = (part[counted] for part in (group, cell, cell_end, times, sizes))
+    new_cell = np.ones(times.size, np.bool_)
+    new_cell[1:] = (group[1:] != group[:-1]) | (cell[1:] != cell[:-1])
+    kinds = np.array([REASONS.index(trigger.reason) for trigger in cuts.triggers], np.int64)
+    limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.float64)
+    bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.rate_unit)
+    number, start, end, reason = _cut(new_cell, cell_end, times, sizes, kinds, limits, bounds)
+    opens = np.flatnonzero(np.diff(number, prepend=-1))
+    return Windows(group[opens], start, end), Spans(number, number + 1, start.size), counted, reason
+
+
+def _limit(trigger: Trigger, cuts: Cuts) -> float:
+    return trigger.threshold * (cuts.memory_bytes if trigger.reason == "memory_pressure" else 1)

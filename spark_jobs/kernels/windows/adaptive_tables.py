@@ -1,0 +1,115 @@
+"""Adaptive windows of an Arrow table, see `adaptive` for what they are and `tables` for how workers call this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .adaptive import REASONS, Cuts, adaptive_spans
+from .monoid import WindowRows, columns_read
+from .rows import SkippedRows, SortedRows, order_keys, own, settle_ties, sort_rows
+from .spans import Spans, Windows
+from .sweeps import distinct_counts
+from .tables import Inputs, window_columns
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Deltas:
+    """Which columns describe the rows of adaptive windows."""
+
+    delta: str
+    """The id of a row: it breaks ties of time, and is listed in the window."""
+    vector: str | None = None
+    """What a row changes; a window counts the different ones."""
+    size_bytes: str | None = None
+    """The size of a row; None: 0."""
+
+    def columns(self) -> list[str]:
+        """The columns that must not be null."""
+        return [name for name in (self.delta, self.vector, self.size_bytes) if name is not None]
+
+
+def stats_type() -> pa.DataType:
+    """The type of the column `stats`; `duration` in ticks."""
+    whole = ("delta_count", "vectors_affected", "total_bytes")
+    return pa.struct(
+        [*((name, pa.int64()) for name in whole), ("avg_delta_size", pa.float64()), ("duration", pa.int64())]
+    )
+
+
+def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
+    """One row a window: key, `window_start`, `window_end`, `window_id`, `delta_ids`, `stats`, `trigger`, aggregates.
+
+    `window_id` is `<cell>.<place in the cell>`, unique within a key. Rows whose key, time, id, vector or size is null
+    are in no window (`null_value`).
+    """
+    rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
+    ids = rows.table.column(deltas.delta).combine_chunks().take(pa.array(rows.order))
+    order = settle_ties(rows.group, rows.times, [ids])
+    rows, ids = replace(rows, order=rows.order[order]), ids.take(pa.array(order))
+    sizes = np.zeros(rows.times.size, np.int64)
+    if deltas.size_bytes is not None:
+        sizes = own(rows.table.column(deltas.size_bytes).cast(pa.int64()))[rows.order]
+    windows, spans, chosen, reason = adaptive_spans(
+        offsets=rows.offsets, times=rows.times, sizes=sizes, cuts=cuts, min_end=rows.ticks(inputs.min_end)
+    )
+    columns = window_columns(rows, windows)
+    columns["window_id"] = _ids(windows, cuts.reset)
+    columns["delta_ids"] = _lists(ids.filter(pa.array(chosen)), spans)
+    columns["stats"] = _stats(rows, windows, spans, chosen, sizes[chosen], deltas.vector)
+    columns["trigger"] = pa.array(REASONS, pa.string()).take(pa.array(reason))
+    arrived = None
+    if inputs.arrival is not None:
+        arrived = order_keys(rows.table.column(inputs.arrival).combine_chunks())[rows.order]
+    counted = WindowRows(rows, spans, chosen, arrival=arrived)
+    for name, aggregate in inputs.aggregates.items():
+        columns[name] = aggregate.evaluate(counted)
+    late = int(chosen.size - np.count_nonzero(chosen))
+    return pa.table(columns), replace(rows.skipped, late_rows=late)
+
+
+def _ids(windows: Windows, reset: int) -> pa.Array:
+    cell = windows.start // reset
+    opens = np.ones(cell.size, np.bool_)
+    opens[1:] = (windows.group[1:] != windows.group[:-1]) | (cell[1:] != cell[:-1])
+    places = np.arange(cell.size)
+    first = np.maximum.accumulate(np.where(opens, places, 0)) if cell.size else places
+    texts = (pa.array(part).cast(pa.string()) for part in (cell, places - first))
+    return pc.binary_join_element_wise(*texts, ".")
+
+
+def _lists(values: pa.Array, spans: Spans) -> pa.Array:
+    ends = np.concatenate(([0], np.cumsum(spans.counts)))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
+
+
+def _stats(
+    rows: SortedRows,
+    windows: Windows,
+    spans: Spans,
+    chosen: npt.NDArray[np.bool_],
+    sizes: Ints,
+    vector: str | None,
+) -> pa.Array:
+    affected: npt.NDArray = np.zeros(spans.n_windows, np.int64)
+    if vector is not None:
+        codes = rows.table.column(vector).combine_chunks().dictionary_encode()
+        numbers = own(codes.indices.cast(pa.int64()))[rows.order][chosen]
+        affected = distinct_counts(
+            numbers, len(codes.dictionary), spans.first, spans.past, spans.entry, spans.n_windows
+        )
+    total = np.zeros(spans.n_windows, np.int64)
+    np.add.at(total, spans.first, sizes)
+    fields = [spans.counts, affected, total, total / np.maximum(spans.counts, 1), windows.end - windows.start]
+    return pa.StructArray.from_arrays([pa.array(part) for part in fields], fields=list(stats_type()))
+
+
+def required_columns(deltas: Deltas, inputs: Inputs) -> list[str]:
+    """All value columns that `adaptive_table` reads."""
+    return list(dict.fromkeys([*deltas.columns(), *columns_read(inputs.aggregates.values())]))
