@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.corrections import CodedCorrections, CorrectionBuffer, Updates, as_updates
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.corrections import valued
+from spark_jobs.kernels.corrections.stage import Stage
 from spark_jobs.model import Frontier
 from tests.benchmarks.corrections_kernel import PATTERNS, ROUTINES, catch_up, filled, random_updates
 from tests.replay import main as replay
@@ -66,6 +67,44 @@ def test_a_read_that_finds_nothing_new_copies_nothing():
     before = buffer.copied
     buffer.updates_before(Frontier.at(50))
     assert buffer.copied == before
+
+
+def test_a_read_leaves_the_buckets_well_formed_for_the_next():
+    buffer = filled([random_updates(np.random.default_rng(8), 5_000, 0, 2**40)])
+    for upper in (7, 1_000, 2**39 + 5):
+        buffer.count_before(Frontier.at(upper))
+        assert buffer._buckets.is_well_formed()
+        assert buffer._buckets.lower() == upper
+
+
+def test_the_boundary_only_advances():
+    buffer = CodedCorrections()
+    for upper, boundary in ((5, 5), (3, 5), (9, 9), (None, None), (12, None)):
+        buffer.count_before(Frontier(upper))
+        assert buffer.boundary == Frontier(boundary)
+
+
+def test_a_chunk_keeps_no_more_memory_alive_than_a_chunk():
+    buffer = CodedCorrections(chunk_bytes=24 * 1_000)
+    buffer.count_before(Frontier.at(2**20))
+    buffer.insert(random_updates(np.random.default_rng(9), 20_000, 0, 2**40))
+    columns = [
+        column
+        for content in buffer._buckets.contents
+        for chain in content.chains
+        for chunk in chain.chunks
+        for column in chunk
+    ]
+    assert len(columns) > 3 * 10
+    assert all(column.base is None or column.base.size <= 1_000 for column in columns)
+
+
+def test_the_stage_ships_whole_capacities_and_keeps_the_rest():
+    stage = Stage(24 * 10)
+    rows = random_updates(np.random.default_rng(10), 25, 0, 100)
+    assert stage.insert(rows.rows(0, 9)) is None
+    assert stage.insert(rows.rows(9, 25)).triples() == rows.triples()[:20]
+    assert stage.flush().triples() == rows.triples()[20:]
 
 
 def test_sizes_are_those_of_what_is_held():

@@ -70,8 +70,19 @@ def test_consolidated_updates_are_the_sums_by_time_then_data(rows):
         (2**63, (-(2**63), 2**63 - 1)),
         (1, (-(2**63), 2**63 - 1)),
         (2**63, (7, 8)),
+        (2**40, (0, 2**13)),
+        (2**45, (0, 2**20)),
     ],
-    ids=["codes alone", "packed with the row", "packed", "pairs", "codes of 64 bits", "times alone"],
+    ids=[
+        "codes alone",
+        "packed with the row",
+        "packed",
+        "pairs",
+        "codes of 64 bits",
+        "times alone",
+        "one bit too many with the row",
+        "one bit too many",
+    ],
 )
 def test_large_batches_sort_right_however_their_keys_are_packed(time_end, codes):
     random = np.random.default_rng(3)
@@ -110,6 +121,14 @@ def test_chunks_of_chains_that_do_not_interleave_are_handed_on():
     merged = merged_pair(late, early, ledger)
     assert merged.chunks == [*early.chunks, *late.chunks]
     assert ledger.copied == 0
+
+
+def test_chunks_that_interleave_within_one_time_are_not_handed_on():
+    ledger = Ledger(24 * 1_000)
+    even = [(row, 1, 1) for row in range(0, 2_000, 2)]
+    odd = [(row, 1, 1) for row in range(1_001, 3_001, 2)]
+    merged = merged_pair(*chains_of([even, odd], 1_000), ledger)
+    assert rows_of(merged) == sums(even + odd)
 
 
 def test_two_chains_that_cancel_leave_none():

@@ -136,6 +136,8 @@ class BucketChain(Generic[Content]):
             else:
                 allowed = self._bits[index] + 2
                 index += 1
+        if index >= self._unsettled:
+            self._unsettled = 0
         return fuel
 
     def _halve(self, index: int) -> None:

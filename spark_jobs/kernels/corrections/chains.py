@@ -225,10 +225,6 @@ class ChainList:
         """Replace each code by its index in the ascending codes `used`."""
         self.chains = [chain.recoded(used) for chain in self.chains]
 
-    def sizes(self) -> list[int]:
-        """Updates per chain, oldest first."""
-        return [chain.count for chain in self.chains]
-
     def _merged(self, previous: Chain, last: Chain) -> Chain | None:
         merged = merged_pair(previous, last, self.ledger)
         self.count += (merged.count if merged else 0) - previous.count - last.count
