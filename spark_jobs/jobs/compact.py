@@ -1,8 +1,10 @@
-"""Compact: fold the touched entities' chains into states, and merge what the trace's frontiers allow."""
+"""Compact: fold the touched entities' chains into states."""
 
 from __future__ import annotations
 
+from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.storage.tables import STATE
 
@@ -12,5 +14,7 @@ def compact(stage: Stage) -> None:
     if stage.scope.nothing_to_do():
         return
     rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
-    if rows is not None:
-        stage.lake.append(STATE, rows, stage.fence)
+    if rows is None:
+        return
+    stage.lake.append(STATE, rows, stage.fence)
+    pass_gate(stage, "gold", measure_gold(stage.lake.spark, stage.scope, token=stage.fence.token))

@@ -11,7 +11,7 @@ from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
-from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fence import Fence, Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace import frontiers
@@ -22,9 +22,9 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 class Stage:
     """One attempt of one stage of one run.
 
-    `drops` are the drops of the run's interval `[lo_us, hi_us)`. `staged` are the tokens under which this run's
-    earlier stages
-    wrote, by stage; the publication names them. `summary` is what the stage reports.
+    `drops` are the drops of the run's interval `[lo_us, hi_us)`. `lease` holds the source for this attempt and tells
+    what
+    the run's earlier stages left. `summary` is what the stage reports.
     """
 
     name: str
@@ -34,9 +34,13 @@ class Stage:
     hi_us: int
     run_id: str
     lake: Lake
-    fence: Fence
-    staged: dict[str, int]
+    lease: Lease
     summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fence(self) -> Fence:
+        """The attempt's right to write."""
+        return self.lease.fence
 
     @property
     def drops(self) -> range:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.landing import ledger
 from spark_jobs.landing.chunking import as_chunks
 from spark_jobs.landing.duplicates import Resolved, resolve
+from spark_jobs.landing.pending import landings_between
 from spark_jobs.landing.reader import LandingFile, list_drop_files, read_files
 from spark_jobs.restatement.catalog import ensure_source
 from spark_jobs.sources import load_sources
@@ -34,6 +37,14 @@ def land(stage: Stage) -> None:
         rows += _write(stage, fresh, {path: landed.landing for path, landed in known.items()})
     if rows:
         ledger.write(stage.lake, rows, stage.fence)
+    _pass_gate(stage)
+
+
+def _pass_gate(stage: Stage) -> None:
+    """Measure every landing that is not in the trace yet, so that a repeated run meets a failed gate again."""
+    landings = landings_between(stage.lake, stage.source, stage.frontiers.landed_through)
+    if landings:
+        pass_gate(stage, "bronze", measure_bronze(stage.lake.spark, stage.source, landings=landings))
 
 
 def _write(stage: Stage, files: list[LandingFile], replaced: dict[str, int]) -> list[dict[str, object]]:

@@ -1,28 +1,54 @@
-"""Publish: one commit makes everything that the run wrote visible, in all tables at once."""
+"""Publish: one commit makes everything that the run wrote visible, in all tables at once; then the marts follow."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.storage import publication
+from spark_jobs.storage.settle import settled
+
+
+class StageMissing(TidemarkError):
+    """A stage that a publication needs has not run since the trace last moved. Facts: `source`, `missing`."""
+
+    code = "stage_missing"
 
 
 def publish(stage: Stage) -> None:
-    """Move `published` to the seal, with the tokens of this run's stages; nothing if that is what is shown already."""
+    """Move `published` to the seal, with the tokens of this run's stages; nothing if that is what is shown already.
+
+    Raises:
+        StageMissing: `window` or `compact` has not run since the trace last moved.
+    """
     before = stage.publication
     stage.summary.update(published_us=before.published_us, moved=False)
-    if stage.scope.nothing_to_do():
-        return
-    tokens = tuple(sorted({*before.tokens, *stage.staged.values()}))
-    after = replace(
-        before,
-        published_us=stage.frontiers.seal_us,
-        reached_us=stage.frontiers.reached_us,
-        complete_us=stage.frontiers.complete_us(stage.source),
-        tokens=tokens,
-        definition=stage.source.definition_hash(),
-        run_id=stage.run_id,
-    )
-    publication.commit(stage.lake, stage.source, stage.fence, after)
-    stage.summary.update(published_us=after.published_us, moved=True)
+    if not stage.scope.nothing_to_do():
+        _refuse_missing(stage)
+        after = replace(
+            before,
+            published_us=stage.frontiers.seal_us,
+            reached_us=stage.frontiers.reached_us,
+            complete_us=stage.frontiers.complete_us(stage.source),
+            tokens=tuple(sorted({*before.tokens, *stage.lease.staged.values()})),
+            definition=stage.source.definition_hash(),
+            run_id=stage.run_id,
+        )
+        publication.commit(stage.lake, stage.source, stage.fence, settled(stage.lake, stage.source, after))
+        stage.summary.update(published_us=after.published_us, moved=True)
+    write_verdicts(stage)
+
+
+def _refuse_missing(stage: Stage) -> None:
+    missing = [name for name in ("window", "compact") if name not in stage.lease.staged]
+    if missing:
+        raise StageMissing(
+            expected=f"window and compact to have run on what {stage.source.name} has sealed",
+            found=f"no {' and no '.join(missing)} since the trace last moved",
+            consequence="nothing was published",
+            next_step="run the stages of this run from window on",
+            source=stage.source.name,
+            missing=missing,
+        )

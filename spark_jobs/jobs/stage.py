@@ -40,7 +40,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
 """In the order in which a run goes through them."""
 
 STAGED = ("window", "compact")
-"""Stages whose rows a publication makes visible."""
+"""Stages whose rows a publication makes visible; what they wrote counts only until the trace moves again."""
 
 WAIT_S = 600.0
 """How long an attempt waits for another one of its source: longer than any stage of the sample takes."""
@@ -89,10 +89,13 @@ def _attempt(
     folder = settings.home / "leases"
     with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == "land", wait_s=WAIT_S) as lease:
         lake = Lake(spark)
-        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease.fence, lease.staged)
+        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease)
+        if name not in STAGED and name != "publish":
+            lease.staged.clear()
         STAGES[name](stage)
         if name in STAGED:
             lease.record(name)
+        lease.save()
     return {
         "stage": name,
         "source": source.name,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from spark_jobs.gates.measures import silver as measure_silver
 from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.restatement.late import late_rows
 from spark_jobs.restatement.windows import corrections, touched_ranges
 from spark_jobs.storage.tables import LATE
@@ -11,9 +13,10 @@ from spark_jobs.storage.tables import LATE
 def window(stage: Stage) -> None:
     """Write the corrections of every window definition and the late rows; nothing is visible before `publish`."""
     stage.summary["definitions"] = [d.name for d in stage.definitions]
-    if stage.scope.nothing_to_do():
+    if stage.scope.nothing_to_do() or not stage.definitions:
         return
     ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
+    stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
     for definition in stage.definitions:
         rows = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
         if rows is not None:
@@ -22,4 +25,6 @@ def window(stage: Stage) -> None:
         late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token)
         if late is not None:
             stage.lake.append(LATE, late, stage.fence)
-    stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
+    read = None if stage.scope.everything else ranges
+    measured = measure_silver(stage.lake.spark, stage.scope, stage.definitions, token=stage.fence.token, ranges=read)
+    pass_gate(stage, "silver", measured)

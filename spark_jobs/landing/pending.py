@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Updates to append (columns of `tables.updates` but batch, time and token; None: nothing landed), and up to
-    which landing."""
+    """Updates to append, with the columns of `tables.updates` but batch, time and token (None: nothing landed), and the
+    greatest landing that they are of."""
 
     rows: DataFrame | None
     through: int
+
+
+def landings_between(lake: Lake, source: Source, after: int, through: int | None = None) -> list[int]:
+    """The landings of the ledger beyond `after`, up to `through` (None: all)."""
+    ledger = lake.read(FILES).where((F.col("source") == source.name) & (F.col("landing") > after))
+    if through is not None:
+        ledger = ledger.where(F.col("landing") <= through)
+    return sorted(row.landing for row in ledger.select("landing").distinct().collect())
 
 
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     """The updates of every landing of the ledger beyond `landed_through`."""
     ledger = lake.read(FILES).where((F.col("source") == source.name) & (F.col("landing") > landed_through))
     landings = ledger.groupBy("landing").agg(F.sum("rows").alias("rows")).collect()
-    if not landings:
-        return Pending(None, landed_through)
-    through = max(row.landing for row in landings)
+    through = max((row.landing for row in landings), default=landed_through)
     with_rows = [row.landing for row in landings if row.rows]
     if not with_rows:
         return Pending(None, through)

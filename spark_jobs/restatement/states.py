@@ -118,7 +118,9 @@ class _Folder:
     def _mode(self, rows: pa.Table, prior: pa.Table | None) -> pa.Table:
         state = self.source.state
         assert state is not None
-        components = {name: f"v_{c}" if isinstance(c, str) else c for name, c in state.components.items()}
+        components: dict[str, Any] = {
+            name: f"v_{c}" if isinstance(c, str) else c for name, c in state.components.items()
+        }
         value = pa.int64() if state.datatype == "int64" else pa.float64()
         for column in {c for c in components.values() if isinstance(c, str)}:
             rows = rows.set_column(rows.schema.get_field_index(column), column, rows.column(column).cast(value))

@@ -55,21 +55,30 @@ class Fence:
 
 @dataclass
 class Lease:
-    """A source held by one attempt: its fence, and the tokens under which the run's finished stages wrote."""
+    """A source held by one attempt: its fence, and what the run's finished stages left for the next ones.
+
+    `staged`: the tokens under which they wrote, by stage. `verdicts`: what their gates found, until a table holds it.
+    """
 
     path: Path
     run_id: str
     fence: Fence
     staged: dict[str, int] = field(default_factory=dict)
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self, stage: str) -> None:
         """Note that `stage` is done under this attempt's token; the run's publication will name it."""
         self.staged[stage] = self.fence.token
-        self.save()
 
     def save(self) -> None:
         """Written in place: the lock is on this very file, so it must not be replaced by another."""
-        lease = {"token": self.fence.token, "run_id": self.run_id, "pid": os.getpid(), "staged": self.staged}
+        lease = {
+            "token": self.fence.token,
+            "run_id": self.run_id,
+            "pid": os.getpid(),
+            "staged": self.staged,
+            "verdicts": self.verdicts,
+        }
         with self.path.open("r+") as handle:
             handle.write(json.dumps(lease))
             handle.truncate()
@@ -105,8 +114,8 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
                 run_id=run_id,
                 by=lease["run_id"],
             )
-        staged = {} if starts_run else dict(lease["staged"])
-        taken = Lease(path, run_id, Fence(source, lease["token"] + 1), staged)
+        kept = {} if starts_run else {name: lease[name] for name in ("staged", "verdicts")}
+        taken = Lease(path, run_id, Fence(source, lease["token"] + 1), **kept)
         taken.save()
         yield taken
 
@@ -132,4 +141,4 @@ def _lock(descriptor: int, path: Path, *, source: str, wait_s: float) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     text = path.read_text() if path.exists() else ""
-    return json.loads(text) if text else {"token": 0, "run_id": None, "pid": None, "staged": {}}
+    return json.loads(text) if text else {"token": 0, "run_id": None, "pid": None, "staged": {}, "verdicts": []}

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import literal, name
+from spark_jobs.storage.sql import literal, name, qualified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,4 +68,12 @@ class Lake:
         ordered = rows.select(*table.column_names)
         writer = ordered.writeTo(table.qualified).options(**fence.writer_options())
         writer.overwrite(F.col("source") == fence.source)
+        self.commits += 1
+
+    def delete_tokens(self, table: Table, tokens: list[int], source: str | None) -> None:
+        """Remove what was written under these tokens, of one source where the table is shared."""
+        listed = ", ".join(str(int(token)) for token in tokens)
+        of_source = "" if source is None else f"source = {literal(source)} AND "
+        statement = f"DELETE FROM {qualified(table.database, table.table)} WHERE {of_source}token IN ({listed})"
+        self.run(statement)
         self.commits += 1

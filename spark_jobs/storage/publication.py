@@ -18,7 +18,7 @@ BEFORE_ALL_US = 0
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One row of `trace.published`: times in microseconds, tokens whose rows are visible."""
+    """One row of `trace.published`: times in microseconds, tokens whose rows are visible, the token that published."""
 
     published_us: int
     reached_us: int
@@ -27,6 +27,7 @@ class Publication:
     tokens: tuple[int, ...] = ()
     definition: str = ""
     run_id: str = ""
+    token: int = 0
 
     def shows(self, token: int) -> bool:
         """Whether rows written under `token` are visible."""
@@ -37,11 +38,18 @@ def load(lake: Lake, source: Source) -> Publication:
     """The publication in force, or the empty one before the first."""
     times = [F.unix_micros(c).alias(c) for c in ("published", "reached", "complete")]
     of_source = lake.read(PUBLISHED).where(F.col("source") == source.name)
-    row = of_source.select(*times, "settled", "tokens", "definition", "run_id").first()
+    row = of_source.select(*times, "settled", "tokens", "definition", "run_id", "token").first()
     if row is None:
         return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
     return Publication(
-        row.published, row.reached, row.complete, row.settled, tuple(row.tokens), row.definition, row.run_id
+        row.published,
+        row.reached,
+        row.complete,
+        settled=row.settled,
+        tokens=tuple(row.tokens),
+        definition=row.definition,
+        run_id=row.run_id,
+        token=row.token,
     )
 
 

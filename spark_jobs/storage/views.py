@@ -79,7 +79,8 @@ def late_view() -> str:
         LATE.comment,
         f"SELECT {listed}, min(h.known_from) AS known_from FROM {publication()} p"
         f" JOIN {qualified(LATE.database, LATE.table)} h"
-        f" ON h.source = p.source AND h.known_from < p.published AND {VISIBLE} GROUP BY {listed} HAVING sum(h.diff) > 0",
+        f" ON h.source = p.source AND h.known_from < p.published AND {VISIBLE} GROUP BY {listed}"
+        " HAVING sum(h.diff) > 0",
     )
 
 

@@ -112,6 +112,25 @@ def load(lake: Lake, source: Source) -> SourceFrontiers:
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One change of the frontiers: under which token, from what to what."""
+
+    token: int
+    before: SourceFrontiers
+    after: SourceFrontiers
+
+
+def moves_since(lake: Lake, source: Source, token: int) -> list[Move]:
+    """The changes under tokens greater than `token`, oldest first."""
+    of_source = lake.read(FRONTIERS).where(F.col("source") == source.name)
+    rows = of_source.orderBy(F.col("token").desc()).select("token", "state").collect()
+    newer = [row for row in rows if row.token > token]
+    states = [SourceFrontiers.from_json(row.state) for row in rows[: len(newer) + 1]]
+    states += [SourceFrontiers.start(source)] * (len(newer) + 1 - len(states))
+    return [Move(row.token, states[i + 1], states[i]) for i, row in enumerate(newer)][::-1]
+
+
 def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: SourceFrontiers) -> None:
     """Make `frontiers` the ones in force: the one small commit that makes batches written before it count."""
     state = frontiers.arrangement

@@ -1,0 +1,49 @@
+"""The gate at the end of a stage: measure what the stage left, hold it against the suite, keep the verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from spark_jobs.gates import GateFailed, run_gate
+from spark_jobs.jobs.context import Stage
+from spark_jobs.storage.tables import VERDICTS
+from spark_jobs.storage.times import instant
+
+if TYPE_CHECKING:
+    from spark_jobs.gates.measures import Measurement
+
+
+def pass_gate(stage: Stage, gate: str, measured: Measurement) -> None:
+    """Hold `measured` against the suite of `gate`. Its verdicts reach `quality.verdicts` with the publication.
+
+    Raises:
+        GateFailed: an expectation does not hold; the verdicts of this run are in the table then, too.
+    """
+    try:
+        verdicts = run_gate(
+            gate,
+            measured.values,
+            settings=stage.settings,
+            source=stage.source.name,
+            run_id=stage.run_id,
+            find_examples=measured.examples,
+        )
+    except GateFailed as failure:
+        failed = {verdict["measure"]: verdict for verdict in failure.failed}
+        stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + list(failed.values())
+        write_verdicts(stage)
+        raise
+    stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + [asdict(v) for v in verdicts]
+    stage.summary["gate"] = f"{gate}: {len(verdicts)} expectations hold"
+
+
+def write_verdicts(stage: Stage) -> None:
+    """Put the run's verdicts into `quality.verdicts`, and forget them here."""
+    if not stage.lease.verdicts:
+        return
+    common = {"source": stage.source.name, "token": stage.fence.token, "run_id": stage.run_id}
+    known_from = instant(max(stage.frontiers.seal_us, 0))
+    rows = [{**common, "known_from": known_from, **verdict} for verdict in stage.lease.verdicts]
+    stage.lake.append(VERDICTS, stage.lake.frame(VERDICTS, rows), stage.fence)
+    stage.lease.verdicts = []

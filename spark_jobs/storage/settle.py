@@ -1,0 +1,49 @@
+"""Settling: the list of published tokens stays short, and what no publication names is removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import LATE, STATE, VALIDITY
+
+KEPT = 64
+"""Newest tokens that stay listed: two a run, so an attempt given up a month of daily runs ago is surely no longer at
+work."""
+
+AT_ONCE = 64
+"""Tokens that are settled together: a sweep reads each history table's tokens, so it is not for every run."""
+
+
+def settled(lake: Lake, source: Source, publication: Publication) -> Publication:
+    """The same publication with its oldest tokens settled, once there are enough of them; sweeps rows of given-up
+    attempts."""
+    if len(publication.tokens) < KEPT + AT_ONCE:
+        return publication
+    through = publication.tokens[-KEPT - 1]
+    for table in history_tables(lake, source):
+        _sweep(lake, source, table, publication, through)
+    return replace(publication, settled=through, tokens=publication.tokens[-KEPT:])
+
+
+def history_tables(lake: Lake, source: Source) -> list[Table]:
+    """The tables whose rows are visible by token: the shared ones, and the windows' of this source."""
+    own = [f"{definition}_history" for definition in source.windows]
+    present = lake.names("silver")
+    return [STATE, LATE, *[Table("silver", name, "", VALIDITY) for name in own if name in present]]
+
+
+def _sweep(lake: Lake, source: Source, table: Table, publication: Publication, through: int) -> None:
+    orphaned = (F.col("token") > publication.settled) & (F.col("token") <= through)
+    rows = lake.read(table).where(orphaned & ~F.col("token").isin(list(publication.tokens)))
+    shared = any(column.name == "source" for column in table.columns)
+    if shared:
+        rows = rows.where(F.col("source") == source.name)
+    tokens = [row.token for row in rows.select("token").distinct().collect()]
+    if tokens:
+        lake.delete_tokens(table, tokens, source.name if shared else None)
