@@ -257,7 +257,8 @@ class Arrangement(Generic[U]):
         return [Slice(batch.handle, lo, hi) for batch in touched]
 
     def _commit(self, after: ArrangementState, obsolete: Sequence[TraceBatch | UnsealedBatch] = ()) -> None:
-        if after is not self.state:
+        # an unchanged state is not written again: a commit costs a table version
+        if after != self.state:
             self.journal.commit([StateChange(self.collection, self.state, after)])
             self.state = after
         if obsolete:
@@ -275,11 +276,12 @@ def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
             found="several journals",
             next_step="open the arrangements with the same journal",
         )
-    changes = [StateChange(each.collection, each.state, each.state.sealed(ts)) for each in arrangements]
-    if changes:
-        arrangements[0].journal.commit(changes)
-    for arrangement, change in zip(arrangements, changes, strict=True):
-        arrangement.state = change.after
+    sealed = [each.state.sealed(ts) for each in arrangements]
+    moved = [(each, after) for each, after in zip(arrangements, sealed, strict=True) if after != each.state]
+    if moved:
+        arrangements[0].journal.commit([StateChange(each.collection, each.state, after) for each, after in moved])
+    for arrangement, after in moved:
+        arrangement.state = after
 
 
 def merge_batches(plane: DataPlane[U], request: CompactionRequest) -> CompactionResponse:

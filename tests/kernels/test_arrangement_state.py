@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -159,6 +160,29 @@ def test_the_loser_of_two_writers_changes_nothing_and_can_go_on_after_a_refresh(
     loser.refresh()
     loser.seal(4)
     assert journal.load("main").seal == Frontier.at(4)
+
+
+def test_what_moves_nothing_commits_nothing() -> None:
+    class CountingJournal(MemoryJournal):
+        commits = 0
+
+        def commit(self, changes: Sequence[StateChange]) -> None:
+            self.commits += 1
+            super().commit(changes)
+
+    journal = CountingJournal()
+    quiet = arrangement(journal)
+    quiet.seal(5)
+    assert journal.commits == 1
+    quiet.seal(5)
+    quiet.force_seal(5)
+    quiet.allow_compaction(Frontier.at(0))
+    quiet.release("nobody")
+    quiet.write(updates_table([]))
+    quiet.drain()
+    quiet.unsealed_step()
+    quiet.compact()
+    assert journal.commits == 1
 
 
 def test_a_state_survives_json() -> None:
