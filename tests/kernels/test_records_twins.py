@@ -1,0 +1,217 @@
+"""The record readers and their naive twin return the same rows, for any bytes and wherever blocks are cut."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_csv, read_ndjson
+from spark_jobs.kernels.records.naive import naive_csv, naive_ndjson
+
+SPEC = RecordSpec(
+    columns=(
+        ColumnSpec("who", "who", "string", ("", "NA")),
+        ColumnSpec("at", "at", "timestamp", ("",)),
+        ColumnSpec("n", "n", "int", ("",)),
+        ColumnSpec("x", "x", "float", ("", "-")),
+        ColumnSpec("ok", "is ok", "bool", ("",)),
+        ColumnSpec("day", "day", "date", ("",), timezone="America/New_York", dst="earliest"),
+        ColumnSpec("local", "local", "timestamp", ("",), timezone="America/New_York", dst="latest"),
+        ColumnSpec("s", "s", "timestamp", ("",), time_format="epoch_s"),
+    ),
+    timelines=(("at", "at"), ("day", "day"), ("local", "local"), ("s", "s")),
+    event_time=("at", "local"),
+    entity="who",
+    arrival="s",
+    delta_id=("who", "n"),
+    max_record_bytes=90,
+)
+SPECS = st.builds(
+    lambda policy, dst, limit, id_: replace(
+        SPEC,
+        columns=tuple(replace(c, dst=dst) for c in SPEC.columns),
+        unknown_columns=policy,
+        max_record_bytes=limit,
+        delta_id=id_,
+    ),
+    st.sampled_from(["keep", "keep", "quarantine"]),
+    st.sampled_from(["earliest", "latest", "refuse"]),
+    st.sampled_from([8, 90, 1000, 1000, 1000]),
+    st.sampled_from([None, ("who", "n"), ("at",), ("ok", "day", "local")]),
+)
+NUMBERS = st.one_of(
+    st.integers(-(2**63) - 2, 2**63 + 1).map(str),
+    st.floats().map(repr),
+    st.from_regex(r"[+-]?[0-9]{0,25}\.?[0-9]{0,5}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+    st.sampled_from(["0x1F", "1_000", "٣", "1e400", "-0", "00012", "9223372036854775808", "+5", " 7 ", "9" * 30, "1e"]),
+)
+TIMES = st.one_of(
+    st.datetimes().map(str),
+    st.datetimes(timezones=st.timezones()).map(lambda t: t.isoformat(timespec="seconds")),
+    st.sampled_from(
+        ["2013-03-10 02:30", "2013-11-03T01:30:00", "2013-11-03", "0000-01-01", "0001-01-01", "9999-12-31T23:59:59",
+         "10000-01-01", "2012-02-29", "2013-02-29", "2013-01-01T24:00", "2013-01-01T00:00:60Z", "2013-01-01T00:00Z",
+         "2013-01-01T00:00:00.1234567+05:30", "2013-01-01T00:00:00.+01", "2013-01-01T00:00-0130", "2013-1-1",
+         "2013-01-01T10", "253402300799", "-62135596801", "1356998400", "0001-01-01T00:00+14:00"]
+    ),
+)  # fmt: skip
+VALUES = st.one_of(
+    NUMBERS, TIMES, st.sampled_from(["", "NA", "true", "FALSE", "1", "x", "a|b", "\\", "-"]), st.text(max_size=6)
+)
+
+
+def comparable(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+    rows = []
+    for batch in batches:
+        batch.validate(full=True)
+        plain = {}
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            number = (
+                pa.int64()
+                if pa.types.is_timestamp(field.type)
+                else pa.int32()
+                if pa.types.is_date(field.type)
+                else None
+            )
+            plain[field.name] = (column.cast(number) if number else column).to_pylist()
+        rows += [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
+    return rows
+
+
+def outcome(read: Callable[[], list[dict[str, Any]]]) -> Any:
+    try:
+        return read()
+    except FileRejectedError as refused:
+        return refused.rule
+
+
+def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
+    for size in sizes:
+        yield data[:size]
+        data = data[size:]
+    yield data
+
+
+def check_csv(data: bytes, spec: RecordSpec, sizes: list[int]) -> None:
+    assert outcome(lambda: comparable(read_csv(cut(data, sizes), spec))) == outcome(lambda: naive_csv(data, spec))
+
+
+def check_ndjson(data: bytes, spec: RecordSpec, sizes: list[int]) -> None:
+    assert outcome(lambda: comparable(read_ndjson(cut(data, sizes), spec))) == outcome(lambda: naive_ndjson(data, spec))
+
+
+SIZES = st.lists(st.integers(0, 30), max_size=20)
+HEADER = b"who,at,n,x,is ok,day,local,s\n"
+
+
+def quoted(value: str) -> str:
+    return '"' + value.replace('"', '""') + '"'
+
+
+CLOCK_CHANGE = dt.datetime(2013, 3, 9, tzinfo=dt.UTC)
+GOOD = {
+    "who": st.sampled_from(["w", "ü|\\", "two words"]),
+    "at": st.builds(lambda time, zone: f"{time}{zone}", st.datetimes(), st.sampled_from(["", "Z", "+05:30", "-0800"])),
+    "n": st.integers(-(2**63), 2**63 - 1).map(str),
+    "x": st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    "is ok": st.sampled_from(["true", "FALSE", "1", "0"]),
+    "day": st.dates().map(str),
+    "local": st.integers(0, 3000).map(lambda minutes: f"{CLOCK_CHANGE + dt.timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"),
+    "s": st.integers(-(10**10), 10**11).map(str),
+}
+COLUMNS = list(GOOD)
+CHANGES = st.lists(st.tuples(st.sampled_from(COLUMNS), VALUES), max_size=2).map(dict)
+CELLS = st.builds(lambda good, changes: good | changes, st.fixed_dictionaries(GOOD), CHANGES)
+FIELDS = st.tuples(st.sampled_from([str, str, str, quoted]), st.sampled_from([str, str, str, quoted]))
+LINES = st.one_of(
+    st.builds(lambda cells, ways: ",".join(ways[i % 2](v) for i, v in enumerate(cells.values())), CELLS, FIELDS),
+    st.lists(st.one_of(VALUES, VALUES.map(quoted), st.text('"\n\r,a', max_size=4)), min_size=7, max_size=9).map(
+        ",".join
+    ),
+)
+ORDERS = st.one_of(
+    st.just(COLUMNS), st.just(COLUMNS), st.just(COLUMNS), st.permutations([*COLUMNS[:5], "new", *COLUMNS[6:]])
+)
+HEADERS = ORDERS.map(lambda names: ",".join(names).encode() + b"\n")
+
+
+@settings(max_examples=120, deadline=None)
+@given(HEADERS, st.lists(LINES, max_size=5), st.sampled_from(["\n", "\r\n"]), SPECS, SIZES)
+def test_csv_of_values_reads_like_the_twin(header, lines, end, spec, sizes) -> None:
+    check_csv(header + end.join(lines).encode("utf-8", "surrogatepass"), spec, sizes)
+
+
+NOISE = st.lists(
+    st.sampled_from([b'"', b"\n", b"\r", b"\r\n", b",", b"a", b'""', b"\xff", b"\xc3\xa9", b"b" * 12, b"2013-01-01"]),
+    max_size=40,
+).map(b"".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([b"who,at\n", b"who\n", b"", b'"who","at"\r\n', b"\xef\xbb\xbfwho,at\n"]), NOISE, SPECS, SIZES)
+@example(b"who,at\n", b'"a\nb,2013-01-01\nc,2013-01-01', SPEC, [3])
+@example(b"who,at\n", b"a,2013-01-01\n\r", SPEC, [])
+def test_csv_of_noise_reads_like_the_twin(header, noise, spec, sizes) -> None:
+    check_csv(header + noise, spec, sizes)
+
+
+ODD_VALUES = [
+    "null",
+    "true",
+    "NaN",
+    "-Infinity",
+    "{}",
+    "[1, 2.50]",
+    '{"a": [1e5]}',
+    '"\\ud800"',
+    '"\\n"',
+    "01",
+    "1.",
+    "-",
+]
+JSON_VALUES = st.one_of(NUMBERS, st.sampled_from(ODD_VALUES), VALUES.map(json.dumps))
+JSON_CLOCK_CHANGE = dt.datetime(2013, 3, 9, tzinfo=dt.UTC)
+GOOD = {
+    name: values if name in ("n", "x", "s") else values.map(json.dumps) if name != "is ok" else st.just("true")
+    for name, values in GOOD.items()
+}
+JSON_CHANGES = st.lists(st.tuples(st.sampled_from([*COLUMNS, "new"]), JSON_VALUES), max_size=2).map(dict)
+JSON_CELLS = st.builds(
+    lambda good, changes: list((good | changes).items()), st.fixed_dictionaries(JSON_GOOD), JSON_CHANGES
+)
+KEYS = st.sampled_from([*COLUMNS, "new", "n\\u0065w", ""])
+OBJECTS = st.builds(
+    lambda members, blank: "{" + ",".join(f'"{key}"{blank}:{blank}{value}{blank}' for key, value in members) + "}",
+    st.one_of(JSON_CELLS, JSON_CELLS, st.lists(st.tuples(KEYS, JSON_VALUES), max_size=5)),
+    st.sampled_from(["", " ", "\t"]),
+)
+NO_OBJECTS = ["", " ", "\r", "{", "[1]", "3", "{} x", "{,}", '{"who" "a"}', "\x00", " {} ", "\ufeff{}"]
+JSON_LINES = st.one_of(OBJECTS, OBJECTS, st.sampled_from(NO_OBJECTS))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(JSON_LINES, max_size=6), st.sampled_from(["\n", "\r\n"]), SPECS, SIZES)
+def test_ndjson_reads_like_the_twin(lines, end, spec, sizes) -> None:
+    check_ndjson(end.join(lines).encode("utf-8", "surrogatepass"), spec, sizes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=80), SPECS, SIZES)
+def test_random_bytes_read_like_the_twin(data, spec, sizes) -> None:
+    check_csv(data, spec, sizes)
+    check_ndjson(data, spec, sizes)
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "0" * 5000 + "7", "[" * 5000 + "]" * 5000, '{"who":' * 3000])
+def test_values_that_would_exhaust_a_parser_are_a_reject_or_a_number(text: str) -> None:
+    spec = replace(SPEC, max_record_bytes=100_000, unknown_columns="keep")
+    check_ndjson(f'{{"who": "w", "at": "2013-01-01", "n": {text}, "x": {text}}}'.encode(), spec, [])
+    check_csv(HEADER + f"w,2013-01-01,{text},{text},,,,\n".encode(), spec, [])
