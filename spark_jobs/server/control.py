@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import psutil
 
 from spark_jobs.config import Settings
-from spark_jobs.server import lake, processes
+from spark_jobs.server import processes
 from spark_jobs.server.code_version import code_version
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import LakeLock
@@ -26,6 +26,9 @@ from spark_jobs.session import delta_jars, prepare_home
 
 DOWN_TIMEOUT_S = 90.0
 """The sum of the parts' graces, with a margin."""
+
+LEFTOVERS_GRACE_S = 10.0
+"""Shorter than a part's own grace: the kernel has signalled them when their supervisor died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def down(settings: Settings) -> Ended:
         if running:
             _end_supervisor(settings, running)
         leftovers = processes.marked(settings.home)
-        processes.end(leftovers, grace_s=lake.GRACE_S)
+        processes.end(leftovers, grace_s=LEFTOVERS_GRACE_S)
         state_file(settings).unlink(missing_ok=True)
         return Ended(ran=running is not None, leftovers=tuple(process.pid for process in leftovers))
 
@@ -75,7 +78,7 @@ def down(settings: Settings) -> Ended:
 def _preflight(settings: Settings, *, airflow: bool) -> None:
     find_java()
     delta_jars(settings)
-    processes.end(processes.marked(settings.home), grace_s=lake.GRACE_S)
+    processes.end(processes.marked(settings.home), grace_s=LEFTOVERS_GRACE_S)
     LakeLock.acquire(settings).release()
     ports = {"TIDEMARK_THRIFT_PORT": settings.thrift_port, "TIDEMARK_CONNECT_PORT": settings.connect_port}
     if airflow:

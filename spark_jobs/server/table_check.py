@@ -2,7 +2,7 @@
 
 Checked for each table: the log's versions have no hole, from the last checkpoint or from 0; every commit and
 checkpoint can be parsed; every data file of the present version exists with the size that the log says. A deep check
-also reads every page of every data file against its checksum, so it costs a full read.
+also reads every data file against its checksums, so it costs a full read; commits are always read so.
 
 Not checked: files that no version names, and older versions.
 """
@@ -10,6 +10,7 @@ Not checked: files that no version names, and older versions.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,18 +89,19 @@ def _from_checkpoint(log: Path) -> tuple[int, dict[str, int]]:
     if not checkpoints:
         return -1, {}
     newest = checkpoints[-1]
-    files: dict[str, int] = {}
     try:
-        for row in pq.read_table(newest, columns=["add.path", "add.size"]).column("add").to_pylist():
-            if row and row["path"] is not None:
-                files[unquote(row["path"])] = row["size"]
+        with pq.ParquetFile(newest) as content:
+            added = content.read(columns=["add.path", "add.size"]).column("add").to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise _Broken(f"{LOG_DIR}/{newest.name}", f"cannot be read: {str(error)[:120]}") from error
+    files = {unquote(row["path"]): row["size"] for row in added if row and row["path"] is not None}
     return int(newest.name.split(".")[0]), files
 
 
 def _commit(log: Path, version: int) -> Iterator[dict[str, Any]]:
     name = f"{version:0{VERSION_DIGITS}d}.json"
+    if finding := _by_sidecar(log / name):
+        raise _Broken(f"{LOG_DIR}/{name}", finding)
     try:
         lines = (log / name).read_text(encoding="utf-8").splitlines()
         yield from (json.loads(line) for line in lines if line)
@@ -121,11 +123,29 @@ def _finding(file: Path, size: int, *, deep: bool) -> str | None:
         return "is missing"
     if found != size:
         return f"has {found} bytes, the log says {size}"
-    if deep:
-        try:
-            with pq.ParquetFile(file, page_checksum_verification=True) as content:
-                for _ in content.iter_batches():
-                    pass
-        except (pa.ArrowException, OSError) as error:
-            return f"cannot be read: {str(error)[:120]}"
+    return (_by_sidecar(file) or _by_pages(file)) if deep else None
+
+
+def _by_sidecar(file: Path) -> str | None:
+    """Compare a file with the CRC-32 per block that Hadoop keeps beside it on a local disk."""
+    sidecar = file.with_name(f".{file.name}.crc")
+    if not sidecar.exists():
+        return None
+    stored = sidecar.read_bytes()
+    block_bytes = int.from_bytes(stored[4:8], "big")
+    with file.open("rb") as content:
+        for index, start in enumerate(range(8, len(stored), 4)):
+            if zlib.crc32(content.read(block_bytes)) != int.from_bytes(stored[start : start + 4], "big"):
+                return f"differs from its checksum between bytes {index * block_bytes} and {(index + 1) * block_bytes}"
+    return None
+
+
+def _by_pages(file: Path) -> str | None:
+    """Read every page of a Parquet file against its own checksum."""
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as content:
+            for _ in content.iter_batches():
+                pass
+    except (pa.ArrowException, OSError) as error:
+        return f"cannot be read: {str(error)[:120]}"
     return None

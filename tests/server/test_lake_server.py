@@ -1,0 +1,238 @@
+"""The real lake server: one for the whole file, started and ended as `tidemark up` and `down` do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+from pydantic import SecretStr
+
+from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.server import control, doctor, processes
+from spark_jobs.server.errors import LakeBusy, PortTaken, ServerUnreachable
+from spark_jobs.server.health import connect_health, sql_health, thrift_query
+from spark_jobs.server.lake_lock import holder
+from spark_jobs.server.status import Status, running_supervisor, status
+from spark_jobs.session import connect_version, write_properties
+
+pytestmark = pytest.mark.server
+
+CODE = ("spark_jobs.server.control.code_version", "spark_jobs.server.status.code_version")
+
+
+@pytest.fixture(scope="module")
+def code_stands_still() -> Iterator[pytest.MonkeyPatch]:
+    """The server must not restart in the middle of this file because somebody edits the checkout."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CODE:
+            patch.setattr(name, lambda: "the code of this test")
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def lake_server(tmp_path_factory, installation, code_stands_still) -> Iterator[Settings]:
+    settings = installation(tmp_path_factory.mktemp("lake-server") / "home")
+    checkout_before = set(CHECKOUT.iterdir())
+    assert control.up(settings, airflow=False).ok
+    yield settings
+    control.down(settings)
+    assert processes.marked(settings.home) == []
+    assert {path for path in set(CHECKOUT.iterdir()) - checkout_before if "." not in path.name[:1]} == set()
+
+
+def jvm(settings: Settings) -> psutil.Process:
+    supervisor = running_supervisor(settings)
+    assert supervisor is not None
+    return psutil.Process(supervisor.part("lake").pid)
+
+
+def client(settings: Settings, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program as another process of the same installation."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **settings.environment(), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_a_table_written_through_connect_is_read_through_sql(lake_server):
+    written = client(
+        lake_server,
+        "from spark_jobs.session import open_session\n"
+        "spark = open_session()\n"
+        "spark.sql('CREATE DATABASE IF NOT EXISTS shared')\n"
+        "spark.sql('CREATE OR REPLACE TABLE shared.t USING delta AS SELECT id FROM range(5)')\n"
+        "spark.stop()\n",
+    )
+    assert written.returncode == 0, written.stderr
+    assert thrift_query(lake_server, "SELECT count(*), sum(id) FROM shared.t") == [(5, 10)]
+
+
+def test_beeline_reads_through_jdbc(lake_server):
+    beeline = Path(pyspark.__file__).parent / "bin" / "beeline"
+    answer = subprocess.run(
+        [beeline, "-u", lake_server.jdbc_url, "--silent=true", "--outputformat=csv2", "-e", "SELECT 40 + 2 AS answer"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "answer\n42" in answer.stdout, answer.stderr
+
+
+def test_statements_of_sql_clients_do_not_see_the_servers_environment(lake_server):
+    assert thrift_query(lake_server, "SELECT '${env:PATH}', '${system:user.home}'") == [
+        ("${env:PATH}", "${system:user.home}")
+    ]
+
+
+def test_the_session_time_zone_is_utc_for_sql_clients_too(lake_server):
+    assert thrift_query(lake_server, "SELECT current_timezone()") == [("UTC",)]
+
+
+@pytest.mark.parametrize("token", ["wrong", ""])
+def test_spark_connect_refuses_a_client_without_the_token(lake_server, token):
+    with pytest.raises(ServerUnreachable) as refusal:
+        connect_version(lake_server.model_copy(update={"token": SecretStr(token)}))
+    assert "token" in refusal.value.found.lower()
+
+
+def test_every_port_is_on_the_loopback(lake_server):
+    supervisor = running_supervisor(lake_server)
+    addresses = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for process in processes.tree(supervisor.pid)
+        for connection in process.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
+
+
+def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server):
+    token = lake_server.connect_token()
+    assert token
+    commands = [" ".join(process.cmdline()) for process in processes.marked(lake_server.home)]
+    assert commands
+    assert not any(token in command for command in commands)
+    holders = [file for file in lake_server.home.rglob("*") if file.is_file() and token.encode() in file.read_bytes()]
+    assert {file.name for file in holders} == {"connect.token", "server.conf"}
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in holders)
+
+
+def test_up_again_changes_nothing(lake_server):
+    before = jvm(lake_server).pid
+    assert control.up(lake_server, airflow=False).ok
+    assert jvm(lake_server).pid == before
+
+
+def test_another_installation_on_the_same_lake_is_refused_and_told_who_holds_it(lake_server, installation, tmp_path):
+    other = installation(tmp_path / "other").model_copy(update={"lake": lake_server.lake})
+    with pytest.raises(LakeBusy) as refusal:
+        control.up(other, airflow=False)
+    assert refusal.value.facts["pid"] == jvm(lake_server).pid
+    assert str(lake_server.home) in refusal.value.facts["command"]
+    assert running_supervisor(other) is None
+
+
+def test_a_job_through_spark_submit_is_refused_while_the_lake_server_runs(lake_server, tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text("from spark_jobs.session import open_session\nopen_session().sql('CREATE DATABASE intruder')\n")
+    answer = subprocess.run(
+        [
+            Path(pyspark.__file__).parent / "bin" / "spark-submit",
+            *("--properties-file", write_properties(lake_server), job),
+        ],
+        env={**os.environ, **lake_server.environment(), "PYSPARK_PYTHON": sys.executable},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert answer.returncode != 0
+    assert "lake_busy" in answer.stdout
+    assert f"process {jvm(lake_server).pid} " in answer.stdout
+    assert ("intruder",) not in thrift_query(lake_server, "SHOW DATABASES")
+
+
+def test_a_taken_port_is_refused_with_its_owner_before_anything_starts(installation, tmp_path):
+    settings = installation(tmp_path / "home")
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", settings.connect_port))
+        squatter.listen()
+        with pytest.raises(PortTaken) as refusal:
+            control.up(settings, airflow=False)
+    assert refusal.value.facts["pid"] == os.getpid()
+    assert running_supervisor(settings) is None
+    assert processes.marked(settings.home) == []
+
+
+def test_a_job_fails_at_once_where_no_server_runs(installation, tmp_path):
+    settings = installation(tmp_path / "home")
+    begun = time.monotonic()
+    with pytest.raises(ServerUnreachable, match="tidemark up"):
+        connect_version(settings)
+    assert time.monotonic() - begun < 5
+
+
+def test_the_doctor_finds_nothing_wrong(lake_server):
+    wrong = [finding for finding in doctor.examine(lake_server, deep=True) if finding.verdict == "wrong"]
+    assert wrong == []
+
+
+def test_a_killed_server_comes_back_with_its_tables(lake_server):
+    thrift_query(lake_server, "CREATE TABLE IF NOT EXISTS default.kept USING delta AS SELECT 7 AS n")
+    killed = jvm(lake_server)
+    killed.kill()
+    killed.wait(10)
+    assert holder(lake_server) is not None, "the supervisor lets nobody in between two lives of the server"
+    assert recovered(lake_server).ok
+    assert jvm(lake_server).pid != killed.pid
+    assert thrift_query(lake_server, "SELECT n FROM default.kept") == [(7,)]
+
+
+def recovered(settings: Settings) -> Status:
+    """The status once the supervisor has noticed the end of a part and the new one answers."""
+    deadline = time.monotonic() + 30
+    while running_supervisor(settings).part("lake").restarts == 0 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return status(settings, wait_s=180)
+
+
+def test_changed_code_restarts_the_server(lake_server, code_stands_still):
+    before = jvm(lake_server)
+    with pytest.MonkeyPatch.context() as edited:
+        for name in CODE:
+            edited.setattr(name, lambda: "edited code")
+        assert status(lake_server).stale
+        assert not status(lake_server).ok
+        after = control.up(lake_server, airflow=False)
+        assert after.ok
+        assert jvm(lake_server).pid != before.pid
+
+
+def test_a_killed_supervisor_leaves_no_process_and_down_says_so(lake_server, code_stands_still):
+    server = jvm(lake_server)
+    os.kill(running_supervisor(lake_server).pid, signal.SIGKILL)
+    server.wait(60)
+    report = status(lake_server)
+    assert report.supervisor is None
+    assert not report.ok
+    assert not control.down(lake_server).ran
+    assert processes.marked(lake_server.home) == []
+    assert holder(lake_server) is None
+    assert not sql_health(lake_server).ok
+    assert not connect_health(lake_server).ok

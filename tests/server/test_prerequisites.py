@@ -1,0 +1,101 @@
+"""Java, ports, jars and the code's version: what `up` looks at before it starts anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.server import jars
+from spark_jobs.server.code_version import code_version
+from spark_jobs.server.errors import JarsMissing, JavaUnusable, PortTaken
+from spark_jobs.server.java import find_java
+from spark_jobs.server.ports import expect_free
+from spark_jobs.session import delta_jars
+
+
+def fake_java(folder: Path, version: str, modules: bool = True) -> None:
+    (folder / "bin").mkdir(parents=True)
+    java = folder / "bin" / "java"
+    refusal = "" if modules else 'case "$1" in --add-modules) exit 1;; esac\n'
+    java.write_text(f"#!/bin/sh\n{refusal}echo 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+    java.chmod(0o755)
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "16"])
+def test_an_old_java_is_refused_with_its_version(tmp_path, monkeypatch, version):
+    fake_java(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaUnusable) as refusal:
+        find_java()
+    assert version in refusal.value.found
+    assert "17" in refusal.value.expected
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
+def test_a_new_java_is_found_through_java_home(tmp_path, monkeypatch, version):
+    fake_java(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert find_java().executable == tmp_path / "bin" / "java"
+
+
+def test_a_java_without_the_vector_module_is_refused(tmp_path, monkeypatch):
+    fake_java(tmp_path, "17.0.1", modules=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaUnusable, match=r"jdk\.incubator\.vector"):
+        find_java()
+
+
+def test_a_missing_java_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaUnusable) as refusal:
+        find_java()
+    assert "apt-get install" in refusal.value.next_step
+    assert refusal.value.facts["version"] is None
+
+
+def test_a_taken_port_is_refused_with_its_owner():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        with pytest.raises(PortTaken) as refusal:
+            expect_free("127.0.0.1", {"TIDEMARK_THRIFT_PORT": port})
+    assert refusal.value.facts["pid"] == os.getpid()
+    assert "TIDEMARK_THRIFT_PORT" in refusal.value.next_step
+    expect_free("127.0.0.1", {"TIDEMARK_THRIFT_PORT": port})
+
+
+def test_missing_jars_name_the_way_to_get_them(settings):
+    with pytest.raises(JarsMissing, match="make setup"):
+        delta_jars(settings.model_copy(update={"jars": settings.home}))
+
+
+def test_a_jar_that_is_not_the_pinned_one_is_seen(settings, tmp_path):
+    copies = tmp_path / "jars"
+    shutil.copytree(settings.jars, copies)
+    assert jars.wrong_jars(copies) == []
+    victim = copies / jars.pinned()[0].file_name
+    victim.write_bytes(victim.read_bytes()[:-1] + b"x")
+    missing = copies / jars.pinned()[1].file_name
+    missing.unlink()
+    assert jars.wrong_jars(copies) == [victim.name, missing.name]
+
+
+def test_the_code_version_follows_content_and_names(tmp_path):
+    package = tmp_path / "spark_jobs"
+    package.mkdir()
+    (package / "a.py").write_text("x = 1\n")
+    first = code_version(tmp_path)
+    assert code_version(tmp_path) == first
+    (package / "a.py").write_text("x = 2\n")
+    edited = code_version(tmp_path)
+    (package / "a.py").rename(package / "b.py")
+    renamed = code_version(tmp_path)
+    (package / "notes.md").write_text("no code")
+    assert len({first, edited, renamed}) == 3
+    assert code_version(tmp_path) == renamed

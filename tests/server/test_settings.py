@@ -1,0 +1,56 @@
+"""Settings: one source of truth, everything under home, every wrong knob named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.errors import ConfigurationError
+
+
+def test_every_place_is_under_home_unless_named(tmp_path):
+    settings = Settings(home=tmp_path / "here")
+    places = [settings.lake_path, settings.landing, settings.server_dir, settings.airflow_home, settings.logs_dir]
+    assert all(place is not None and place.is_relative_to(tmp_path / "here") for place in places)
+
+
+def test_a_child_process_gets_the_same_settings_from_the_environment(tmp_path, monkeypatch):
+    parent = Settings(home=tmp_path, thrift_port=12345, lake="s3a://bucket/lake/", heap="512m", master="local[2]")
+    for name, value in parent.environment().items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == parent
+    assert parent.lake == "s3a://bucket/lake"
+
+
+def test_the_token_is_not_in_the_environment_of_children(tmp_path):
+    settings = Settings(home=tmp_path, token="a-secret")
+    assert "a-secret" not in str(settings.environment())
+    assert "a-secret" not in repr(settings)
+
+
+def test_all_wrong_knobs_are_named_at_once(monkeypatch):
+    monkeypatch.setenv("TIDEMARK_THRIFT_PORT", "many")
+    monkeypatch.setenv("TIDEMARK_HEAP", "3 gigabytes")
+    with pytest.raises(ConfigurationError) as refusal:
+        load_settings()
+    assert "TIDEMARK_THRIFT_PORT='many'" in str(refusal.value)
+    assert "TIDEMARK_HEAP='3 gigabytes'" in str(refusal.value)
+    assert len(refusal.value.facts["problems"]) == 2
+
+
+def test_a_relative_home_becomes_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert Settings(home=Path("data")).home == tmp_path / "data"
+
+
+def test_settings_cannot_be_changed(settings):
+    with pytest.raises(ValidationError):
+        settings.thrift_port = 1
+
+
+def test_every_knob_says_its_reason():
+    undocumented = [name for name, field in Settings.model_fields.items() if not field.description]
+    assert undocumented == []

@@ -1,0 +1,173 @@
+"""The supervisor over programs that are no JVM: restarts, giving up, and no process left however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from spark_jobs.config import Settings
+from spark_jobs.server import control, processes
+from spark_jobs.server.lake_lock import holder
+from spark_jobs.server.state import SupervisorState, wish_file, write_json
+from spark_jobs.server.status import running_supervisor, status
+
+pytestmark = pytest.mark.server
+
+SUPERVISE = """
+import os, sys
+from pathlib import Path
+from spark_jobs.server import lake, supervisor
+from spark_jobs.server.processes import Part
+
+def part(settings, java, lock_descriptor):
+    return Part("lake", ("bash", "-c", sys.argv[1]), dict(os.environ), settings.server_dir,
+                settings.logs_dir / "lake.log", 1.0, (lock_descriptor,))
+
+lake.lake_part = part
+supervisor.PAUSE_S = 0.05
+supervisor.TICK_S = 0.02
+sys.exit(supervisor.main())
+"""
+
+FAMILY = "sleep 300 & setsid sleep 300 & wait"
+"""A part with a child of its own process group, as Spark's Python workers are."""
+
+STUBBORN = "trap '' TERM; setsid bash -c 'trap \"\" TERM; while true; do sleep 1; done' & while true; do sleep 1; done"
+
+
+def eventually(condition: Callable[[], object], within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def supervise(settings: Settings) -> Iterator[Callable[[str], subprocess.Popen]]:
+    started = []
+
+    def start(program: str) -> subprocess.Popen:
+        write_json(wish_file(settings), {"airflow": False, "code": "v1"})
+        environment = {**os.environ, **settings.environment(), processes.MARKER: str(settings.home)}
+        process = subprocess.Popen([sys.executable, "-c", SUPERVISE, program], env=environment, start_new_session=True)
+        started.append(process)
+        eventually(lambda: running_supervisor(settings) and members(settings))
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+    processes.end(processes.marked(settings.home), grace_s=0.1)
+
+
+def members(settings: Settings) -> list[psutil.Process]:
+    """The living processes of the home, without the supervisor."""
+    state = running_supervisor(settings)
+    return [each for each in processes.marked(settings.home) if state is None or each.pid != state.pid]
+
+
+def state_of(settings: Settings) -> SupervisorState:
+    state = running_supervisor(settings)
+    assert state is not None
+    return state
+
+
+def test_down_ends_the_part_and_all_it_started(settings, supervise):
+    supervise(FAMILY)
+    eventually(lambda: len(members(settings)) >= 3)
+    assert control.down(settings).ran
+    assert processes.marked(settings.home) == []
+    assert holder(settings) is None
+    assert running_supervisor(settings) is None
+
+
+def test_down_ends_parts_that_ignore_the_first_signal(settings, supervise):
+    supervise(STUBBORN)
+    eventually(lambda: len(members(settings)) >= 3)
+    control.down(settings)
+    assert processes.marked(settings.home) == []
+
+
+def test_a_killed_part_is_restarted_and_what_it_left_is_ended(settings, supervise):
+    supervise(FAMILY)
+    eventually(lambda: len(members(settings)) >= 3)
+    before = members(settings)
+    first = state_of(settings).part("lake")
+    os.kill(first.pid, signal.SIGKILL)
+    eventually(lambda: state_of(settings).part("lake").restarts == 1 and state_of(settings).part("lake").pid)
+    again = state_of(settings).part("lake")
+    assert again.pid != first.pid
+    assert again.last_exit == -signal.SIGKILL
+    eventually(lambda: not any(process.is_running() for process in before))
+
+
+def test_a_part_that_ends_again_and_again_is_given_up_and_reported(settings, supervise):
+    supervise("sleep 0.3; exit 7")
+    eventually(lambda: state_of(settings).part("lake").condition == "failed")
+    part = state_of(settings).part("lake")
+    assert (part.last_exit, part.pid) == (7, None)
+    assert not status(settings.model_copy(update={"connect_timeout_s": 1.0})).ok
+
+
+def test_a_killed_supervisor_takes_its_parts_with_it(settings, supervise):
+    supervisor = supervise("sleep 300")
+    eventually(lambda: members(settings))
+    supervisor.kill()
+    supervisor.wait()
+    eventually(lambda: processes.marked(settings.home) == [])
+    assert holder(settings) is None
+
+
+def test_what_outlives_a_killed_supervisor_is_reported_and_ended_by_down(settings, supervise):
+    supervisor = supervise(STUBBORN)
+    eventually(lambda: len(members(settings)) >= 3)
+    supervisor.kill()
+    supervisor.wait()
+    leftovers = {process.pid for process in processes.marked(settings.home)}
+    report = status(settings)
+    assert report.supervisor is None
+    assert not report.ok
+    assert set(report.orphans) & leftovers
+    ended = control.down(settings)
+    assert not ended.ran
+    assert set(ended.leftovers) & leftovers
+    assert processes.marked(settings.home) == []
+
+
+def test_other_code_restarts_the_part(settings, supervise):
+    supervisor = supervise("sleep 300")
+    first = state_of(settings)
+    write_json(wish_file(settings), {"airflow": False, "code": "v2"})
+    os.kill(supervisor.pid, signal.SIGHUP)
+    eventually(lambda: state_of(settings).code == "v2" and state_of(settings).part("lake").pid)
+    assert state_of(settings).part("lake").pid != first.part("lake").pid
+    assert state_of(settings).part("lake").restarts == 0
+
+
+def test_a_second_supervisor_of_the_same_lake_is_refused(settings, supervise):
+    supervise("sleep 300")
+    second = subprocess.run(
+        [sys.executable, "-m", "spark_jobs.server.supervisor"],
+        env={**os.environ, **settings.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "lake_busy" in second.stderr
+    assert str(state_of(settings).part("lake").pid) in second.stderr
+
+
+def test_a_state_file_of_a_process_that_ended_is_not_believed(settings, supervise):
+    supervisor = supervise("sleep 300")
+    supervisor.kill()
+    supervisor.wait()
+    assert running_supervisor(settings) is None
