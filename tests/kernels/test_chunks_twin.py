@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.chunks import Chunk, ChunkStore, GcOptions, Row, StoreConfig
 from spark_jobs.kernels.chunks.naive import NaiveStore
+from spark_jobs.kernels.chunks.split import split_chunk
 from tests.kernels.chunk_strategies import COMPONENTS, ENTITIES, TIMELINES, Spec, chunk_specs, store_configs, times
 
 Pair = tuple[ChunkStore, NaiveStore]
@@ -130,7 +131,9 @@ def test_a_second_compaction_changes_nothing(specs: list[Spec], first: StoreConf
 
 @settings(max_examples=20, deadline=None)
 @given(chunk_specs(), store_configs())
-def test_a_rechecked_store_never_holds_a_merged_chunk_beyond_a_limit(specs: list[Spec], limits: StoreConfig) -> None:
+def test_a_rechecked_store_never_holds_a_merged_chunk_that_would_be_split(
+    specs: list[Spec], limits: StoreConfig
+) -> None:
     config = StoreConfig(limits.max_bytes, limits.max_rows, limits.max_rows_if_unsorted, recheck_merged=True)
     store = ChunkStore(config)
     inserted = set()
@@ -139,7 +142,17 @@ def test_a_rechecked_store_never_holds_a_merged_chunk_beyond_a_limit(specs: list
         store.insert(Chunk.from_rows(spec.id, spec.entity, spec.rows))
     for chunk in store.chunks():
         if chunk.id not in inserted:
-            assert config.within(chunk.num_rows, chunk.size_bytes, chunk.is_sorted)
+            assert len(split_chunk(chunk, config)) == 1
+
+
+def test_pieces_of_a_first_pass_that_only_splits_merge_in_the_same_compaction() -> None:
+    limits = StoreConfig(max_bytes=100, max_rows=2, max_rows_if_unsorted=2, recheck_merged=True)
+    store = ChunkStore(StoreConfig.off())
+    for name, row_ids in (("a", [1, 2, 3]), ("b", [4, 5, 6])):
+        rows = [Row(row_id, {"seen": row_id}, {"flow": 1}) for row_id in row_ids]
+        store.insert(Chunk.from_rows(name, "pump", rows))
+    assert store.compact(limits) == 4
+    assert [chunk.row_ids.tolist() for chunk in store.chunks()] == [[1, 2], [3], [4, 5], [6]]
 
 
 def test_a_script_that_merges_splits_and_replaces_agrees_with_the_twin() -> None:

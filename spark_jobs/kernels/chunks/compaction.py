@@ -18,14 +18,13 @@ from spark_jobs.kernels.chunks.write import reinserted
 
 def compacted(catalog: Catalog, config: StoreConfig, passes: int) -> Catalog:
     """The catalog after a first pass and at most `passes` further ones; the argument itself if nothing can be won."""
-    for _ in range(passes + 1):
+    for number in range(passes + 1):
         anew = reinserted(catalog, config)
-        fell = len(anew.stored) < len(catalog.stored)
-        if not fell and not _exceeds_a_limit(catalog, config):
+        fewer = len(anew.stored) < len(catalog.stored)
+        if not fewer and not _exceeds_a_limit(catalog, config):
             return catalog
-        first_pass_only_split = not fell
         catalog = anew
-        if first_pass_only_split:
+        if not fewer and number > 0:
             break
     return catalog
 

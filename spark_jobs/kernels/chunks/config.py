@@ -30,9 +30,9 @@ class StoreConfig:
     before it (some microseconds, see tests/benchmarks/chunks_kernel.py)."""
 
     recheck_merged: bool = False
-    """Refuse a merge whose *result* would exceed a limit. The reference looks at the candidate alone, so that two
+    """Refuse a merge whose *result* would have to be split. The reference looks at the candidate alone, so that two
     sorted chunks may become an unsorted one above `max_rows_if_unsorted`; off by default to answer as the reference
-    does, on in every profile below."""
+    does. Compaction needs it to be sure that a second run changes nothing."""
 
     def __post_init__(self) -> None:
         """Refuse limits below 0."""

@@ -49,11 +49,10 @@ class EntityIndex:
         """Index a chunk under a new key; a static one gets no slot here."""
         self.keys.add(key)
         for timeline, column in chunk.timelines.items():
-            self.by_timeline.setdefault(timeline, IntervalIndex()).add(column.min, column.max, key)
+            _index(self.by_timeline, timeline).add(column.min, column.max, key)
             for component in chunk.components:
                 lo, hi = chunk.time_range(timeline, component)
-                components = self.by_component.setdefault(timeline, {})
-                components.setdefault(component, IntervalIndex()).add(lo, hi, key)
+                _index(self.by_component.setdefault(timeline, {}), component).add(lo, hi, key)
 
     def remove(self, key: int, chunk: Chunk) -> None:
         """Forget a chunk, its static slots too; an index that becomes empty goes."""
@@ -116,6 +115,13 @@ class Catalog:
     def temporal_keys(self) -> Iterator[int]:
         """Keys of the chunks that have times, in no promised order."""
         return (key for key, stored in self.stored.items() if not stored.chunk.is_static)
+
+
+def _index(indexes: dict[str, IntervalIndex], name: str) -> IntervalIndex:
+    index = indexes.get(name)
+    if index is None:
+        index = indexes[name] = IntervalIndex()
+    return index
 
 
 def _remove(indexes: dict[str, IntervalIndex], name: str, start: int, key: int) -> None:

@@ -19,6 +19,7 @@ from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.errors import DifferentDatatypes, DifferentEntity, DifferentTimelines
 from spark_jobs.kernels.chunks.index import EntityIndex, StoredChunk
 from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn
+from spark_jobs.kernels.chunks.split import split_chunk
 
 
 def concat(left: Chunk, right: Chunk, chunk_id: str) -> Chunk:
@@ -84,7 +85,7 @@ def _may_merge(chunk: Chunk, candidate: StoredChunk, config: StoreConfig) -> boo
     rows, size_bytes = chunk.num_rows + other.num_rows, chunk.size_bytes + other.size_bytes
     if not config.within(rows, size_bytes, other.is_sorted):
         return False
-    return not config.recheck_merged or config.within(rows, size_bytes, concat(chunk, other, chunk.id).is_sorted)
+    return not config.recheck_merged or len(split_chunk(concat(chunk, other, chunk.id), config)) == 1
 
 
 def _same_shape(left: Chunk, right: Chunk) -> bool:

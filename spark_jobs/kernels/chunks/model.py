@@ -83,7 +83,7 @@ class ComponentColumn:
     def of(cls, datatype: str, values: np.ndarray, valid: np.ndarray | None = None) -> ComponentColumn:
         """The column of these values; `valid` may be left out when every row has one."""
         if valid is None:
-            return cls(datatype, values, np.broadcast_to(np.True_, len(values)), True)
+            return cls(datatype, values, np.ones(len(values), dtype=bool), True)
         return cls(datatype, values, valid, bool(valid.all()))
 
     def take(self, rows: np.ndarray | slice) -> ComponentColumn:

@@ -36,9 +36,12 @@ def range_indices(chunk: Chunk, timeline: str, lo: int, hi: int, component: str)
         stop = len(column.times) if hi >= column.max else int(column.times.searchsorted(hi, side="right"))
         rows = np.arange(first, stop)
         return rows if values.all_valid else rows[values.valid[first:stop]]
-    bounded_lo, bounded_hi = max(lo, column.min), min(hi, column.max)
-    rows = np.flatnonzero((column.times >= bounded_lo) & (column.times <= bounded_hi) & values.valid)
-    return rows[np.argsort(column.times[rows], kind="stable")]
+    hit = column.times >= max(lo, column.min)
+    hit &= column.times <= min(hi, column.max)
+    if not values.all_valid:
+        hit &= values.valid
+    rows = hit.nonzero()[0]
+    return rows[column.times[rows].argsort(kind="stable")]
 
 
 def chunk_latest_at(chunk: Chunk, timeline: str, at: int, component: str) -> int | None:
