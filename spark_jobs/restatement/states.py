@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.deltas.modes import fold_add, fold_diff
 from spark_jobs.kernels.deltas.rows import RowsNeededError
 from spark_jobs.kernels.restatement import CLOSING, LIVE
+from spark_jobs.restatement.folding import fold_inputs, fold_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
@@ -41,7 +41,7 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
     if source.state is None:
         return None
     prior = _prior(lake, source)
-    touching = _rows(scope.touching(lake), source)
+    touching = fold_inputs(scope.touching(lake), source)
     if scope.everything:
         made = _folded(touching, prior, source, scope, onto_prior=False)
     else:
@@ -50,7 +50,7 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
         made = folded.where(F.col("era") != REFOLD)
         if refold:
             of_refolded = F.col("entity").isin(refold)
-            all_rows = _rows(scope.standing(lake), source).where(of_refolded)
+            all_rows = fold_inputs(scope.standing(lake), source).where(of_refolded)
             made = made.unionByName(_folded(all_rows, prior.where(of_refolded), source, scope, onto_prior=False))
     stamped = made.select(*[F.timestamp_micros(c).alias(c) if c in _TIMES else F.col(c) for c in made.columns])
     constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
@@ -61,13 +61,6 @@ def _prior(lake: Lake, source: Source) -> DataFrame:
     """Published states of the source, times as microseconds."""
     states = lake.spark.table("gold.state").where(F.col("source") == source.name)
     return states.select("entity", *[F.unix_micros(c).alias(c) if c in _TIMES else F.col(c) for c in _PRIOR])
-
-
-def _rows(updates: DataFrame, source: Source) -> DataFrame:
-    assert source.state is not None
-    columns = dict.fromkeys(c for c in source.state.components.values() if isinstance(c, str))
-    time = F.unix_micros("event_time").alias("event_time")
-    return updates.select("entity", time, "row_id", "diff", *[F.col(f"c_{c}").alias(f"v_{c}") for c in columns])
 
 
 def _folded(rows: DataFrame, prior: DataFrame, source: Source, scope: Scope, *, onto_prior: bool) -> DataFrame:
@@ -106,27 +99,14 @@ class _Folder:
         """The entities that need all their rows, and the states of the others."""
         none = pa.array([], pa.string())
         if not self.onto_prior:
-            return none, self._mode(rows, None)
+            return none, fold_rows(rows, self.source)
         onto = self._as_states(prior)
         try:
-            return none, self._mode(rows, onto)
+            return none, fold_rows(rows, self.source, onto)
         except RowsNeededError as error:
             refold = pa.array(error.facts["entities"], pa.string())
             others, onto_others = (t.filter(pc.invert(pc.is_in(t.column("entity"), refold))) for t in (rows, onto))
-            return refold, self._mode(others, onto_others)
-
-    def _mode(self, rows: pa.Table, prior: pa.Table | None) -> pa.Table:
-        state = self.source.state
-        assert state is not None
-        components: dict[str, Any] = {
-            name: f"v_{c}" if isinstance(c, str) else c for name, c in state.components.items()
-        }
-        value = pa.int64() if state.datatype == "int64" else pa.float64()
-        for column in {c for c in components.values() if isinstance(c, str)}:
-            rows = rows.set_column(rows.schema.get_field_index(column), column, rows.column(column).cast(value))
-        shared: dict[str, Any] = {"entity": "entity", "time": "event_time", "row_id": "row_id", "diff": "diff"}
-        fold = fold_add if state.mode == "add" else fold_diff
-        return fold(rows, components=components, prior=prior, **shared)
+            return refold, fold_rows(others, self.source, onto_others)
 
     def _as_states(self, prior: pa.Table) -> pa.Table:
         n = prior.num_rows

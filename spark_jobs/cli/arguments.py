@@ -1,0 +1,71 @@
+"""What commands take: sources by name, drops by date, instants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.sources import Source
+
+SourceArgument = Annotated[str, typer.Argument(help="Name of a source: its YAML file without the ending.")]
+FirstDrop = Annotated[str, typer.Option("--from", help="First drop: a date, or a date and time in UTC.")]
+LastDrop = Annotated[str, typer.Option("--to", help="Last drop, included.")]
+
+
+def known_source(settings: Settings, name: str) -> Source:
+    """The checked source `name`; refuses an unknown name with the known ones."""
+    from spark_jobs.sources import load_source
+
+    path = settings.sources / f"{name}.yml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in settings.sources.glob("*.yml"))) or "none"
+        raise ParameterError(
+            expected=f"one of the sources {known}", found=repr(name), next_step=f"add {name}.yml to the sources' folder"
+        )
+    return load_source(path)
+
+
+def instant(text: str) -> datetime:
+    """A date or ISO-8601 instant, UTC unless it says otherwise."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(
+            expected="a date such as 2013-01-07, or an instant such as 2013-01-07T12:00:00Z", found=repr(text)
+        ) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def drops_between(source: Source, first: str, last: str) -> tuple[datetime, datetime]:
+    """`[lo, hi)` of the drops from the one that `first` names to the one that `last` names, both included."""
+    from spark_jobs.storage.times import instant as of_micros
+    from spark_jobs.storage.times import micros
+
+    drops = source.drops.seq_nos(micros(instant(first)), micros(instant(last)))
+    return of_micros(source.drops.interval(drops.start)[0]), of_micros(source.drops.interval(drops.stop - 1)[1])
+
+
+@contextmanager
+def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
+    """A session on the lake server, ended with the block; an interrupt cancels its work."""
+    from spark_jobs.session import open_session
+
+    session = open_session(settings, name)
+    try:
+        yield session
+    except KeyboardInterrupt:
+        if hasattr(session, "interruptAll"):
+            session.interruptAll()
+        raise
+    finally:
+        session.stop()

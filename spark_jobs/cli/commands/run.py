@@ -1,0 +1,93 @@
+"""`run`: the pipeline for a range of drops without Airflow; `prepare`: the sample's files."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from spark_jobs.cli.arguments import FirstDrop, LastDrop, SourceArgument, drops_between, instant, known_source
+from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.config import load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.pipeline import RunReport
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(run)
+    app.command()(prepare)
+
+
+def run(source: SourceArgument, first: FirstDrop, last: LastDrop, as_json: JsonOption = False) -> None:
+    """Run the pipeline for a range of drops, without Airflow: land, seal, window, compact, publish.
+
+    Ctrl-C cancels the Spark work; a run that was given up can't change what a later one writes.
+    """
+    settings = load_settings()
+    lo, hi = drops_between(known_source(settings, source), first, last)
+    from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
+    from spark_jobs.jobs.stage import STAGES
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        bar = progress.add_task("connect", total=len(STAGES) + 1)
+
+        def on_stage(name: str) -> None:
+            progress.update(bar, description=name, advance=1)
+
+        report = run_pipeline(settings, source, lo, hi, run_id=new_run_id("cli"), on_stage=on_stage)
+    emit(as_json, _document(report), lambda: _for_people(report))
+
+
+def prepare(
+    first: Annotated[str | None, typer.Option("--from", help="First day; default: all of 2013.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="Last day, included.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the sample data as daily drops into the landing folder, as if it had arrived there."""
+    from spark_jobs.sample import prepare_sample
+
+    settings = load_settings()
+    days = [None if text is None else instant(text).date() for text in (first, last)]
+    drops = prepare_sample(settings.landing, first=days[0], last=days[1])
+    totals: dict[str, dict[str, int]] = {}
+    for drop in drops:
+        of_source = totals.setdefault(drop.source, {"drops": 0, "written": 0, "rows": 0})
+        of_source["drops"] += 1
+        of_source["written"] += drop.written
+        of_source["rows"] += drop.rows
+    rows = [(name, *counts.values()) for name, counts in totals.items()]
+    emit(as_json, totals, lambda: table(["source", "drops", "written", "rows"], rows))
+
+
+def _document(report: RunReport) -> dict[str, Any]:
+    return {
+        "source": report.source,
+        "run_id": report.run_id,
+        "stages": report.stages,
+        "seconds": report.seconds,
+        "commits": report.commits,
+    }
+
+
+def _for_people(report: RunReport) -> Group:
+    told = ("files", "rows", "rejects", "duplicates", "appended", "drained", "unsealed", "moved", "gate", "marts")
+    rows = []
+    for stage in report.stages:
+        detail = ", ".join(f"{name} {stage[name]}" for name in told if stage.get(name) not in (None, ""))
+        rows.append((stage["stage"], stage["seconds"], stage["commits"], detail))
+    total = round(sum(report.seconds.values()), 1)
+    around = ", ".join(f"{name} {s} s" for name, s in report.seconds.items() if name in ("connect", "imports"))
+    warnings = [
+        Text(f"no file for {', '.join(stage['empty_drops'])}: taken as empty", style="yellow")
+        for stage in report.stages
+        if stage.get("empty_drops")
+    ]
+    summary = Text(f"run {report.run_id}: {total} s ({around}), {report.commits} Delta commits")
+    return Group(table(["stage", "seconds", "commits", "what"], rows), *warnings, summary)

@@ -1,0 +1,75 @@
+"""A whole run of a source, stage by stage in one session: what `tidemark run` does, with the code that Airflow's
+tasks run."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from spark_jobs.config import Settings
+from spark_jobs.gates import preload
+from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.session import open_session
+
+
+@dataclass
+class RunReport:
+    """What a run did: each stage's summary in order, and seconds by what they were spent on."""
+
+    source: str
+    run_id: str
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def commits(self) -> int:
+        """Delta commits of all stages."""
+        return sum(stage["commits"] for stage in self.stages)
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add the block's duration under `what`."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[what] = round(self.seconds.get(what, 0.0) + time.monotonic() - begun, 3)
+
+
+def new_run_id(prefix: str) -> str:
+    """A run id that no other run has."""
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+def run_pipeline(
+    settings: Settings,
+    source: str,
+    lo: datetime,
+    hi: datetime,
+    *,
+    run_id: str,
+    on_stage: Callable[[str], None] = lambda _: None,
+) -> RunReport:
+    """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
+
+    An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
+    """
+    report = RunReport(source, run_id)
+    with report.timed("connect"):
+        spark = open_session(settings, f"{source}:{run_id}")
+    try:
+        with report.timed("imports"):
+            preload()
+        for name in STAGES:
+            on_stage(name)
+            with report.timed(name):
+                summary = run_stage(name, source=source, lo=lo, hi=hi, run_id=run_id, settings=settings, spark=spark)
+            report.stages.append(summary)
+    finally:
+        spark.stop()
+    return report

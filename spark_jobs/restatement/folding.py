@@ -1,0 +1,45 @@
+"""A source's rows folded into states, as its file says: what `v_<column>` columns mean to the kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.deltas.modes import fold_add, fold_diff
+from spark_jobs.sources import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def fold_inputs(updates: DataFrame, source: Source) -> DataFrame:
+    """What folding reads of updates: entity, event_time in microseconds, row_id, diff, `v_<column>` per column read."""
+    time = F.unix_micros("event_time").alias("event_time")
+    return updates.select(
+        "entity", time, "row_id", "diff", *[F.col(f"c_{c}").alias(f"v_{c}") for c in _columns(source)]
+    )
+
+
+def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> pa.Table:
+    """States (a state table of `kernels.deltas`) of rows with the columns of `fold_inputs`, onto `prior` states.
+
+    Raises:
+        RowsNeededError: `prior` can't absorb a late row or a retraction; names the entities.
+    """
+    state = source.state
+    assert state is not None, "callers look whether the source has state"
+    components: dict[str, Any] = {n: f"v_{c}" if isinstance(c, str) else c for n, c in state.components.items()}
+    value = pa.int64() if state.datatype == "int64" else pa.float64()
+    for column in (f"v_{c}" for c in _columns(source)):
+        rows = rows.set_column(rows.schema.get_field_index(column), column, rows[column].cast(value))
+    fold = fold_add if state.mode == "add" else fold_diff
+    return fold(
+        rows, entity="entity", time="event_time", row_id="row_id", components=components, prior=prior, diff="diff"
+    )
+
+
+def _columns(source: Source) -> list[str]:
+    assert source.state is not None, "callers look whether the source has state"
+    return list(dict.fromkeys(c for c in source.state.components.values() if isinstance(c, str)))
