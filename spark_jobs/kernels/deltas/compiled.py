@@ -47,20 +47,25 @@ UNDECIDED = 253
 
 
 class Columns(NamedTuple):
-    """A batch's columns; `refusal` is what the rows alone show, `outcome` what the fold decides."""
+    """A batch's columns, per delta in chain order: reading them by row would miss the cache for each of them.
+
+    The payload cells `first:end` stay where the batch has them. `parent` is a position in chain order, or a mark;
+    `refusal` is what the rows alone show, `outcome` what the fold decides.
+    """
 
     op: Array
     event_time: Array
     row_id: Array
-    offsets: Array
+    first: Array
+    end: Array
+    scalar: Array
+    weight: Array
+    parent: Array
+    refusal: Array
+    outcome: Array
     indices: Array
     values: Array
     nulls: Array
-    scalar: Array
-    weight: Array
-    parent_row: Array
-    refusal: Array
-    outcome: Array
 
 
 class Cells(NamedTuple):
@@ -93,35 +98,95 @@ def compact_cells(cells: Cells) -> tuple[Array, Array, Array, Array]:
 
 @njit(cache=True)
 def fold_until_transform(
-    order: Array, starts: Array, cursor: Array, columns: Columns, cells: Cells, known_dims: int
-) -> int:
+    starts: Array, cursor: Array, columns: Columns, cells: Cells, known_dims: int
+) -> tuple[int, float]:
     """Advance each chain's cursor to its end or to its next applicable Transform.
 
-    Returns the row of a delta that overflows int64, or -1.
+    Returns the position of a delta that overflows int64, or -1, and a number without meaning (see `_fetch`).
     """
+    fetched = 0.0
     for entity in range(len(starts) - 1):
-        at = cursor[entity]
-        while at < starts[entity + 1]:
-            row = order[at]
+        row, end = cursor[entity], starts[entity + 1]
+        fetched += _fetch(row, end, columns)
+        while row < end:
+            status = cells.status[entity]
+            if columns.op[row] == _SPARSE and (status == _LIVE or (status == _ABSENT and known_dims >= 0)):
+                row = _assign_run(entity, row, end, columns, cells, known_dims)
+                continue
             if columns.refusal[row] == LEGAL:
                 outcome = _apply(entity, row, columns, cells, known_dims)
                 if outcome == _WAIT:
                     break
                 if outcome == OVERFLOW:
-                    return row
+                    return row, fetched
                 columns.outcome[row] = outcome
                 if outcome == LEGAL:
                     cells.event_time[entity] = columns.event_time[row]
                     cells.row_id[entity] = columns.row_id[row]
                     cells.delta_count[entity] += columns.weight[row]
-            at += 1
-        cursor[entity] = at
-    return -1
+            row += 1
+        cursor[entity] = row
+    return -1, fetched
+
+
+@njit(cache=True)
+def _fetch(row: int, end: int, columns: Columns) -> float:
+    """Touch the payloads of a chain before folding it.
+
+    They lie anywhere in the batch, and a fold waits for each in turn; here the waits overlap, and the fold finds them
+    in the cache. The sum is returned only because the compiler leaves out reads that nobody uses.
+    """
+    first, after, values, indices, nulls = columns.first, columns.end, columns.values, columns.indices, columns.nulls
+    touched = 0.0
+    for position in range(row, end):
+        cell = first[position]
+        if cell < after[position]:
+            touched += values[cell] + values[after[position] - 1] + indices[cell] + nulls[cell]
+    return touched
+
+
+@njit(cache=True)
+def _assign_run(entity: int, row: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
+    """Fold consecutive Sparse deltas; returns the position of the first delta that is none.
+
+    One call per run: taking arrays out of the tuples costs more than assigning a few cells.
+    """
+    op, refusal, outcome, parent, weight = (
+        columns.op, columns.refusal, columns.outcome, columns.parent, columns.weight,
+    )  # fmt: skip
+    first, after, indices, given, null = columns.first, columns.end, columns.indices, columns.values, columns.nulls
+    values, seen, nulls = cells.values, cells.seen, cells.nulls
+    base = cells.offsets[entity]
+    dims = cells.dims[entity] if cells.status[entity] == _LIVE else known_dims
+    last, count = -1, 0
+    while row < end and op[row] == _SPARSE:
+        if refusal[row] == LEGAL:
+            if parent[row] == MISSING_PARENT_ROW or (parent[row] >= 0 and outcome[parent[row]] != LEGAL):
+                outcome[row] = _NO_PARENT_APPLIED
+            elif not _in_bounds(first[row], after[row], indices, dims):
+                outcome[row] = _BOUNDS
+            else:
+                for i in range(first[row], after[row]):
+                    cell = base + indices[i]
+                    values[cell] = 0 if null[i] else given[i]
+                    nulls[cell] = null[i]
+                    seen[cell] = True
+                outcome[row] = LEGAL
+                last = row
+                count += weight[row]
+        row += 1
+    if last >= 0:
+        cells.status[entity] = _LIVE
+        cells.dims[entity] = dims
+        cells.event_time[entity] = columns.event_time[last]
+        cells.row_id[entity] = columns.row_id[last]
+        cells.delta_count[entity] += count
+    return row
 
 
 @njit(cache=True)
 def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: int) -> int:
-    parent = columns.parent_row[row]
+    parent = columns.parent[row]
     if parent == MISSING_PARENT_ROW or (parent >= 0 and columns.outcome[parent] != LEGAL):
         return _NO_PARENT_APPLIED
     op, status = columns.op[row], cells.status[entity]
@@ -147,8 +212,6 @@ def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: in
 
 @njit(cache=True)
 def _change(entity: int, row: int, op: int, columns: Columns, cells: Cells) -> int:
-    if op == _SPARSE:
-        return _assign(entity, row, columns, cells)
     if op == _ADD:
         return _add(entity, row, columns, cells)
     if op == _SCALE:
@@ -160,7 +223,7 @@ def _change(entity: int, row: int, op: int, columns: Columns, cells: Cells) -> i
 
 @njit(cache=True)
 def _replace(entity: int, row: int, columns: Columns, cells: Cells) -> int:
-    first, length = columns.offsets[row], columns.offsets[row + 1] - columns.offsets[row]
+    first, length = columns.first[row], columns.end[row] - columns.first[row]
     if cells.status[entity] == _LIVE and cells.dims[entity] != length:
         return _LENGTH
     cell = cells.offsets[entity]
@@ -186,30 +249,18 @@ def _delete(entity: int, cells: Cells) -> int:
 
 
 @njit(cache=True)
-def _in_bounds(entity: int, row: int, columns: Columns, cells: Cells) -> bool:
-    for i in range(columns.offsets[row], columns.offsets[row + 1]):  # noqa: SIM110 - a generator would not compile to a loop
-        if columns.indices[i] >= cells.dims[entity]:
+def _in_bounds(first: int, end: int, indices: Array, dims: int) -> bool:
+    for i in range(first, end):  # noqa: SIM110 - a generator would not compile to a loop
+        if indices[i] >= dims:
             return False
     return True
 
 
 @njit(cache=True)
-def _assign(entity: int, row: int, columns: Columns, cells: Cells) -> int:
-    if not _in_bounds(entity, row, columns, cells):
-        return _BOUNDS
-    for i in range(columns.offsets[row], columns.offsets[row + 1]):
-        cell = cells.offsets[entity] + columns.indices[i]
-        cells.values[cell] = 0 if columns.nulls[i] else columns.values[i]
-        cells.nulls[cell] = columns.nulls[i]
-        cells.seen[cell] = True
-    return LEGAL
-
-
-@njit(cache=True)
 def _add(entity: int, row: int, columns: Columns, cells: Cells) -> int:
-    if not _in_bounds(entity, row, columns, cells):
+    first, end = columns.first[row], columns.end[row]
+    if not _in_bounds(first, end, columns.indices, cells.dims[entity]):
         return _BOUNDS
-    first, end = columns.offsets[row], columns.offsets[row + 1]
     before = np.empty(end - first, dtype=cells.values.dtype)
     for i in range(first, end):
         cell = cells.offsets[entity] + columns.indices[i]

@@ -13,7 +13,7 @@ transform and round, not per delta.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,25 +84,46 @@ def fold(
     chains = chains_of(batch)
     _check_order(batch, chains, start)
     registered = transforms or {}
-    refusal = refusals_of_rows(batch)
-    _refuse_unknown_transforms(batch, registered, refusal)
-    columns = Columns(
-        batch.op, batch.event_time, batch.row_id, batch.offsets, batch.indices, batch.values, batch.nulls, batch.scalar,
-        batch.weight, parent_rows(batch, folded), refusal,
-        np.where(refusal == Refusal.NONE, UNDECIDED, refusal).astype(np.uint8),
-    )  # fmt: skip
+    columns = _columns(batch, chains, _refusals(batch, registered), folded)
     cells = _cells(batch, chains, start)
     cursor = chains.starts[:-1].copy()
     known_dims = -1 if batch.dims is None else batch.dims
     while True:
-        overflow = fold_until_transform(chains.order, chains.starts, cursor, columns, cells, known_dims)
+        overflow, _ = fold_until_transform(chains.starts, cursor, columns, cells, known_dims)
         if overflow >= 0:
-            raise _overflow(batch, overflow)
+            raise _overflow(batch, chains.order[overflow])
         waiting = np.flatnonzero(cursor < chains.starts[1:])
         if not len(waiting):
-            return FoldResult(_states(cells), columns.outcome)
-        _apply_transforms(batch, registered, waiting, chains.order[cursor[waiting]], columns, cells)
+            refusal = np.empty_like(columns.outcome)
+            refusal[chains.order] = columns.outcome
+            return FoldResult(_states(cells), refusal)
+        names = batch.transform[chains.order[cursor[waiting]]]
+        _apply_transforms(batch.transform_names, registered, waiting, names, cursor[waiting], columns, cells)
         cursor[waiting] += 1
+
+
+def _columns(batch: DeltaBatch, chains: Chains, refusal: Array, folded: tuple[Array, Array] | None) -> Columns:
+    order = chains.order
+    parent = parent_rows(batch, folded)
+    if batch.declares_parents:
+        position = np.empty(len(batch), dtype=np.int64)
+        position[order] = np.arange(len(batch))
+        parent = np.where(parent >= 0, position[np.maximum(parent, 0)], parent)
+    return Columns(
+        op=batch.op[order],
+        event_time=batch.event_time[order],
+        row_id=batch.row_id[order],
+        first=batch.offsets[:-1][order],
+        end=batch.offsets[1:][order],
+        scalar=batch.scalar[order],
+        weight=batch.weight[order],
+        parent=parent[order],
+        refusal=refusal[order],
+        outcome=np.where(refusal == Refusal.NONE, UNDECIDED, refusal).astype(np.uint8)[order],
+        indices=batch.indices,
+        values=batch.values,
+        nulls=batch.nulls,
+    )
 
 
 def _check_base(batch: DeltaBatch, base: States) -> None:
@@ -139,10 +160,13 @@ def _check_order(batch: DeltaBatch, chains: Chains, base: States) -> None:
     )
 
 
-def _refuse_unknown_transforms(batch: DeltaBatch, registered: Mapping[str, Transform], refusal: Array) -> None:
+def _refusals(batch: DeltaBatch, registered: Mapping[str, Transform]) -> Array:
+    """What the rows alone show, and Transforms that nobody registered."""
+    refusal = refusals_of_rows(batch)
     known = np.array([name in registered for name in batch.transform_names] + [False])
     unknown = (batch.op == Op.TRANSFORM) & ~known[batch.transform] & (refusal == Refusal.NONE)
     refusal[unknown] = Refusal.UNKNOWN_TRANSFORM
+    return refusal
 
 
 def _overflow(batch: DeltaBatch, row: int) -> Int64OverflowError:
@@ -179,14 +203,20 @@ def _states(cells: Cells) -> States:
 
 
 def _apply_transforms(
-    batch: DeltaBatch, registered: Mapping[str, Transform], waiting: Array, rows: Array, columns: Columns, cells: Cells
+    transform_names: Sequence[str],
+    registered: Mapping[str, Transform],
+    waiting: Array,
+    transforms: Array,
+    rows: Array,
+    columns: Columns,
+    cells: Cells,
 ) -> None:
     """Run one round of transforms: all entities that wait for the same one, at the same length, in one call."""
     groups: dict[tuple[int, int], list[int]] = {}
-    for position, key in enumerate(zip(batch.transform[rows].tolist(), cells.dims[waiting].tolist(), strict=True)):
+    for position, key in enumerate(zip(transforms.tolist(), cells.dims[waiting].tolist(), strict=True)):
         groups.setdefault(key, []).append(position)
     for (transform, dims), positions in groups.items():
-        name = batch.transform_names[transform]
+        name = transform_names[transform]
         entities, deltas = waiting[positions], rows[positions]
         where = cells.offsets[entities][:, None] + np.arange(dims)
         given = cells.values[where]
