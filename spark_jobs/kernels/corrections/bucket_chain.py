@@ -136,7 +136,7 @@ class BucketChain(Generic[Content]):
             else:
                 allowed = self._bits[index] + 2
                 index += 1
-        if index >= self._unsettled:
+        if index >= min(self._unsettled, len(self.offsets)):
             self._unsettled = 0
         return fuel
 
