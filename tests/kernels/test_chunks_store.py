@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import doctest
+import random
+from statistics import mean
+
 import numpy as np
 import pytest
 
+import spark_jobs.chunks
 from spark_jobs.chunks import Chunk, ChunkStore, ComponentColumn, GcOptions, Row, StoreConfig
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.chunks.errors import MixedDatatypes, MixedTimelines
+from spark_jobs.kernels.chunks.errors import DifferentDatatypes, MixedDatatypes, MixedTimelines
 from spark_jobs.kernels.chunks.model import TimeColumn
 from tests.kernels.chunk_store_contract import ChunkStoreContract, chunk, on_day, rows
 
@@ -60,6 +65,25 @@ def test_typed_columns_keep_their_dtype_through_a_merge_that_adds_nulls() -> Non
     assert merged.components["heat"].values.dtype == np.int64
     assert merged.components["heat"].valid.tolist() == [False, False, True, True]
     assert store.range_query("pump", "day", 0, 99, ["flow", "heat"])["flow"].to_pylist() == [0.5, 1.0, None, 2.5]
+
+
+def test_a_change_of_datatype_keeps_values_exact_and_refuses_one_table() -> None:
+    store = ChunkStore()
+    large = 2**53 + 1
+    store.insert(
+        Chunk.from_columns(
+            "a",
+            "pump",
+            row_ids=np.array([1]),
+            times={"day": np.array([5])},
+            components={"flow": ComponentColumn.of("int64", np.array([large]))},
+        )
+    )
+    store.insert(typed_chunk("b", 2, 1))
+    assert store.range("pump", "day", 0, 99, "flow").values.tolist() == [large, 1.0]
+    with pytest.raises(DifferentDatatypes, match="'flow'"):
+        store.range_query("pump", "day", 0, 99, ["flow"])
+    assert store.range_query("pump", "day", 0, 5, ["flow"])["flow"].to_pylist() == [large]
 
 
 def test_columns_of_different_length_are_refused() -> None:
@@ -134,3 +158,22 @@ def test_two_targets_and_negative_limits_are_refused() -> None:
         GcOptions(fraction=0.5, free_bytes=3)
     with pytest.raises(ParameterError, match="max_rows of 0 or more"):
         StoreConfig(max_rows=-1)
+
+
+@pytest.mark.parametrize(("late_share", "most_chunks"), [(0.0, 1.2), (0.3, 3.0)])
+def test_compaction_keeps_chunks_narrow_in_time(late_share: float, most_chunks: float) -> None:
+    arrivals, lateness = random.Random(7), 30
+    store = ChunkStore(StoreConfig.off())
+    for row_id in range(600):
+        delay = arrivals.randrange(lateness) if arrivals.random() < late_share else 0
+        store.insert(chunk(f"c{row_id}", on_day((row_id, row_id - delay, 1))))
+    store.compact(StoreConfig(max_rows=64, max_rows_if_unsorted=32, recheck_merged=True))
+    touched = [len(store.relevant_range("pump", "day", time, time + 5)) for time in range(0, 600, 5)]
+    assert mean(touched) <= most_chunks
+    assert max(held.timelines["day"].max - held.timelines["day"].min for held in store.chunks()) <= 64 + lateness
+
+
+def test_the_examples_of_the_public_module_run() -> None:
+    results = doctest.testmod(spark_jobs.chunks)
+    assert results.attempted > 0
+    assert results.failed == 0

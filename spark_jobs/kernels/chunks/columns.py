@@ -30,6 +30,8 @@ from spark_jobs.kernels.chunks.errors import UnsortedRows
 _MAX_TIMELINES = 62
 """A row's set of timelines is one bit per timeline of an int64."""
 
+_BYTE_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkLayout:
@@ -165,7 +167,7 @@ def _value_sizes(column: pa.ChunkedArray) -> np.ndarray | int:
         return 1
     if pa.types.is_primitive(column.type):
         return max(column.type.bit_width // 8, 1)
-    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+    if any(is_bytes(column.type) for is_bytes in _BYTE_TYPES):
         return pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
     return column.nbytes // max(len(column), 1)
 

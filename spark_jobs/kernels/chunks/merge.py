@@ -18,7 +18,7 @@ import numpy as np
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.errors import DifferentDatatypes, DifferentEntity, DifferentTimelines
 from spark_jobs.kernels.chunks.index import EntityIndex, StoredChunk
-from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn
+from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn, concat_values
 from spark_jobs.kernels.chunks.split import split_chunk
 
 
@@ -128,7 +128,7 @@ def _check_same_shape(left: Chunk, right: Chunk) -> None:
 def _concat_component(left: Chunk, right: Chunk, name: str) -> ComponentColumn:
     present = [chunk.components[name] for chunk in (left, right) if name in chunk.components]
     columns = [chunk.components.get(name) or _no_values(chunk.num_rows, present[0]) for chunk in (left, right)]
-    values = np.concatenate([column.values for column in columns])
+    values = concat_values([column.values for column in columns])
     if all(column.all_valid for column in columns):
         return ComponentColumn.of(present[0].datatype, values)
     return ComponentColumn.of(present[0].datatype, values, np.concatenate([column.valid for column in columns]))

@@ -226,6 +226,13 @@ def id_column(row_ids: Iterable[int]) -> np.ndarray:
     return np.array(ids, dtype=object)
 
 
+def concat_values(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Columns one after another; as Python objects where their types differ, because numpy would round integers."""
+    if len({column.dtype for column in columns}) > 1:
+        columns = [column.astype(object) for column in columns]
+    return np.concatenate(columns)
+
+
 def time_then_id_order(times: np.ndarray, row_ids: np.ndarray) -> np.ndarray:
     """Indices that put rows into (time, row id) order."""
     by_id = np.argsort(row_ids, kind="stable")

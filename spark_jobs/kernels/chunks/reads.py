@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.kernels.chunks.errors import DifferentDatatypes
 from spark_jobs.kernels.chunks.index import Catalog
 from spark_jobs.kernels.chunks.interval_index import IntervalIndex
-from spark_jobs.kernels.chunks.model import INT64_MAX, Chunk, time_then_id_order
+from spark_jobs.kernels.chunks.model import INT64_MAX, Chunk, concat_values, time_then_id_order
 from spark_jobs.kernels.chunks.query import earliest_index, latest_index, range_indices
 
 
@@ -31,11 +32,19 @@ class Latest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RangeAnswer:
-    """Rows with a value, by (time, row id), as columns of equal length; `times` is None for a static value."""
+    """Rows with a value, by (time, row id), as columns of equal length.
+
+    Args:
+        row_ids: row ids.
+        times: times; None for a static value.
+        values: values; Python objects where the chunks' columns differ in type.
+        datatypes: datatypes of the component in the chunks that the rows come from.
+    """
 
     row_ids: np.ndarray
     times: np.ndarray | None
     values: np.ndarray
+    datatypes: frozenset[str]
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -64,22 +73,31 @@ def range_rows(
     if static is not None:
         chunk, index = static
         one = slice(index, index + 1)
-        return RangeAnswer(chunk.row_ids[one], None, chunk.components[component].values[one])
+        column = chunk.components[component]
+        return RangeAnswer(chunk.row_ids[one], None, column.values[one], frozenset([column.datatype]))
     parts = list(_range_parts(catalog, entity, timeline, lo, hi, component, extended=extended))
     if not parts:
-        return RangeAnswer(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, object))
+        return RangeAnswer(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, object), frozenset())
     row_ids = np.concatenate([chunk.row_ids[rows] for chunk, rows in parts])
     times = np.concatenate([chunk.timelines[timeline].times[rows] for chunk, rows in parts])
-    values = np.concatenate([chunk.components[component].values[rows] for chunk, rows in parts])
+    values = concat_values([chunk.components[component].values[rows] for chunk, rows in parts])
+    datatypes = frozenset(chunk.components[component].datatype for chunk, _ in parts)
     if len(parts) == 1:
-        return RangeAnswer(row_ids, times, values)
+        return RangeAnswer(row_ids, times, values, datatypes)
     order = time_then_id_order(times, row_ids)
-    return RangeAnswer(row_ids[order], times[order], values[order])
+    return RangeAnswer(row_ids[order], times[order], values[order], datatypes)
 
 
 def range_table(catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
     """See `ChunkStore.range_query`."""
     answers = {name: range_rows(catalog, entity, timeline, lo, hi, name) for name in components}
+    for name, answer in answers.items():
+        if len(answer.datatypes) > 1:
+            raise DifferentDatatypes(
+                expected=f"one datatype of {name!r} in the range",
+                found=f"{sorted(answer.datatypes)}",
+                next_step="ask for the ranges before and after the change, or read the rows with `range`",
+            )
     static_ids = np.unique(_joined([answer.row_ids for answer in answers.values() if answer.times is None]))
     temporal = [answer for answer in answers.values() if answer.times is not None]
     ids, first = np.unique(_joined([answer.row_ids for answer in temporal]), return_index=True)

@@ -132,6 +132,9 @@ class ChunkStore:
 
         Columns: `row_id`, `time` (int64; null for a static row) and one per component. Static rows come first, then
         temporal ones by (time, row id).
+
+        Raises:
+            DifferentDatatypes: a component changes its datatype within the range.
         """
         return reads.range_table(self._catalog, entity, timeline, lo, hi, components)
 
