@@ -226,13 +226,13 @@ def _read_header(stream: _Stream, spec: RecordSpec) -> list[str]:
             data, stream.position, stream.final, stream.line, ord(spec.delimiter), none, spec.max_record_bytes,
             room.records, room.cells,
         )  # fmt: skip
+        stream.position = min(position, len(data))
         if count:
             break
         if stream.final:
             raise empty_file()
         stream.more()
     start, end = (int(bound) for bound in room.bounds[0])
-    stream.position = min(position, len(data))
     if room.marks[0] not in (tokens.COUNT, tokens.OK, tokens.SLOW):
         raise FileRejectedError("bad_header", expected="a header of column names", found="a first record that is none")
     return _header_names(data[start:end].tobytes(), spec.delimiter)
