@@ -3,7 +3,8 @@
     sliding_windows    set by the rows themselves (KIP-450), closed      [t-size, t] and [t+1, t+1+size]
     session_windows    rows not further apart than a gap, closed         [first time, last time]
     hopping_windows    on a grid, half open, overlapping                 [k*advance, k*advance + size)
-    tumbling_windows   on a grid, half open, each row in one             [k*size, (k+1)*size)
+    tumbling_windows   on a grid, half open, each row in one             [k*size, (k+1)*size), or a calendar's periods
+adaptive_windows   as long as the rate of rows asks, cut by triggers
 
 `skipped_rows` gives the rows that a call leaves out. Aggregates are values (`count()`, `sum_("column")`, …); a
 subclass of `Monoid` is one of your own.
@@ -11,9 +12,12 @@ subclass of `Monoid` is one of your own.
 
 from spark_jobs.kernels.windows import (
     Aggregate,
+    DimensionMismatch,
     IntegerOverflow,
     Monoid,
+    approx_quantile,
     avg,
+    collect,
     count,
     count_distinct,
     first,
@@ -23,15 +27,27 @@ from spark_jobs.kernels.windows import (
     stddev,
     sum_,
     variance,
+    vector_mean,
+    vector_sum,
 )
 
+from .adaptive import adaptive_windows, at_count, at_memory_pressure, at_rate_change, at_size, at_time
 from .functions import hopping_windows, session_windows, skipped_rows, sliding_windows, tumbling_windows
 
 __all__ = [
     "Aggregate",
+    "DimensionMismatch",
     "IntegerOverflow",
     "Monoid",
+    "adaptive_windows",
+    "approx_quantile",
+    "at_count",
+    "at_memory_pressure",
+    "at_rate_change",
+    "at_size",
+    "at_time",
     "avg",
+    "collect",
     "count",
     "count_distinct",
     "first",
@@ -46,4 +62,6 @@ __all__ = [
     "sum_",
     "tumbling_windows",
     "variance",
+    "vector_mean",
+    "vector_sum",
 ]

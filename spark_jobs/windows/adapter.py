@@ -6,7 +6,7 @@ Spark and Spark Connect take the same code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,20 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
-from spark_jobs.kernels.windows import Aggregate, Inputs, Shape, skipped_table, window_table
+from spark_jobs.kernels.windows import (
+    Aggregate,
+    Cuts,
+    Deltas,
+    Inputs,
+    NullValues,
+    Shape,
+    adaptive_table,
+    skipped_table,
+    stats_type,
+    window_table,
+)
 from spark_jobs.kernels.windows.monoid import columns_read
 from spark_jobs.kernels.windows.rows import as_ticks
 
@@ -24,6 +35,7 @@ from .parameters import Duration, Frame, is_integer, refuse, ticks
 
 STREAM_TIME = "__stream_time"
 MIN_END = "__min_end"
+Task = Callable[[pa.Table], pa.Table]
 _LEAST = -(2**63)
 _ROWS_A_BATCH = 1 << 17
 """Rows of one output batch: large enough for Arrow, a few MB for the JVM."""
@@ -42,6 +54,8 @@ class WindowCall:
     grace: int | None
     arrival: str | None
     stream: list[str]
+    also_read: list[str]
+    """Columns that the windows themselves read, beside key and time."""
 
     @classmethod
     def checked(
@@ -51,18 +65,21 @@ class WindowCall:
         key: Any,
         time: Any,
         aggregates: Any,
+        aggregates_needed: bool = True,
         grace: Duration | None = None,
         arrival: str | None = None,
         stream: Any = None,
+        taken: Sequence[str] = ("window_start", "window_end"),
+        also_read: Sequence[str] = (),
     ) -> WindowCall:
         """Check what every kind takes; raises ParameterError that names the first wrong parameter."""
         frame = Frame.of(df)
         keys = frame.columns("key", key)
         time_type = frame.time(time)
-        outputs = frame.aggregates(aggregates, [*keys, "window_start", "window_end"])
-        clash = {name.lower() for name in keys} & {"window_start", "window_end"}
+        clash = {name.lower() for name in keys} & set(taken)
         if clash:
-            raise refuse("key", expected="names other than window_start and window_end", found=sorted(clash))
+            raise refuse("key", expected=f"names other than {', '.join(taken)}", found=sorted(clash))
+        outputs = frame.aggregates(aggregates, [*keys, *taken], needed=aggregates_needed)
         if arrival is not None:
             frame.column("arrival", arrival)
         if grace is not None and arrival is None:
@@ -71,46 +88,58 @@ class WindowCall:
             raise refuse("grace", expected="a length of time, as stream is given", found=None)
         allowed = None if grace is None else ticks("grace", grace, time_type, least=0)
         streams = [] if stream is None else frame.columns("stream", stream)
-        return cls(frame, keys, time, time_type, dict(aggregates), outputs, allowed, arrival, streams)
+        return cls(frame, keys, time, time_type, dict(aggregates), outputs, allowed, arrival, streams, list(also_read))
 
     def windows(self, shape: Shape) -> DataFrame:
         """The windows of this shape with their aggregates."""
-        bound = self._bound()
-        fields = [StructField(name, self.frame.types[name]) for name in self.key]
-        fields += [StructField("window_start", bound), StructField("window_end", bound)]
-        fields += [StructField(name, from_arrow_type(kind)) for name, kind in self.outputs.items()]
-        return self._rows(shape).mapInArrow(self._partition(shape, skipped=False), StructType(fields))
+        return self._apply(shape.null_values, WindowsTask(shape, self.inputs()), self.window_fields([]))
+
+    def adaptive(self, cuts: Cuts, deltas: Deltas) -> DataFrame:
+        """Adaptive windows with their statistics and aggregates."""
+        ids = ArrayType(self.frame.types[deltas.delta])
+        own = [("window_id", StringType()), ("delta_ids", ids), ("stats", from_arrow_type(stats_type()))]
+        fields = self.window_fields([*own, ("trigger", StringType())])
+        return self._apply("skip_value", AdaptiveTask(cuts, deltas, self.inputs()), fields)
 
     def skipped(self, shape: Shape) -> DataFrame:
         """The rows, and the pairs of a row and a window, that do not count."""
-        bound = self._bound()
         fields = [StructField(name, self.frame.types[name]) for name in self._needed()]
-        fields += [StructField("window_start", bound), StructField("window_end", bound)]
+        fields += [StructField(name, self._bound()) for name in ("window_start", "window_end")]
         fields += [StructField("reason", StringType(), nullable=False)]
-        return self._rows(shape).mapInArrow(self._partition(shape, skipped=True), StructType(fields))
+        return self._apply(shape.null_values, SkippedTask(shape, self.inputs()), fields)
+
+    def inputs(self) -> Inputs:
+        """Which columns of a worker's table are what."""
+        least = None if self.grace is None else MIN_END
+        return Inputs(self.key, self.time, self.aggregates, min_end=least, arrival=self.arrival)
+
+    def window_fields(self, own: list[tuple[str, DataType]]) -> list[StructField]:
+        """The columns of a window: key, bounds, those of its kind, aggregates."""
+        fields = [StructField(name, self.frame.types[name]) for name in self.key]
+        fields += [StructField(name, self._bound()) for name in ("window_start", "window_end")]
+        fields += [StructField(name, kind) for name, kind in own]
+        return fields + [StructField(name, from_arrow_type(kind)) for name, kind in self.outputs.items()]
 
     def _needed(self) -> list[str]:
-        read = columns_read(self.aggregates.values())
+        read = [*columns_read(self.aggregates.values()), *self.also_read]
         return list(dict.fromkeys([*self.key, self.time, *read, *([self.arrival] if self.arrival else [])]))
 
     def _bound(self) -> DataType:
         return LongType() if is_integer(self.time_type) else self.time_type
 
-    def _rows(self, shape: Shape) -> DataFrame:
-        """The needed columns, all rows of a key together; as c0, c1, … since mapInArrow takes no names with dots."""
+    def _apply(self, null_values: NullValues, task: Task, fields: list[StructField]) -> DataFrame:
+        """`task` over the needed columns, all rows of a key together."""
+        # named c0, c1, …: mapInArrow takes no names with dots
         chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self._needed())]
         if self.grace is not None:
-            chosen.append(f"{self._stream_time(shape)} AS {STREAM_TIME}")
-        return self.frame.df.selectExpr(*chosen).repartition(*(f"c{place}" for place in range(len(self.key))))
+            chosen.append(f"{self._stream_time(null_values)} AS {STREAM_TIME}")
+        rows = self.frame.df.selectExpr(*chosen).repartition(*(f"c{place}" for place in range(len(self.key))))
+        names = [field.name for field in fields]
+        return rows.mapInArrow(_Partition(task, self._needed(), names, self.grace), StructType(fields))
 
-    def _partition(self, shape: Shape, *, skipped: bool) -> _Partition:
-        least = None if self.grace is None else MIN_END
-        inputs = Inputs(self.key, self.time, self.aggregates, min_end=least, arrival=self.arrival)
-        return _Partition(shape, inputs, self._needed(), self.grace, skipped)
-
-    def _stream_time(self, shape: Shape) -> str:
+    def _stream_time(self, null_values: NullValues) -> str:
         """SQL: the greatest time among the rows that arrived up to this one; rows that can't count don't move it."""
-        also_required = columns_read(self.aggregates.values()) if shape.null_values == "skip_row" else []
+        also_required = columns_read(self.aggregates.values()) if null_values == "skip_row" else self.also_read
         required = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, *also_required])
         partition = f"PARTITION BY {', '.join(map(quoted, self.stream))}" if self.stream else ""
         assert self.arrival is not None
@@ -122,14 +151,50 @@ class WindowCall:
 
 
 @dataclass(frozen=True)
-class _Partition:
-    """What a worker does with the rows of one partition; it holds them all, as a window may need any row of its key."""
+class WindowsTask:
+    """Windows of a table."""
 
     shape: Shape
     inputs: Inputs
-    names: list[str]
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """One row a window."""
+        return window_table(table, self.shape, self.inputs)[0]
+
+
+@dataclass(frozen=True)
+class SkippedTask:
+    """What does not count of a table."""
+
+    shape: Shape
+    inputs: Inputs
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """One row for each row, or pair of a row and a window, that does not count."""
+        return skipped_table(table, self.shape, self.inputs)
+
+
+@dataclass(frozen=True)
+class AdaptiveTask:
+    """Adaptive windows of a table."""
+
+    cuts: Cuts
+    deltas: Deltas
+    inputs: Inputs
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """One row a window."""
+        return adaptive_table(table, self.cuts, self.deltas, self.inputs)[0]
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """What a worker does with the rows of one partition; it holds them all, as a window may need any row of its key."""
+
+    task: Task
+    inputs: list[str]
+    outputs: list[str]
     grace: int | None
-    skipped: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = [batch for batch in batches if batch.num_rows]
@@ -137,16 +202,11 @@ class _Partition:
             return
         table = pa.Table.from_batches(held)
         if self.grace is None:
-            table = table.rename_columns(self.names)
+            table = table.rename_columns(self.inputs)
         else:
-            table = table.rename_columns([*self.names, STREAM_TIME])
+            table = table.rename_columns([*self.inputs, STREAM_TIME])
             table = table.append_column(MIN_END, pa.array(_closing_times(table.column(STREAM_TIME), self.grace)))
-        if self.skipped:
-            found = skipped_table(table, self.shape, self.inputs)
-            found = found.select([*self.names, "window_start", "window_end", "reason"])
-        else:
-            found, _ = window_table(table, self.shape, self.inputs)
-        yield from found.to_batches(max_chunksize=_ROWS_A_BATCH)
+        yield from self.task(table).select(self.outputs).to_batches(max_chunksize=_ROWS_A_BATCH)
 
 
 def _closing_times(stream_time: pa.ChunkedArray, grace: int) -> np.ndarray:

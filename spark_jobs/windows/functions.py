@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import TimestampType
 
 from spark_jobs.kernels.windows import Aggregate, Hopping, Sessions, Shape, Sliding
 
 from .adapter import WindowCall
-from .parameters import Duration, is_integer, refuse, ticks
+from .parameters import Duration, calendar, is_integer, refuse, ticks
 
 Columns = str | Sequence[str]
 Planned = tuple[WindowCall, Shape]
@@ -125,26 +126,27 @@ def tumbling_windows(
     *,
     key: Columns,
     time: str,
-    size: Duration,
+    size: Duration | str,
     offset: Duration = 0,
+    zone: str | None = None,
     aggregates: Mapping[str, Aggregate],
     grace: Duration | None = None,
     arrival: str | None = None,
     stream: Columns | None = None,
 ) -> DataFrame:
-    """Tumbling windows `[k*size + offset, (k+1)*size + offset)`: `hopping_windows` with an advance of `size`."""
-    return hopping_windows(
-        df,
-        key=key,
-        time=time,
-        size=size,
-        advance=size,
-        offset=offset,
-        aggregates=aggregates,
-        grace=grace,
-        arrival=arrival,
-        stream=stream,
-    )
+    """Tumbling windows `[k*size + offset, (k+1)*size + offset)`: hopping ones with an advance of `size`.
+
+    Args:
+        size: as in `hopping_windows`, or a period of the calendar for timestamps: `"1 day"`, `"2 weeks"`, `"1 month"`,
+            `"1 quarter"`, `"1 year"`, from local midnight to local midnight of `zone`.
+        offset: not with a period of the calendar.
+        zone: an IANA time zone such as `"America/New_York"`, with a period of the calendar only; None: UTC.
+
+    Other arguments, result and errors: see `sliding_windows`.
+    """
+    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
+    call, shape = _tumbling(df, size=size, offset=offset, zone=zone, arrival=arrival, stream=stream, **shared)
+    return call.windows(shape)
 
 
 def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
@@ -197,8 +199,19 @@ def _hopping(df: DataFrame, *, size: Duration, advance: Duration, offset: Durati
     return call, Hopping(length, step, ticks("offset", offset, call.time_type, least=None))
 
 
-def _tumbling(df: DataFrame, *, size: Duration, offset: Duration = 0, **shared: Any) -> Planned:
-    return _hopping(df, size=size, advance=size, offset=offset, **shared)
+def _tumbling(
+    df: DataFrame, *, size: Duration | str, offset: Duration = 0, zone: str | None = None, **shared: Any
+) -> Planned:
+    if not isinstance(size, str):
+        if zone is not None:
+            raise refuse("zone", expected='a size of the calendar such as "1 day" with it', found=zone)
+        return _hopping(df, size=size, advance=size, offset=offset, **shared)
+    call = WindowCall.checked(df, **shared)
+    if not isinstance(call.time_type, TimestampType):
+        raise refuse("time", expected="a timestamp for a size of the calendar", found=call.time_type.simpleString())
+    if offset != 0:
+        raise refuse("offset", expected="0 with a size of the calendar", found=offset, value=offset)
+    return call, calendar(size, zone)
 
 
 _PLANS: dict[str, Callable[..., Planned]] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,9 +25,11 @@ from pyspark.sql.types import (
 )
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.windows import Aggregate
+from spark_jobs.kernels.windows import Aggregate, Calendar
+from spark_jobs.kernels.windows.calendars import UNITS as CALENDAR_UNITS
 
 GREATEST_TICKS = 2**63 - 1
+_MOST_PERIODS = 1000
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _TIMESTAMPS = (TimestampType, TimestampNTZType)
 Duration = int | timedelta
@@ -98,9 +101,9 @@ class Frame:
             )
         return kind
 
-    def aggregates(self, aggregates: Any, taken: Iterable[str]) -> dict[str, pa.DataType]:
+    def aggregates(self, aggregates: Any, taken: Iterable[str], *, needed: bool) -> dict[str, pa.DataType]:
         """The output type of each aggregate; names that Spark could not tell apart are refused."""
-        if not isinstance(aggregates, Mapping) or not aggregates:
+        if not isinstance(aggregates, Mapping) or (needed and not aggregates):
             raise refuse("aggregates", expected='{"name": aggregate, …}, at least one', found=aggregates)
         names = {name.lower() for name in taken}
         outputs = {}
@@ -154,3 +157,17 @@ def ticks(parameter: str, length: Any, time: DataType, *, least: int | None) -> 
         bounds = f"{least} .. 2**63-1 ticks" if least is not None else "a number of ticks within int64"
         raise refuse(parameter, expected=bounds, found=length, value=length)
     return length
+
+
+def calendar(size: str, zone: str | None) -> Calendar:
+    """A period such as "2 weeks" of the calendar of an IANA time zone."""
+    count, _, unit = size.strip().lower().partition(" ")
+    unit = unit.strip().removesuffix("s")
+    if not count.isdecimal() or not 1 <= int(count) <= _MOST_PERIODS or unit not in CALENDAR_UNITS:
+        units = ", ".join(CALENDAR_UNITS)
+        raise refuse("size", expected=f"ticks, a timedelta, or a count of {units}", found=size, value=size)
+    try:
+        ZoneInfo(zone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise refuse("zone", expected="an IANA time zone such as Europe/Berlin", found=zone, value=zone) from None
+    return Calendar(int(count), unit, zone or "UTC")

@@ -1,9 +1,9 @@
 """Windows over columns of many keys: which windows there are, which rows count in them, and what the aggregates are.
 
 rows.py             Arrow table, any order  ->  rows sorted by (key, time)
-sliding.py sessions.py aligned.py calendar.py adaptive.py
+sliding.py sessions.py aligned.py calendars.py adaptive.py
                     each kind: which windows there are, and per row a run of them (`spans.Spans`)
-exact.py sweeps.py monoid.py aggregates.py
+exact.py sweeps.py monoid.py aggregates.py summaries.py
                     spans and values  ->  one value per window
 shapes.py           the kinds with their parameters, as values
 tables.py adaptive_tables.py
@@ -12,7 +12,7 @@ naive.py            the slow, obvious twins
 """
 
 from .adaptive import Cuts, Trigger
-from .adaptive_tables import Deltas, adaptive_table
+from .adaptive_tables import Deltas, adaptive_table, stats_type
 from .aggregates import (
     IntegerOverflow,
     avg,
@@ -26,10 +26,11 @@ from .aggregates import (
     sum_,
     variance,
 )
-from .calendar import Calendar
+from .calendars import Calendar
 from .monoid import Aggregate, Monoid
 from .rows import NullValues, SkippedRows
 from .shapes import Hopping, Sessions, Shape, Sliding
+from .summaries import DimensionMismatch, approx_quantile, collect, vector_mean, vector_sum
 from .tables import (
     Inputs,
     bounds_type,
@@ -46,6 +47,7 @@ __all__ = [
     "Calendar",
     "Cuts",
     "Deltas",
+    "DimensionMismatch",
     "Hopping",
     "Inputs",
     "IntegerOverflow",
@@ -57,8 +59,10 @@ __all__ = [
     "Sliding",
     "Trigger",
     "adaptive_table",
+    "approx_quantile",
     "avg",
     "bounds_type",
+    "collect",
     "count",
     "count_distinct",
     "first",
@@ -69,9 +73,12 @@ __all__ = [
     "session_table",
     "skipped_table",
     "sliding_table",
+    "stats_type",
     "stddev",
     "sum_",
     "tumbling_table",
     "variance",
+    "vector_mean",
+    "vector_sum",
     "window_table",
 ]

@@ -1,0 +1,175 @@
+"""`adaptive_windows`: windows whose length follows the rate of rows, cut by triggers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType
+
+from spark_jobs.kernels.windows import Aggregate, Cuts, Deltas, Trigger
+
+from .adapter import WindowCall
+from .parameters import Duration, Frame, is_integer, refuse, ticks
+
+DEFAULT_TARGET = 100
+DEFAULT_MEMORY_BYTES = 100 * 2**20
+_DEFAULTS = {
+    "min_duration": timedelta(milliseconds=10),
+    "max_duration": timedelta(seconds=5),
+    "reset": timedelta(days=1),
+}
+_SECOND = 1_000_000
+_TAKEN = ("window_start", "window_end", "window_id", "delta_ids", "stats", "trigger")
+
+
+def at_time() -> Trigger:
+    """Close a window when its duration is over."""
+    return Trigger("time")
+
+
+def at_count(rows: int) -> Trigger:
+    """Close a window that holds `rows` rows, 1 or more."""
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise refuse("triggers", expected="at_count: 1 row or more", found=rows, value=rows)
+    return Trigger("count", rows)
+
+
+def at_size(size_bytes: int) -> Trigger:
+    """Close a window that holds `size_bytes` bytes of rows, 1 or more."""
+    if isinstance(size_bytes, bool) or not isinstance(size_bytes, int) or size_bytes < 1:
+        raise refuse("triggers", expected="at_size: 1 byte or more", found=size_bytes, value=size_bytes)
+    return Trigger("size", size_bytes)
+
+
+def at_rate_change(share: float) -> Trigger:
+    """Close a window when the mean of the last 5 rates differs by more than this share from that of the 10 before.
+
+    Rates are rows a second (integer times: a tick) at each row of the cell; ten rates are needed.
+    """
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not share > 0:
+        raise refuse("triggers", expected="at_rate_change: a share above 0", found=share, value=share)
+    return Trigger("rate_change", float(share))
+
+
+def at_memory_pressure(share: float = 0.95) -> Trigger:
+    """Close a window whose rows hold this share (above 0, at most 1) of `memory_max_bytes`."""
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise refuse("triggers", expected="at_memory_pressure: above 0, at most 1", found=share, value=share)
+    return Trigger("memory_pressure", float(share))
+
+
+def adaptive_windows(
+    df: DataFrame,
+    *,
+    key: str | Sequence[str],
+    time: str,
+    delta: str,
+    aggregates: Mapping[str, Aggregate] | None = None,
+    vector: str | None = None,
+    size_bytes: str | None = None,
+    target_batch_size: int = DEFAULT_TARGET,
+    min_duration: Duration | None = None,
+    max_duration: Duration | None = None,
+    reset: Duration | None = None,
+    triggers: Sequence[Trigger] | None = None,
+    memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
+    grace: Duration | None = None,
+    arrival: str | None = None,
+    stream: str | Sequence[str] | None = None,
+) -> DataFrame:
+    """Windows that last `target_batch_size / rate`, within limits, or until a trigger fires: a function of the rows.
+
+    Rates and windows start afresh at every cell `[n*reset, (n+1)*reset)` of a key and never cross one. The exact rules
+    are in `spark_jobs.kernels.windows.adaptive`.
+
+    Args:
+        delta: the column with a row's id, which breaks ties of time.
+        aggregates: further columns, as in `sliding_windows`; none by default.
+        vector: the column that says what a row changes; `stats.vectors_affected` counts the different ones.
+        size_bytes: the integer column with a row's size; None: 0, and no trigger may ask for sizes.
+        min_duration, max_duration, reset: 10 ms, 5 s and one UTC day for timestamps; to be given for integers.
+        triggers: asked in this order; None: time, `at_count(target_batch_size)` and, with sizes, memory pressure.
+        memory_max_bytes: what `at_memory_pressure` is a share of.
+        grace: a row counts iff its cell ends after the stream time at its arrival less `grace`.
+
+    Other arguments: see `sliding_windows`.
+
+    Returns:
+        One row a window: key columns, `window_start` (the first row's time), `window_end` (the instant of closing),
+        `window_id` (unique within a key), `delta_ids` in order, `stats` (`delta_count`, `vectors_affected`,
+        `total_bytes`, `avg_delta_size`, `duration` in ticks), `trigger` (time, count, size, rate_change,
+        memory_pressure, or reset where the cell ended), aggregates.
+
+    Raises:
+        ParameterError: a parameter is outside of the above; no job has been started.
+    """
+    deltas = Deltas(delta, vector, size_bytes)
+    frame = Frame.of(df)
+    for parameter, name in (("delta", delta), ("vector", vector), ("size_bytes", size_bytes)):
+        if name is not None:
+            _check_column(parameter, name, frame.column(parameter, name))
+    time_type = frame.time(time)
+    chosen = tuple(_default_triggers(target_batch_size, size_bytes) if triggers is None else triggers)
+    cuts = Cuts(
+        target=_positive("target_batch_size", target_batch_size),
+        shortest=_length("min_duration", min_duration, time_type),
+        longest=_length("max_duration", max_duration, time_type),
+        reset=_length("reset", reset, time_type),
+        triggers=_checked(chosen, size_bytes),
+        memory_bytes=_positive("memory_max_bytes", memory_max_bytes),
+        rate_unit=1 if is_integer(time_type) else _SECOND,
+    )
+    if cuts.shortest > cuts.longest:
+        raise refuse("min_duration", expected=f"at most max_duration, {cuts.longest} ticks", found=cuts.shortest)
+    call = WindowCall.checked(
+        df,
+        key=key,
+        time=time,
+        aggregates=aggregates or {},
+        aggregates_needed=False,
+        grace=grace,
+        arrival=arrival,
+        stream=stream,
+        taken=_TAKEN,
+        also_read=deltas.columns(),
+    )
+    return call.adaptive(cuts, deltas)
+
+
+def _check_column(parameter: str, name: str, kind: DataType) -> None:
+    if parameter == "size_bytes" and not isinstance(kind, (ByteType, ShortType, IntegerType, LongType)):
+        raise refuse(parameter, expected="an integer column", found=f"{name}: {kind.simpleString()}", column=name)
+
+
+def _default_triggers(target: int, size_bytes: str | None) -> list[Trigger]:
+    return [at_time(), at_count(_positive("target_batch_size", target))] + (
+        [] if size_bytes is None else [at_memory_pressure()]
+    )
+
+
+def _checked(triggers: tuple[Any, ...], size_bytes: str | None) -> tuple[Trigger, ...]:
+    for trigger in triggers:
+        if not isinstance(trigger, Trigger):
+            raise refuse("triggers", expected="triggers such as at_time() or at_count(100)", found=trigger)
+        if size_bytes is None and trigger.reason in ("size", "memory_pressure"):
+            raise refuse(
+                "size_bytes", expected=f"the column of sizes that the trigger {trigger.reason} asks for", found=None
+            )
+    return triggers
+
+
+def _positive(parameter: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
+        raise refuse(parameter, expected="an integer of 1 or more", found=value, value=value)
+    return value
+
+
+def _length(parameter: str, length: Duration | None, time: DataType) -> int:
+    if length is None:
+        if is_integer(time):
+            raise refuse(parameter, expected="a number of units of the integer time column", found=None)
+        length = _DEFAULTS[parameter]
+    return ticks(parameter, length, time, least=1)
