@@ -50,9 +50,10 @@ class Import:
     deferred: bool
 
 
-def imports(module: Module) -> Iterator[Import]:
+@functools.cache
+def imports(module: Module) -> tuple[Import, ...]:
     """All imports, as absolute names; `from a import b` gives `a.b` if that is a module of the product, else `a`."""
-    yield from _imports(module, module.tree, deferred=False)
+    return tuple(_imports(module, module.tree, deferred=False))
 
 
 def _imports(module: Module, node: ast.AST, *, deferred: bool) -> Iterator[Import]:

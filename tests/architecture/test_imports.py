@@ -97,6 +97,9 @@ KERNELS_NEVER = {
 DAGS_NEVER_WHEN_PARSED = ("pyspark", "spark_jobs.jobs", "spark_jobs.session")
 """Airflow parses a DAG file again and again: it must not start Spark or load the jobs."""
 
+SPARK_FREE = ("spark_jobs.checkpoints", "spark_jobs.sources", "spark_jobs.kernels", "spark_jobs.config")
+"""Packages that work without pyspark, and so never load it when they are imported, directly or through others."""
+
 
 def layer_of(name: str) -> str | None:
     """The layer that owns a module name; None for what is not the product's."""
@@ -137,24 +140,46 @@ def kernel_problems(module: Module) -> list[str]:
     return [f"{module.path}:{found.line} imports {found.target}" for found, top in tops if top in KERNELS_NEVER]
 
 
-def dag_problems(module: Module) -> list[str]:
-    """Imports that run while Airflow parses a DAG file."""
-    if layer_of(module.name) != "dags":
-        return []
-    return [
-        f"{module.path}:{found.line} imports {found.target} when parsed"
-        for found in imports(module)
-        if not found.deferred and f"{found.target}.".startswith(tuple(f"{name}." for name in DAGS_NEVER_WHEN_PARSED))
+def loaded_with(all_modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Per module what it imports outside functions."""
+    edges = {}
+    for module in all_modules:
+        targets = {found.target for found in imports(module) if not found.deferred}
+        edges[module.name] = sorted(targets - {module.name})
+    return edges
+
+
+def loads(edges: dict[str, list[str]], start: str, forbidden: tuple[str, ...]) -> list[str]:
+    """A shortest path along which importing `start` loads something forbidden; empty if none does."""
+    paths, seen = [[start]], {start}
+    while paths:
+        path = paths.pop(0)
+        if f"{path[-1]}.".startswith(tuple(f"{name}." for name in forbidden)):
+            return path
+        # a module's packages are loaded before it
+        above = [package for package in edges if f"{path[-1]}.".startswith(f"{package}.")]
+        for target in (*above, *edges.get(path[-1], [])):
+            if target not in seen:
+                seen.add(target)
+                paths.append([*path, target])
+    return []
+
+
+def parsing_problems(all_modules: Iterable[Module]) -> list[list[str]]:
+    """Paths along which parsing a DAG, or importing a package that is free of Spark, loads what it must not."""
+    edges = loaded_with(all_modules)
+    dags = [loads(edges, name, DAGS_NEVER_WHEN_PARSED) for name in edges if layer_of(name) == "dags"]
+    free = [
+        loads(edges, name, ("pyspark",))
+        for name in edges
+        if f"{name}.".startswith(tuple(f"{package}." for package in SPARK_FREE))
     ]
+    return [path for path in (*dags, *free) if path]
 
 
 def cycles(all_modules: Iterable[Module]) -> list[list[str]]:
     """Cycles among imports that run at import time; packages count only where their own file imports."""
-    known = {module.name for module in all_modules}
-    edges = {
-        module.name: sorted({i.target for i in imports(module) if not i.deferred and i.target in known} - {module.name})
-        for module in all_modules
-    }
+    edges = loaded_with(all_modules)
     found: list[list[str]] = []
     done: set[str] = set()
 
@@ -162,7 +187,7 @@ def cycles(all_modules: Iterable[Module]) -> list[list[str]]:
         if name in path:
             found.append([*path[path.index(name) :], name])
         elif name not in done:
-            for target in edges[name]:
+            for target in edges.get(name, []):
                 visit(target, [*path, name])
             done.add(name)
 
@@ -179,8 +204,8 @@ def test_kernels_depend_on_nothing_but_their_arguments() -> None:
     assert [problem for module in modules() for problem in kernel_problems(module)] == []
 
 
-def test_parsing_a_dag_loads_no_spark_and_no_jobs() -> None:
-    assert [problem for module in modules() for problem in dag_problems(module)] == []
+def test_parsing_a_dag_and_the_spark_free_packages_load_no_spark() -> None:
+    assert parsing_problems(modules()) == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -230,8 +255,10 @@ def test_a_kernel_that_reads_the_clock_is_found() -> None:
 
 
 def test_a_dag_that_loads_spark_when_parsed_is_found() -> None:
-    assert dag_problems(module_of("dags/x.py", "import pyspark.sql"))
-    assert not dag_problems(module_of("dags/x.py", "def task():\n    import pyspark"))
+    helper = module_of("spark_jobs/config.py", "from pyspark.sql import functions")
+    dag = module_of("dags/x.py", "import spark_jobs.config")
+    assert parsing_problems([dag, helper])[0] == ["dags.x", "spark_jobs.config", "pyspark.sql"]
+    assert not parsing_problems([module_of("dags/x.py", "def task():\n    import pyspark")])
 
 
 def test_a_circle_of_modules_is_found() -> None:

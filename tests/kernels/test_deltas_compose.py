@@ -41,7 +41,7 @@ def applied_batches(draw: st.DrawFn, dtype: str) -> tuple[DeltaBatch, States]:
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_composed_deltas_give_the_state_of_every_bucket_end(dtype: str, data: st.DataObject) -> None:
     batch, base = data.draw(applied_batches(dtype))
     bucket = batch.event_time // data.draw(st.integers(1, 4))
@@ -57,7 +57,7 @@ def test_composed_deltas_give_the_state_of_every_bucket_end(dtype: str, data: st
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_grouping_composes_to_the_same_list(dtype: str, data: st.DataObject) -> None:
     batch, base = data.draw(applied_batches(dtype))
     whole = compose(batch, before=base.status).batch

@@ -87,7 +87,7 @@ def naive_upsert(rows: list[Row], *, full_rows: bool) -> dict[str, Row]:
 
 
 @given(rows=row_lists(), seed=st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_integer_sums_take_rows_and_retractions_in_any_order_and_any_slicing(rows: list[Row], seed: int) -> None:
     components = {"x": "x", "flights": 1}
     shuffled = [dict(row) for row in rows]
@@ -104,7 +104,7 @@ def test_integer_sums_take_rows_and_retractions_in_any_order_and_any_slicing(row
 
 
 @given(rows=row_lists(), taken=st.sets(st.integers(0, 13)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_retraction_leaves_what_the_other_rows_give(rows: list[Row], taken: set[int]) -> None:
     prior = fold_add(table(rows), **COLUMNS, components={"x": "x", "n": 1})
     back = [{**row, "diff": -1} for row in rows if row["row_id"] in taken]
@@ -120,7 +120,7 @@ def test_a_retraction_leaves_what_the_other_rows_give(rows: list[Row], taken: se
 
 
 @given(rows=row_lists(), cut=st.integers(0, 14))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_last_full_row_is_the_state_and_null_is_a_value(rows: list[Row], cut: int) -> None:
     call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
     expected = naive_upsert(rows, full_rows=True)
@@ -130,7 +130,7 @@ def test_the_last_full_row_is_the_state_and_null_is_a_value(rows: list[Row], cut
 
 
 @given(rows=row_lists(), cut=st.integers(0, 14))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_upsert_keeps_what_a_row_does_not_give(rows: list[Row], cut: int) -> None:
     call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
     expected = naive_upsert(rows, full_rows=False)

@@ -160,7 +160,7 @@ DERIVED = DeltaColumns(entity="entity", time="event_time", row_id="row_id", op="
 
 
 @given(rows=full_rows(), cut=st.integers(0, 10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_folding_the_deltas_of_full_rows_gives_the_last_row(rows: list[dict[str, Any]], cut: int) -> None:
     rows.sort(key=lambda row: (row["t"], row["row_id"]))
     before = fold_diff(rows_table(rows[:cut]), **DIFF)
