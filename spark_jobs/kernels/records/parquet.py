@@ -32,6 +32,13 @@ def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     `line` is the row's number, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`,
     `duplicate_header`), also after some batches: then nothing of the file counts.
     """
+    line = 1
+    for batch in _file_batches(file):
+        yield _rows_of_batch(batch, spec, line)
+        line += batch.num_rows
+
+
+def _file_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
     try:
         if not file.read(1):
             raise empty_file()
@@ -42,10 +49,7 @@ def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
         if repeated:
             found = f"{', '.join(map(repr, repeated))} again"
             raise FileRejectedError("duplicate_header", expected="each column once in the schema", found=found)
-        line = 1
-        for batch in opened.iter_batches(batch_size=max(1, min(_MAX_RECORDS, _MAX_CELLS // max(len(names), 1)))):
-            yield _rows_of_batch(batch, spec, line)
-            line += batch.num_rows
+        yield from opened.iter_batches(batch_size=max(1, min(_MAX_RECORDS, _MAX_CELLS // max(len(names), 1))))
     except (pa.ArrowException, OSError) as error:
         found = f"one that does not read: {' '.join(str(error).split())[:200]}"
         raise FileRejectedError("unreadable_file", expected="a whole Parquet file", found=found) from None
@@ -54,7 +58,10 @@ def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
 def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int) -> pa.RecordBatch:
     count = batch.num_rows
     rules, arguments = np.zeros(count, np.int16), np.zeros(count, np.int32)
-    held = dict(zip(batch.schema.names, map(_plain, batch.columns), strict=True))
+    held = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        held[name], no_text = _plain(array)
+        mark(rules, arguments, no_text * NUMBER["bad_utf8"], 0)
     declared = {column.header for column in spec.columns}
     unknown = [name for name in held if name not in declared]
     if spec.unknown_columns != "keep":
@@ -72,8 +79,21 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int) -> 
     return assemble(spec, np.arange(first_line, first_line + count), parts, columns, extra, rejects)
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+def _plain(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The array without a dictionary, and which of its texts are no UTF-8 (they are escaped: nobody checks on writing)."""
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    no_text = np.zeros(len(array), bool)
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            values = array.cast(pa.large_binary()).to_pylist()
+            texts = [None if value is None else value.decode("utf-8", "backslashreplace") for value in values]
+            no_text[:] = [
+                text is not None and text.encode() != value for text, value in zip(texts, values, strict=True)
+            ]
+            array = pa.array(texts, pa.string())
+    return array, no_text
 
 
 def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values:
@@ -132,11 +152,9 @@ def _texts(array: pa.Array) -> list[str | None]:
     """Each value as text: strings as they are, numbers as they print, nested values as JSON."""
     if pa.types.is_null(array.type):
         return [None] * len(array)
-    if not pa.types.is_nested(array.type) and not pa.types.is_binary(array.type):
-        try:
-            return array.cast(pa.string()).to_pylist()
-        except (pa.ArrowException, UnicodeDecodeError):
-            pass  # below, value by value
+    prints = pa.types.is_integer(array.type) or pa.types.is_string(array.type) or pa.types.is_decimal(array.type)
+    if prints:
+        return array.cast(pa.string()).to_pylist()
     return [_text_of(scalar) if scalar.is_valid else None for scalar in array]
 
 
@@ -144,7 +162,8 @@ def _text_of(scalar: Any) -> str:
     try:
         value = scalar.as_py()
     except (ValueError, OverflowError, pa.ArrowException):
-        return str(scalar.cast(pa.int64()).as_py()) if pa.types.is_temporal(scalar.type) else repr(scalar)
+        # an instant that Python has no datetime for, or text inside a nested value that is no UTF-8
+        return str(scalar.value) if pa.types.is_temporal(scalar.type) else f"a {scalar.type}"
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

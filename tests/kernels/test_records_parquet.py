@@ -1,0 +1,159 @@
+"""Parquet files: typed columns are taken as they are, and what a text is refused for, a value is refused for too."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_parquet
+from spark_jobs.kernels.records.naive import naive_ndjson
+
+SPEC = RecordSpec(
+    columns=(
+        ColumnSpec("who", "who", "string"),
+        ColumnSpec("at", "at", "timestamp"),
+        ColumnSpec("n", "n", "int"),
+        ColumnSpec("x", "x", "float"),
+        ColumnSpec("ok", "ok", "bool"),
+        ColumnSpec("day", "day", "date"),
+    ),
+    timelines=(("at", "at"),),
+    event_time=("at",),
+    entity="who",
+)
+AT = dt.datetime(2013, 1, 1, 5, tzinfo=dt.UTC)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def file_of(columns: dict[str, pa.Array], **options: Any) -> io.BytesIO:
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file, **options)
+    file.seek(0)
+    return file
+
+
+def rows_of(columns: dict[str, Any], spec: RecordSpec = SPEC) -> list[dict[str, Any]]:
+    size = len(next(iter(columns.values())))
+    whole = {"who": pa.array(["w"] * size), "at": pa.array([AT] * size, pa.timestamp("us", "UTC"))} | columns
+    return pa.Table.from_batches(list(read_parquet(file_of(whole), spec)), schema=spec.schema()).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("column", "array", "values"),
+    [
+        ("n", pa.array([1, None], pa.int8()), [1, None]),
+        ("n", pa.array([1, 2**63 - 1], pa.uint64()), [1, 2**63 - 1]),
+        ("n", pa.array(["12", None]), [12, None]),
+        ("n", pa.array(["12", "7"]).dictionary_encode(), [12, 7]),
+        ("n", pa.array([None, None]), [None, None]),
+        ("x", pa.array([1.5, None], pa.float32()), [1.5, None]),
+        ("x", pa.array([3, None]), [3.0, None]),
+        ("x", pa.array([Decimal("1.25")]), [1.25]),
+        ("ok", pa.array([True, None]), [True, None]),
+        ("day", pa.array([dt.date(1, 1, 1)]), [dt.date(1, 1, 1)]),
+        ("at", pa.array([1_999], pa.timestamp("ns", "UTC")), [EPOCH + dt.timedelta(microseconds=1)]),
+        ("at", pa.array([-1], pa.timestamp("ns", "UTC")), [EPOCH - dt.timedelta(microseconds=1)]),
+        ("at", pa.array([AT.replace(tzinfo=None)], pa.timestamp("ms")), [AT]),
+        ("at", pa.array(["2013-01-01T05:00Z"]), [AT]),
+        ("at", pa.array([dt.date(2013, 1, 1)]), [AT.replace(hour=0)]),
+    ],
+)  # fmt: skip
+def test_values_of_fitting_types_are_taken(column: str, array: pa.Array, values: list[Any]) -> None:
+    rows = rows_of({column: array})
+    assert [row["rule"] for row in rows] == [None] * len(values)
+    assert [row[f"c_{column}"] for row in rows] == values
+    assert [row["line"] for row in rows] == list(range(1, len(values) + 1))
+
+
+@pytest.mark.parametrize(
+    ("column", "array", "rule"),
+    [
+        ("n", pa.array([2**63], pa.uint64()), "int_overflow"),
+        ("n", pa.array([1.0]), "bad_int"),
+        ("n", pa.array([True]), "bad_int"),
+        ("n", pa.array([[1]]), "nested_value"),
+        ("x", pa.array([float("nan")]), "bad_float"),
+        ("x", pa.array([float("-inf")]), "bad_float"),
+        ("who", pa.array([5]), "bad_string"),
+        ("who", pa.array([None], pa.string()), "missing_entity"),
+        ("at", pa.array([None], pa.timestamp("s")), "missing_time"),
+        ("at", pa.array([253_402_300_800], pa.timestamp("s", "UTC")), "bad_timestamp"),
+        ("at", pa.array([-(2**62)], pa.timestamp("ms", "UTC")), "bad_timestamp"),
+        ("at", pa.array([5]), "bad_timestamp"),
+        ("day", pa.array([2**31 - 1], pa.date32()), "bad_date"),
+    ],
+)
+def test_a_value_of_no_fitting_type_is_a_reject_with_the_row_as_json(column: str, array: pa.Array, rule: str) -> None:
+    (row,) = rows_of({column: array})
+    assert row["rule"] == rule
+    assert row["reason"]
+    assert row["raw"].startswith("{")
+    assert row["entity"] is None
+
+
+def test_undeclared_columns_stay_with_their_row_as_text() -> None:
+    (row,) = rows_of({"new": pa.array([[1, 2]]), "more": pa.array([None], pa.int64()), "raw": pa.array([b"\xff"])})
+    assert row["extra"] == [("new", "[1, 2]"), ("more", None), ("raw", "\\xff")]
+    (row,) = rows_of({"new": pa.array([1])}, replace(SPEC, unknown_columns="quarantine"))
+    assert row["rule"] == "unknown_column"
+
+
+def test_text_that_is_no_utf8_is_a_reject() -> None:
+    broken = pa.StringArray.from_buffers(2, pa.array([0, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"a\xffb"))
+    rows = rows_of({"who": broken})
+    assert [row["rule"] for row in rows] == ["bad_utf8", None]
+    assert "a\\xff" in json.loads(rows[0]["raw"])["who"]
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"who,at\n", b"PAR1" * 40])
+def test_what_is_no_parquet_file_is_rejected_whole(data: bytes) -> None:
+    with pytest.raises(FileRejectedError) as refused:
+        list(read_parquet(io.BytesIO(data), SPEC))
+    assert refused.value.rule == ("unreadable_file" if data else "empty_file")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 4_000), st.binary(min_size=1, max_size=8), st.booleans())
+def test_a_damaged_file_is_rejected_or_read_and_never_an_accident(at: int, damage: bytes, cut: bool) -> None:
+    names = pa.array([f"w{i}" for i in range(50)])
+    data = bytearray(file_of({"who": names, "at": pa.array([AT] * 50), "n": pa.array(range(50))}).getvalue())
+    at %= len(data)
+    data = data[:at] if cut else data[:at] + damage + data[at + len(damage) :]
+    try:
+        rows = sum(batch.num_rows for batch in read_parquet(io.BytesIO(bytes(data)), SPEC))
+    except FileRejectedError as refused:
+        assert refused.rule in {"empty_file", "unreadable_file", "duplicate_header"}
+    else:
+        assert rows >= 0
+
+
+ROWS = st.fixed_dictionaries(
+    {
+        "who": st.one_of(st.none(), st.text(max_size=3)),
+        "n": st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+        "x": st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)),
+        "ok": st.one_of(st.none(), st.booleans()),
+        "at": st.one_of(st.none(), st.datetimes().map(str)),
+    }
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_rows_read_from_parquet_are_those_read_from_json(rows: list[dict[str, Any]]) -> None:
+    columns = {name: pa.array([row[name] for row in rows]) for name in rows[0]}
+    found = pa.Table.from_batches(list(read_parquet(file_of(columns), SPEC)))
+    found = found.set_column(found.schema.get_field_index("c_at"), "c_at", found["c_at"].cast(pa.int64()))
+    twin = naive_ndjson("\n".join(map(json.dumps, rows)).encode(), SPEC)
+    for name in ("line", "rule", "reason", "entity", "c_n", "c_x", "c_ok", "c_at"):
+        assert found[name].to_pylist() == [row[name] for row in twin], name

@@ -1,0 +1,225 @@
+"""Each rule of the record readers by example: what is rejected, why, and what the neighbours are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.records import (
+    FILE_RULES,
+    RULES,
+    ColumnSpec,
+    FileRejectedError,
+    RecordSpec,
+    raw_bytes,
+    read_csv,
+    read_ndjson,
+)
+from spark_jobs.kernels.records.rules import show_raw
+from spark_jobs.kernels.records.times import AMBIGUOUS, READ, SKIPPED, local_to_utc, resolve_local
+
+SPEC = RecordSpec(
+    columns=(
+        ColumnSpec("who", "who", "string", ("",)),
+        ColumnSpec("at", "at", "timestamp", ("",)),
+        ColumnSpec("n", "n", "int", ("",)),
+        ColumnSpec("x", "x", "float", ("",)),
+    ),
+    timelines=(("at", "at"),),
+    event_time=("at",),
+    entity="who",
+    delta_id=("who", "n"),
+)
+GOOD = "w,2013-01-01,1,2.5"
+
+
+def csv_rows(text: str | bytes, spec: RecordSpec = SPEC) -> list[dict[str, Any]]:
+    data = text.encode() if isinstance(text, str) else text
+    return pa.Table.from_batches(list(read_csv([data], spec)), schema=spec.schema()).to_pylist()
+
+
+def json_rows(text: str, spec: RecordSpec = SPEC) -> list[dict[str, Any]]:
+    return pa.Table.from_batches(list(read_ndjson([text.encode()], spec)), schema=spec.schema()).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("record", "rule", "told"),
+    [
+        (b"w,2013-01-01,abc,", "bad_int", "column `n`: expected a whole number, found 'abc'"),
+        (b"w,2013-01-01,1.0,", "bad_int", "found '1.0'"),
+        (b"w,2013-01-01,9223372036854775808,", "int_overflow", "2^63"),
+        (b"w,2013-01-01,1,NaN", "bad_float", "a finite number, found 'NaN'"),
+        (b"w,2013-01-01,1,-inf", "bad_float", "finite"),
+        (b"w,2013-01-01,1,1e400", "bad_float", "finite"),
+        (b"w,0000-01-01,1,", "bad_timestamp", "years 0001 to 9999"),
+        (b"w,10000-01-01,1,", "bad_timestamp", "years 0001 to 9999"),
+        (b"w,2013-02-29,1,", "bad_timestamp", "2013-02-29"),
+        (b",2013-01-01,1,", "missing_entity", "column `who`"),
+        (b"w,,1,", "missing_time", "a time on at"),
+        (b"w,2013-01-01,,", "missing_delta_id", "column `n`"),
+        (b"w,2013-01-01,1", "wrong_column_count", "4 values as in the header, found 3"),
+        (b"w,2013-01-01,1,2,3", "wrong_column_count", "found 5"),
+        (b'"w"x,2013-01-01,1,', "bad_quote", "after a closing quote"),
+        (b"\xff,2013-01-01,1,", "bad_utf8", "UTF-8"),
+        (b"w" * 200 + b",2013-01-01,1,", "too_long", "at most 100 bytes"),
+    ],
+)
+def test_a_broken_record_is_one_reject_between_good_neighbours(record: bytes, rule: str, told: str) -> None:
+    file = b"who,at,n,x\n" + GOOD.encode() + b"\n" + record + b"\n" + GOOD.encode()
+    before, reject, after = csv_rows(file, replace(SPEC, max_record_bytes=100))
+    assert [row["rule"] for row in (before, reject, after)] == [None, rule, None]
+    assert (before["line"], reject["line"], after["line"]) == (2, 3, 4)
+    assert told in reject["reason"]
+    assert raw_bytes(rule, reject["raw"]) == record[:100]
+    assert {name for name, value in reject.items() if value is not None} == {"line", "rule", "reason", "raw"}
+
+
+@pytest.mark.parametrize(
+    ("record", "rule"),
+    [
+        ("{", "bad_json"),
+        ("[1]", "bad_json"),
+        ('{"who": "\\ud800"}', "bad_json"),
+        ('{"who": "w", "who": "v"}', "duplicate_column"),
+        ('{"who": "w", "at": "2013-01-01", "n": {"deep": 1}}', "nested_value"),
+        ('{"who": "w", "at": "2013-01-01", "n": [1]}', "nested_value"),
+        ('{"who": "w", "at": "2013-01-01", "n": true}', "bad_int"),
+        ('{"who": "w", "at": "2013-01-01", "n": 9223372036854775808}', "int_overflow"),
+        ('{"who": "w", "at": "2013-01-01", "x": NaN}', "bad_float"),
+        ('{"who": 5, "at": "2013-01-01"}', "bad_string"),
+        ('{"who": "w", "at": 2013}', "bad_timestamp"),
+        ('{"at": "2013-01-01"}', "missing_entity"),
+    ],
+)
+def test_a_broken_object_is_one_reject_between_good_neighbours(record: str, rule: str) -> None:
+    good = '{"who": "w", "at": "2013-01-01", "n": 1}'
+    rows = json_rows(f"{good}\n{record}\n{good}\n")
+    assert [row["rule"] for row in rows] == [None, rule, None]
+    assert rows[1]["raw"] == record
+
+
+def test_a_stray_quote_costs_its_line_and_not_the_file() -> None:
+    lines = [GOOD, '"w,2013-01-01,1,', GOOD, GOOD]
+    rows = csv_rows("who,at,n,x\n" + "\n".join(lines))
+    assert [(row["line"], row["rule"]) for row in rows] == [(2, None), (3, "unclosed_quote"), (4, None), (5, None)]
+
+
+def test_quoted_newlines_belong_to_the_record_and_lines_are_counted() -> None:
+    rows = csv_rows(f'who,at,n,x\n"two\nlines, ""quoted""",2013-01-01,1,\n{GOOD}')
+    assert [(row["line"], row["entity"]) for row in rows] == [(2, 'two\nlines, "quoted"'), (4, "w")]
+
+
+def test_columns_may_stand_in_any_order_and_unknown_ones_stay_with_their_row() -> None:
+    (row,) = csv_rows("new,x,n,at,who,other\nhello,2.5,1,2013-01-01,w,\n")
+    assert (row["entity"], row["c_n"], row["c_x"]) == ("w", 1, 2.5)
+    assert row["extra"] == [("new", "hello"), ("other", "")]
+    (row,) = json_rows('{"n": 1, "new": {"a": [1.50, null]}, "who": "w", "at": "2013-01-01", "none": null}')
+    assert row["extra"] == [("new", '{"a":[1.50,null]}'), ("none", None)]
+
+
+@pytest.mark.parametrize("policy", ["quarantine", "fail"])
+def test_another_policy_rejects_rows_with_unknown_or_missing_columns(policy: Any) -> None:
+    spec = replace(SPEC, unknown_columns=policy)
+    assert [row["rule"] for row in csv_rows(f"who,at,n,x,new\n{GOOD},5", spec)] == ["unknown_column"]
+    assert [row["rule"] for row in csv_rows("who,at,n\nw,2013-01-01,1", spec)] == ["missing_column"]
+    assert [row["rule"] for row in json_rows('{"who": "w", "at": "2013-01-01", "n": 1}', spec)] == ["missing_column"]
+
+
+def test_a_missing_column_is_null_where_the_policy_keeps() -> None:
+    (row,) = csv_rows("who,at,n\nw,2013-01-01,1")
+    assert row["rule"] is None
+    assert row["c_x"] is None
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"", "empty_file"),
+        (b"\n\r\n", "empty_file"),
+        (b"\xef\xbb\xbf", "empty_file"),
+        (b"who,\xff\n", "bad_header"),
+        (b"who,at,who\n", "duplicate_header"),
+        (b'"who', "bad_header"),
+        (b"w" * (2 << 20), "bad_header"),
+    ],
+)
+def test_a_file_without_a_header_is_rejected_whole(data: bytes, rule: str) -> None:
+    with pytest.raises(FileRejectedError) as refused:
+        csv_rows(data)
+    assert refused.value.rule == rule
+    assert rule in FILE_RULES
+
+
+def test_a_header_alone_is_a_file_without_rows() -> None:
+    assert csv_rows("who,at,n,x\n") == []
+
+
+def test_a_line_of_10_mb_is_one_reject_that_keeps_its_beginning() -> None:
+    blocks = [b"who,at,n,x\n", *[b"y" * (1 << 20)] * 10, b"\n" + GOOD.encode()]
+    rows = pa.Table.from_batches(list(read_csv(blocks, SPEC))).to_pylist()
+    assert [(row["line"], row["rule"]) for row in rows] == [(2, "too_long"), (3, None)]
+    assert rows[0]["raw"] == "y" * (1 << 20)
+
+
+def test_delta_ids_of_different_parts_differ() -> None:
+    spec = replace(SPEC, columns=(*SPEC.columns[:2], ColumnSpec("n", "n", "string"), SPEC.columns[3]))
+    ids = [row["delta_id"] for row in csv_rows("who,at,n\na|b,2013-01-01,c\na,2013-01-01,b|c\na\\,2013-01-01,|c", spec)]
+    assert len(set(ids)) == 3
+
+
+@given(st.binary(max_size=40))
+def test_a_record_that_is_no_utf8_can_be_had_back_from_its_raw_text(record: bytes) -> None:
+    assert raw_bytes("bad_utf8", show_raw(record, escape=True)) == record
+
+
+def test_every_rule_has_its_own_name() -> None:
+    assert len(set(RULES)) == len(RULES)
+    assert not FILE_RULES & set(RULES)
+
+
+NEW_YORK = "America/New_York"
+HOUR = 3_600_000_000
+
+
+@pytest.mark.parametrize(
+    ("local", "earliest", "latest", "how"),
+    [
+        ("2013-07-01T12:00", "2013-07-01T16:00", "2013-07-01T16:00", READ),
+        ("2013-11-03T01:30", "2013-11-03T05:30", "2013-11-03T06:30", AMBIGUOUS),
+        ("2013-03-10T02:30", "2013-03-10T06:30", "2013-03-10T07:30", SKIPPED),
+    ],
+)
+def test_a_local_time_is_once_twice_or_never(local: str, earliest: str, latest: str, how: int) -> None:
+    micros = [int(np.datetime64(text, "us").astype(np.int64)) for text in (local, earliest, latest)]
+    assert local_to_utc(micros[0], NEW_YORK) == (*micros[1:], how)
+
+
+@given(
+    st.lists(st.integers(-(10**15), 3 * 10**15), max_size=20),
+    st.sampled_from([NEW_YORK, "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo", "Europe/Dublin"]),
+)
+def test_local_times_resolved_by_the_hour_are_those_resolved_one_by_one(locals_us: list[int], zone: str) -> None:
+    values = np.array(locals_us, np.int64)
+    resolved = resolve_local(values, np.ones(len(values), bool), zone)
+    one_by_one = [local_to_utc(value, zone) for value in locals_us]
+    assert [tuple(int(part) for part in parts) for parts in zip(*resolved, strict=True)] == one_by_one
+
+
+def test_a_resolved_local_time_is_noted_with_its_row() -> None:
+    column = ColumnSpec("at", "at", "timestamp", (), timezone=NEW_YORK, dst="latest")
+    spec = replace(SPEC, columns=(SPEC.columns[0], column, *SPEC.columns[2:]))
+    (row,) = csv_rows("who,at,n\nw,2013-11-03 01:30,1", spec)
+    assert row["extra"] == [("@dst:at", "ambiguous, latest")]
+    assert row["event_time"].isoformat() == "2013-11-03T06:30:00+00:00"
+    (row,) = csv_rows(
+        "who,at,n\nw,2013-11-03 01:30,1",
+        replace(spec, columns=(SPEC.columns[0], replace(column, dst="refuse"), *SPEC.columns[2:])),
+    )
+    assert row["rule"] == "ambiguous_local_time"
+    assert NEW_YORK in row["reason"]
