@@ -161,11 +161,12 @@ def connect_version(settings: Settings) -> str:
     Raises:
         ServerUnreachable: the lake server does not answer, or refuses the token.
     """
+    _expect_listener(settings)  # before the slow imports
+
     import grpc
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import SparkConnectClient
 
-    _expect_listener(settings)
     client = SparkConnectClient(connect_url(settings), retry_policy={"max_retries": 1})
     try:
         version = client._analyze(method="spark_version").spark_version
@@ -184,9 +185,10 @@ def _first_detail(error: Exception) -> str:
 
 
 def _connect(settings: Settings, app_name: str) -> SparkSession:
+    connect_version(settings)
+
     from pyspark.sql import SparkSession
 
-    connect_version(settings)
     # pyspark logs every refused statement with the server's whole stack; the caller gets the error anyway
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     session = SparkSession.builder.remote(connect_url(settings, app_name)).create()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -109,12 +110,18 @@ def _rows(result: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 
 def _document(result: pa.Table) -> dict[str, Any]:
-    """A result for programs; of columns with one name the later ones get a number, so that none is lost."""
-    names: list[str] = []
-    for name in result.column_names:
-        again = names.count(name) + sum(other.startswith(f"{name}_") for other in names if name in names)
-        names.append(f"{name}_{again + 1}" if name in names else name)
+    """A result for programs: a row is an object by column name."""
+    names = distinct(result.column_names)
     return {"columns": names, "rows": [dict(zip(names, row, strict=True)) for row in _rows(result)]}
+
+
+def distinct(names: list[str]) -> list[str]:
+    """The names, of which repeated ones get a number, so that no column of an object is lost: a, a → a, a_2."""
+    result: list[str] = []
+    for name in names:
+        candidates = (f"{name}_{number}" if number > 1 else name for number in itertools.count(1))
+        result.append(next(candidate for candidate in candidates if candidate not in result))
+    return result
 
 
 @contextlib.contextmanager

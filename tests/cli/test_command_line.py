@@ -1,0 +1,153 @@
+"""The command line's manners: exit codes, refusals without tracebacks, one JSON document, quick help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.cli.app import run
+from spark_jobs.cli.commands.sql import distinct, statements
+from spark_jobs.cli.output import shown
+
+
+@pytest.fixture
+def here(settings, monkeypatch):
+    """The command line of an installation where nothing runs."""
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TIDEMARK_CONNECT_PORT", "1")
+    return settings
+
+
+def test_an_unknown_command_is_wrong_usage(capsys):
+    assert run(["no-such-command"]) == 2
+    assert "no-such-command" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_is_wrong_usage_and_names_the_variable(here, monkeypatch, capsys):
+    monkeypatch.setenv("TIDEMARK_THRIFT_PORT", "many")
+    assert run(["status"]) == 2
+    output = capsys.readouterr()
+    assert "TIDEMARK_THRIFT_PORT='many'" in output.err
+    assert output.out == ""
+
+
+def test_status_fails_where_nothing_runs(here, capsys):
+    assert run(["status"]) == 1
+    assert "tidemark up" in capsys.readouterr().out
+
+
+def test_status_as_json_is_one_document(here, capsys):
+    assert run(["status", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["running"], document["home"]) == (False, False, str(here.home))
+
+
+def test_down_is_safe_where_nothing_runs(here, capsys):
+    assert run(["down", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"ran": False, "leftovers": []}
+
+
+def test_a_refusal_says_expected_found_and_next_without_a_traceback(here, capsys):
+    assert run(["sql", "SELECT 1"]) == 1
+    text = capsys.readouterr().err
+    assert "server_unreachable" in text
+    assert all(word in text for word in ("expected", "found", "next", "tidemark up"))
+    assert "Traceback" not in text
+
+
+def test_a_refusal_as_json_carries_its_code_and_facts(here, capsys):
+    assert run(["sql", "SELECT 1", "--json"]) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["address"]) == ("server_unreachable", "localhost:1")
+
+
+def test_debug_lets_the_traceback_through(here):
+    from spark_jobs.server.errors import ServerUnreachable
+
+    with pytest.raises(ServerUnreachable):
+        run(["--debug", "sql", "SELECT 1"])
+
+
+def test_the_doctor_fails_and_says_what_to_do(here, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path))
+    assert run(["doctor", "--json"]) == 1
+    findings = {finding["what"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert findings["jars"]["verdict"] == "wrong"
+    assert findings["jars"]["do"] == "run `make setup`"
+    assert findings["pyspark"]["verdict"] == "ok"
+
+
+def test_spark_conf_prints_the_path_of_a_private_file(here, capsys):
+    assert run(["spark-conf"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    content = path.read_text()
+    assert "spark.sql.variable.substitute false" in content
+    assert "authenticate" not in content
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys; from spark_jobs.cli.app import run; run(['--help']);"
+        "print([name for name in ('pyspark', 'airflow', 'pandas', 'great_expectations') if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT 1", ["SELECT 1"]),
+        ("SELECT 1; SELECT 2;", ["SELECT 1", "SELECT 2"]),
+        ("SELECT ';' AS a; SELECT \";\"", ["SELECT ';' AS a", 'SELECT ";"']),
+        ("SELECT 'it\\'s; fine'; SELECT 2", ["SELECT 'it\\'s; fine'", "SELECT 2"]),
+        ("SELECT `a;b`", ["SELECT `a;b`"]),
+        ("SELECT 1 -- one; two\n; -- only; a comment\n", ["SELECT 1 -- one; two"]),
+        ("/* a; b */ SELECT 1;/* end */", ["/* a; b */ SELECT 1"]),
+        (" ;; \n", []),
+    ],
+)
+def test_statements_are_split_outside_quotes_and_comments(text, expected):
+    assert statements(text) == expected
+
+
+@given(st.lists(st.sampled_from(["a", "b", "a_2", "a_2_2"]), max_size=8))
+def test_distinct_names_lose_no_column_and_keep_first_uses(names):
+    result = distinct(names)
+    assert len(set(result)) == len(names)
+    assert all(made == name or made.startswith(f"{name}_") for made, name in zip(result, names, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (datetime(2013, 1, 1, 5, tzinfo=UTC), "2013-01-01T05:00:00Z"),
+        (date(2013, 1, 1), "2013-01-01"),
+        (Decimal("1.20"), "1.20"),
+        (b"\x00\xff", "00ff"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (True, "True"),
+        ([1, None], "[1, null]"),
+        ({"t": datetime(2013, 1, 1, tzinfo=UTC)}, '{"t": "2013-01-01T00:00:00Z"}'),
+    ],
+)
+def test_a_value_reads_the_same_on_every_machine(value, expected):
+    assert shown(value) == expected
+
+
+def test_a_result_with_repeated_names_keeps_every_value():
+    from spark_jobs.cli.commands.sql import _document
+
+    result = pa.table([[1], [2]], names=["n", "n"])
+    assert _document(result) == {"columns": ["n", "n_2"], "rows": [{"n": 1, "n_2": 2}]}
