@@ -9,13 +9,13 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.errors import TidemarkError
+from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.deltas.batch import Delta, DeltaBatch
 from spark_jobs.kernels.deltas.chains import chains_of
 from spark_jobs.kernels.deltas.compact import ChainSet, Compaction, states_at
 from spark_jobs.kernels.deltas.compact import compact as compact_chains
 from spark_jobs.kernels.deltas.fold import Transform, fold
-from spark_jobs.kernels.deltas.ops import Op, Refusal
+from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.deltas.strategies import Strategy
 from spark_jobs.model import Frontier
@@ -109,6 +109,24 @@ class Chains:
             )  # fmt: skip
         return versions
 
+    def rollback(self, entity: str, to: int, *, event_time: int, row_id: int) -> list[Delta]:
+        """New deltas that bring an entity back to its state at event time `to`: appended, they keep the history.
+
+        The first stands at (event_time, row_id), which must come after all that the chain holds; a second, needed only
+        where the vector's length changed, at the next row id. A component that was not seen at `to` becomes null.
+        Refuses a `to` below horizon.
+        """
+        now, then = (self.state_at(time, entities=[entity])[entity] for time in (None, to))
+        self._refuse_position_within(entity, event_time, row_id)
+        if (now.status, now.vector, now.seen) == (then.status, then.vector, then.seen):
+            return []
+        back = Delta(entity, event_time, row_id, Op.DENSE, values=then.vector)
+        if then.status is not Status.LIVE:
+            return [replace(back, op=Op.DELETE, values=())] if now.status is Status.LIVE else []
+        if now.status is not Status.LIVE or len(now.vector) == len(then.vector):
+            return [back]
+        return [replace(back, op=Op.DELETE, values=()), replace(back, row_id=row_id + 1)]
+
     def compact(self, strategy: Strategy, *, since: Frontier, horizon: Frontier) -> tuple[Chains, Compaction]:
         """The compacted chains and what it took and saved; see `kernels.deltas.compact` for what is kept exact."""
         done = compact_chains(self.columns, strategy, since=since, horizon=horizon, transforms=self.transforms)
@@ -117,6 +135,17 @@ class Chains:
     def _only(self, entities: Iterable[str]) -> ChainSet:
         codes = [self._code(name) for name in entities]
         return self.columns.keep(np.isin(self.columns.pending.entity, codes))
+
+    def _refuse_position_within(self, entity: str, event_time: int, row_id: int) -> None:
+        chain = self._only([entity])
+        code = self._code(entity)
+        taken = list(zip(chain.pending.event_time.tolist(), chain.pending.row_id.tolist(), strict=True))
+        taken.append((int(chain.checkpoints.event_time[code]), int(chain.checkpoints.row_id[code])))
+        if (event_time, row_id) <= max(taken):
+            raise ParameterError(
+                expected=f"a position after {max(taken)}", found=str((event_time, row_id)),
+                next_step="choose a later event time", entity=entity,
+            )  # fmt: skip
 
     def _code(self, entity: str) -> int:
         if entity not in self.entities:

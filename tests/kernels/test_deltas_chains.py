@@ -7,7 +7,19 @@ import doctest
 import pytest
 
 from spark_jobs import checkpoints
-from spark_jobs.checkpoints import Chains, Delta, FullMerge, Op, UnknownEntityError, compact, compose, history, state_at
+from spark_jobs.checkpoints import (
+    Chains,
+    Delta,
+    FullMerge,
+    Op,
+    Status,
+    UnknownEntityError,
+    compact,
+    compose,
+    history,
+    state_at,
+)
+from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.deltas.compact import BelowHorizonError
 from spark_jobs.model import Frontier
 
@@ -53,6 +65,31 @@ def test_history_begins_at_the_checkpoint() -> None:
     assert [v.row_id for v in history(compacted, "a")] == [4, 5]
     with pytest.raises(BelowHorizonError):
         state_at(compacted, 2)
+
+
+@pytest.mark.parametrize("to", range(5))
+def test_rollback_brings_a_state_back_as_new_deltas(to: int) -> None:
+    chains = Chains.of(DELTAS)
+    back = chains.rollback("a", to, event_time=9, row_id=9)
+    after = Chains.of([*DELTAS, *back])
+    before = state_at(chains, to)["a"]
+    assert state_at(after)["a"].vector == before.vector
+    assert (state_at(after)["a"].status is Status.LIVE) == (before.status is Status.LIVE)
+    assert state_at(after, 8) == state_at(chains, 8)
+    assert (back == []) == (to == 4)
+
+
+def test_rollback_across_a_change_of_length_deletes_first() -> None:
+    chain = [
+        Delta("a", 1, 1, Op.CREATE, values=[1.0]),
+        Delta("a", 2, 2, Op.DELETE),
+        Delta("a", 3, 3, Op.CREATE, values=[1.0, 2.0]),
+    ]
+    back = Chains.of(chain).rollback("a", 1, event_time=4, row_id=10)
+    assert [(delta.op, delta.row_id) for delta in back] == [(Op.DELETE, 10), (Op.DENSE, 11)]
+    assert state_at(Chains.of([*chain, *back]))["a"].vector == (1.0,)
+    with pytest.raises(ParameterError):
+        Chains.of(chain).rollback("a", 1, event_time=3, row_id=3)
 
 
 def test_an_unknown_entity_is_refused_by_name() -> None:

@@ -95,3 +95,29 @@ def test_values_are_folded_left_to_right_onto_a_whole_vector() -> None:
     composed = compose(batch_of(rows, "float64", 1)).batch
     assert composed.values.tolist() == [0.1 * 0.1 * 0.1]
     assert 0.1 * 0.1 * 0.1 != 0.1 * (0.3 * 0.1)
+
+
+CREATE, LONGER, DELETE = (Op.CREATE, [1.0]), (Op.CREATE, [1.0, 2.0]), (Op.DELETE, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "deltas", "left"),
+    [
+        ([CREATE], [DELETE, LONGER], [Op.DELETE, Op.CREATE]),
+        ([CREATE], [DELETE, LONGER, DELETE, CREATE], [Op.DELETE, Op.CREATE]),
+        ([CREATE, DELETE], [LONGER, DELETE], [Op.CREATE, Op.DELETE]),
+        ([CREATE, DELETE], [LONGER, DELETE, CREATE], [Op.CREATE]),
+        ([], [CREATE, DELETE], [Op.DELETE]),
+    ],
+)
+def test_what_lets_the_chain_accept_the_last_start_is_kept(
+    before: list[tuple[Op, list[float]]], deltas: list[tuple[Op, list[float]]], left: list[Op]
+) -> None:
+    rows = [Delta("a", i, i, op, values=values) for i, (op, values) in enumerate([*before, *deltas])]
+    base = fold(batch_of(rows[: len(before)], "float64", None)).states
+    batch = batch_of(rows[len(before) :], "float64", None)
+    composed = compose(batch, before=base.status).batch
+    assert [Op(int(code)) for code in composed.op] == left
+    result = fold(composed, base)
+    assert result.applied.all()
+    assert result.states.same_bits(fold(batch, base).states).all()
