@@ -22,7 +22,7 @@ from spark_jobs.kernels.chunks.model import Chunk, Row
 
 
 def chunk_name(entity: str, rows: list[Row]) -> str:
-    """The id of a batched chunk: the same rows always get the same id, other rows another one."""
+    """The id of a batched chunk: the same rows always get the same id, and chunks that share no row never share one."""
     return f"{entity}#{rows[0].row_id}-{rows[-1].row_id}/{len(rows)}"
 
 
