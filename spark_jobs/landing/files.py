@@ -56,7 +56,11 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
     """
     landing = Path(root).resolve()
     folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
-    return [_listed(landing, seq_no, rank, path) for rank, path in enumerate(_entries(landing, folder, pattern))]
+    try:
+        names = _names(landing, folder, pattern)
+    except UnusableFileError as unusable:
+        return [_unusable(seq_no, 0, folder, unusable)]
+    return [_listed(landing, seq_no, rank, f"{folder}/{name}" if folder else name) for rank, name in enumerate(names)]
 
 
 @contextmanager
@@ -74,34 +78,42 @@ def open_regular(place: str | Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _entries(landing: Path, folder: str, pattern: str) -> Iterator[str]:
-    """Paths below `landing` of the matching entries; the folder itself where it is none of the landing directory's."""
-    place = landing / folder
-    if not os.path.lexists(place):
-        return
-    if not place.is_dir() or not place.resolve().is_relative_to(landing):
-        yield folder
-        return
-    for name in sorted((entry.name for entry in place.iterdir()), key=os.fsencode):
-        if name[0] not in "._" and fnmatch.fnmatchcase(name, pattern):
-            yield f"{folder}/{name}" if folder else name
+def _names(landing: Path, folder: str, pattern: str) -> list[str]:
+    """Names of the matching entries of a drop's folder, in the order of their bytes."""
+    place = _inside(landing, folder)
+    if not place.exists():
+        return []
+    if not place.is_dir():
+        raise UnusableFileError("not_a_directory", "expected a directory with the drop's files, found something else")
+    names = sorted((entry.name for entry in place.iterdir()), key=os.fsencode)
+    return [name for name in names if name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)]
+
+
+def _inside(landing: Path, path: str) -> Path:
+    """The place that `path` leads to, all links followed; refuses one outside `landing`."""
+    place = Path(os.path.realpath(landing / path))
+    if not place.is_relative_to(landing):
+        raise UnusableFileError("outside_landing", "expected a place in the landing directory, found a link out of it")
+    return place
 
 
 def _listed(landing: Path, seq_no: int, rank: int, path: str) -> LandingFile:
     try:
         return _checked(landing, seq_no, rank, path)
     except UnusableFileError as unusable:
-        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        digest = hashlib.sha256(f"{unusable.rule}: {unusable.reason}".encode()).hexdigest()
-        return LandingFile(seq_no, shown, rank, 0, digest, 0, "", unusable.rule, unusable.reason)
+        return _unusable(seq_no, rank, path, unusable)
+
+
+def _unusable(seq_no: int, rank: int, path: str, unusable: UnusableFileError) -> LandingFile:
+    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+    digest = hashlib.sha256(f"{unusable.rule}: {unusable.reason}".encode()).hexdigest()
+    return LandingFile(seq_no, shown, rank, 0, digest, 0, "", unusable.rule, unusable.reason)
 
 
 def _checked(landing: Path, seq_no: int, rank: int, path: str) -> LandingFile:
-    if not path.isprintable():
+    if not path.isprintable():  # also the sign that bytes of the name are no UTF-8
         raise UnusableFileError("bad_name", "expected a file name of printable UTF-8 text, found other characters")
-    place = (landing / path).resolve()
-    if not place.is_relative_to(landing):
-        raise UnusableFileError("outside_landing", "expected a file of the landing directory, found a link out of it")
+    place = _inside(landing, path)
     digest = hashlib.sha256()
     with open_regular(place) as descriptor:
         while block := os.read(descriptor, _BLOCK):

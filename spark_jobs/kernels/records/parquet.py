@@ -80,7 +80,7 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int) -> 
 
 
 def _plain(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The array without a dictionary, and which of its texts are no UTF-8 (they are escaped: nobody checks on writing)."""
+    """The array without a dictionary, and which of its texts are no UTF-8 (no writer checks that; they are escaped)."""
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     no_text = np.zeros(len(array), bool)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):

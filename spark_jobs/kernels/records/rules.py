@@ -42,7 +42,7 @@ DRIFT_RULES = frozenset({"unknown_column", "missing_column"})
 """Rules of a source whose `unknown_columns` is not `keep`; where it is `fail`, a row with one of them fails the run."""
 FILE_RULES = frozenset(
     {"empty_file", "truncated_file", "unreadable_file", "bad_header", "duplicate_header", "changed_file"}
-    | {"not_a_file", "outside_landing", "bad_name", "too_many_lines"}
+    | {"not_a_file", "not_a_directory", "outside_landing", "bad_name", "too_many_lines"}
 )
 """Rules that reject a file whole: its only row has no line."""
 BAD_VALUE = {

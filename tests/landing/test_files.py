@@ -1,0 +1,214 @@
+"""Listing and reading the files of a drop without Spark: rows or one rejection each, and links lead nowhere else."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+import zstandard
+
+from spark_jobs.landing import worker
+from spark_jobs.landing.files import LandingFile, list_drop_files
+from spark_jobs.landing.record_spec import record_spec
+from spark_jobs.landing.worker import read_file
+from spark_jobs.sources import Source, parse_source, row_id_parts
+
+LINES = [f'{{"who": "w{n}", "at": "2024-01-01T00:00:{n % 60:02}Z", "n": {n}}}' for n in range(500)]
+CONTENT = "\n".join(LINES).encode()
+
+
+def source_of(**landing: str) -> Source:
+    document = {
+        "source": "shop",
+        "start": "2024-01-01",
+        "landing": {"path": "shop/{date}/*", "format": "ndjson"} | landing,
+        "columns": {"who": "string", "at": "timestamp", "n": "int"},
+        "timelines": ["at"],
+        "event_time": "at",
+        "entity": "who",
+    }
+    return parse_source(yaml.safe_dump(document), file="shop.yml")
+
+
+SHOP = source_of()
+
+
+@pytest.fixture
+def drop(tmp_path: Path) -> Path:
+    folder = tmp_path / "landing" / "shop" / "2024-01-01"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def listed(drop: Path, source: Source = SHOP) -> list[LandingFile]:
+    return list_drop_files(drop.parents[1], source, 0)
+
+
+def read(file: LandingFile, source: Source = SHOP) -> pa.Table:
+    return pa.Table.from_batches(list(read_file(file, source.landing.format, record_spec(source))))
+
+
+def rejection(file: LandingFile, source: Source = SHOP) -> str:
+    (row,) = read(file, source).to_pylist()
+    assert row["line"] is None
+    assert row["row_id"] is None
+    assert row["reason"].startswith("expected ")
+    assert row["file"] == file.path
+    return row["rule"]
+
+
+def test_files_are_ranked_by_name_and_unfinished_ones_are_none(drop: Path) -> None:
+    for name in ("b.json", "a.json", ".a.json.tmp", "_SUCCESS", "é.json"):
+        (drop / name).write_bytes(CONTENT)
+    files = listed(drop)
+    assert [(file.path, file.rank) for file in files] == [
+        ("shop/2024-01-01/a.json", 0),
+        ("shop/2024-01-01/b.json", 1),
+        ("shop/2024-01-01/é.json", 2),
+    ]
+    assert {file.checksum for file in files} == {files[0].checksum}
+    assert files[0].size == len(CONTENT)
+
+
+def test_a_pattern_picks_the_files_of_the_source(drop: Path) -> None:
+    for name in ("2024-01-01.csv", "2024-01-02.csv", "2024-01-01.txt"):
+        (drop.parent / name).write_text("who\n")
+    assert [file.path for file in listed(drop, source_of(path="shop/{date}.csv"))] == ["shop/2024-01-01.csv"]
+
+
+def test_row_ids_tell_drop_file_and_line(drop: Path) -> None:
+    (drop / "a.json").write_bytes(b"\n" + CONTENT)
+    (drop / "b.json").write_bytes(CONTENT)
+    second = read(listed(drop)[1])
+    assert [row_id_parts(row_id) for row_id in second["row_id"].to_pylist()[:2]] == [(0, 1, 1), (0, 1, 2)]
+    assert read(listed(drop)[0])["line"].to_pylist()[0] == 2
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
+def test_compression_is_recognised_by_content(drop: Path, compress) -> None:
+    (drop / "a.json").write_bytes(compress(CONTENT))
+    table = read(listed(drop)[0])
+    assert table.num_rows == 500
+    assert table["rule"].null_count == 500
+    assert table["c_n"].to_pylist() == list(range(500))
+
+
+def test_gzip_members_one_after_another_are_one_file(drop: Path) -> None:
+    (drop / "a.json").write_bytes(gzip.compress(CONTENT + b"\n") + gzip.compress(CONTENT))
+    assert read(listed(drop)[0]).num_rows == 1_000
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_a_truncated_file_gives_no_row_but_its_rejection(drop: Path, compress) -> None:
+    noise = "".join(f'{{"who": "{os.urandom(300).hex()}", "at": "2024-01-01", "n": 1}}\n' for _ in range(200)).encode()
+    (drop / "a.json").write_bytes(compress(noise)[:-9])
+    assert rejection(listed(drop)[0]) == "truncated_file"
+
+
+def test_bytes_that_only_begin_like_gzip_are_rejected_whole(drop: Path) -> None:
+    (drop / "a.json").write_bytes(b"\x1f\x8b" + CONTENT)
+    assert rejection(listed(drop)[0]) == "unreadable_file"
+
+
+def test_a_bomb_of_one_line_is_one_reject_in_bounded_memory(drop: Path) -> None:
+    (drop / "a.json").write_bytes(gzip.compress(b"y" * (64 << 20) + b"\n" + LINES[0].encode()))
+    rows = read(listed(drop)[0]).to_pylist()
+    assert [(row["line"], row["rule"]) for row in rows] == [(1, "too_long"), (2, None)]
+    assert len(rows[0]["raw"]) == SHOP.landing.max_record_bytes
+
+
+def test_a_file_that_changes_after_the_listing_is_rejected_whole(drop: Path) -> None:
+    (drop / "a.json").write_bytes(CONTENT)
+    (file,) = listed(drop)
+    with (drop / "a.json").open("ab") as grown:
+        grown.write(b"\n{}")
+    assert rejection(file) == "changed_file"
+
+
+def test_other_bytes_of_the_same_size_and_time_are_found_by_checksum(drop: Path) -> None:
+    (drop / "a.json").write_bytes(CONTENT)
+    (file,) = listed(drop)
+    (drop / "a.json").write_bytes(CONTENT.replace(b"w7", b"v7"))
+    os.utime(drop / "a.json", ns=(file.modified_ns, file.modified_ns))
+    assert rejection(file) == "changed_file"
+
+
+def test_a_file_that_went_after_the_listing_is_rejected_whole(drop: Path) -> None:
+    (drop / "a.json").write_bytes(CONTENT)
+    (file,) = listed(drop)
+    (drop / "a.json").unlink()
+    assert rejection(file) == "unreadable_file"
+
+
+def test_links_are_followed_inside_the_landing_directory_only(drop: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(CONTENT)
+    (drop.parent / "inside").write_bytes(CONTENT)
+    (drop / "a").symlink_to(tmp_path / "secret")
+    (drop / "b").symlink_to(drop.parent / "inside")
+    (drop / "c").symlink_to("../../../secret")
+    (drop / "d").symlink_to(drop / "nothing")
+    (drop / "e").symlink_to(drop / "e")
+    a, b, c, d, e = listed(drop)
+    assert [rejection(file) for file in (a, c)] == ["outside_landing", "outside_landing"]
+    assert [rejection(file) for file in (d, e)] == ["unreadable_file", "unreadable_file"]
+    assert read(b).num_rows == 500
+
+
+def test_a_file_swapped_for_a_link_after_the_listing_is_not_followed(drop: Path, tmp_path: Path) -> None:
+    (drop / "a").write_bytes(CONTENT)
+    (file,) = listed(drop)
+    (tmp_path / "secret").write_bytes(CONTENT)
+    os.utime(tmp_path / "secret", ns=(file.modified_ns, file.modified_ns))
+    (drop / "a").unlink()
+    (drop / "a").symlink_to(tmp_path / "secret")
+    assert rejection(file) == "unreadable_file"
+
+
+def test_a_drop_that_leads_out_of_the_landing_directory_is_one_rejection(drop: Path, tmp_path: Path) -> None:
+    drop.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.json").write_bytes(CONTENT)
+    drop.symlink_to(tmp_path / "elsewhere")
+    assert [rejection(file) for file in listed(drop)] == ["outside_landing"]
+
+
+def test_a_file_where_the_drop_should_be_is_one_rejection(drop: Path) -> None:
+    drop.rmdir()
+    drop.write_bytes(CONTENT)
+    (file,) = listed(drop)
+    assert file.path == "shop/2024-01-01"
+    assert rejection(file) == "not_a_directory"
+
+
+def test_what_is_no_file_or_has_no_printable_name_is_one_rejection_each(drop: Path) -> None:
+    (drop / "a.json").mkdir()
+    os.mkfifo(drop / "b.json")
+    (drop / "c\n.json").write_bytes(CONTENT)
+    Path(os.fsdecode(os.fsencode(drop) + b"/d\xff.json")).write_bytes(CONTENT)
+    files = listed(drop)
+    assert [rejection(file) for file in files] == ["not_a_file", "not_a_file", "bad_name", "bad_name"]
+    assert files[3].path.endswith("d\\xff.json")
+    assert [file.checksum for file in files] == [file.checksum for file in listed(drop)]
+
+
+def test_rows_that_wait_on_disk_come_back_in_order(drop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "WAITING_BYTES", 10_000)
+    monkeypatch.setattr(worker, "BLOCK_BYTES", 2_000)
+    (drop / "a.json").write_bytes(CONTENT)
+    assert read(listed(drop)[0])["line"].to_pylist() == list(range(1, 501))
+
+
+def test_parquet_files_are_read_and_truncated_ones_rejected(drop: Path) -> None:
+    source = source_of(format="parquet")
+    pq.write_table(pa.table({"who": ["w"] * 9, "at": ["2024-01-01"] * 9, "n": range(9)}), drop / "a")
+    (drop / "b").write_bytes((drop / "a").read_bytes()[:-20])
+    (drop / "c").write_bytes(b"")
+    whole, cut, empty = listed(drop, source)
+    assert read(whole, source)["c_n"].to_pylist() == list(range(9))
+    assert rejection(cut, source) == "unreadable_file"
+    assert rejection(empty, source) == "empty_file"
