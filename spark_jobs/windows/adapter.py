@@ -7,14 +7,14 @@ Spark and Spark Connect take the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_jobs.kernels.windows import (
     Aggregate,
@@ -35,8 +35,9 @@ from .parameters import Duration, Frame, is_integer, refuse, ticks
 
 STREAM_TIME = "__stream_time"
 MIN_END = "__min_end"
+SLICE = "__slice"
 Task = Callable[[pa.Table], pa.Table]
-_LEAST = -(2**63)
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
 _ROWS_A_BATCH = 1 << 17
 """Rows of one output batch: large enough for Arrow, a few MB for the JVM."""
 
@@ -90,9 +91,20 @@ class WindowCall:
         streams = [] if stream is None else frame.columns("stream", stream)
         return cls(frame, keys, time, time_type, dict(aggregates), outputs, allowed, arrival, streams, list(also_read))
 
-    def windows(self, shape: Shape) -> DataFrame:
-        """The windows of this shape with their aggregates."""
-        return self._apply(shape.null_values, WindowsTask(shape, self.inputs()), self.window_fields([]))
+    def windows(self, shape: Shape, slices: Duration | None = None) -> DataFrame:
+        """The windows of this shape with their aggregates; each key cut into `slices` of time, if any."""
+        fields = self.window_fields([])
+        if slices is None:
+            return self._apply(shape.null_values, WindowsTask(shape, self.inputs()), fields)
+        length = ticks("slices", slices, self.time_type, least=1)
+        if shape.halo is None:
+            raise refuse(
+                "slices", expected=f"None for {type(shape).__name__.lower()}, which may be of any length", found=length
+            )
+        if length <= shape.halo[0]:
+            raise refuse("slices", expected=f"more than the size, {shape.halo[0]} ticks", found=length, value=length)
+        task = SlicedTask(shape, self.inputs(), length)
+        return self._apply(shape.null_values, task, fields, self._slice_numbers(length, shape.halo))
 
     def adaptive(self, cuts: Cuts, deltas: Deltas) -> DataFrame:
         """Adaptive windows with their statistics and aggregates."""
@@ -127,15 +139,36 @@ class WindowCall:
     def _bound(self) -> DataType:
         return LongType() if is_integer(self.time_type) else self.time_type
 
-    def _apply(self, null_values: NullValues, task: Task, fields: list[StructField]) -> DataFrame:
-        """`task` over the needed columns, all rows of a key together."""
+    def _slice_numbers(self, length: int, halo: tuple[int, int]) -> str:
+        """SQL: the slices in which a row bears on windows, mostly one; none for a row without a time."""
+        before, after = halo
+        time = ticks_of(self.time, self.time_type)
+        first = floored(f"(greatest({time}, {_LEAST + before}L) - {before}L)", length)
+        last = floored(f"(least({time}, {_GREATEST - after}L) + {after}L)", length)
+        # greatest and least pass over nulls
+        return f"explode(CASE WHEN {quoted(self.time)} IS NOT NULL THEN sequence({first}, {last}) END)"
+
+    def _apply(
+        self, null_values: NullValues, task: Task, fields: list[StructField], slice_numbers: str | None = None
+    ) -> DataFrame:
+        """`task` over the needed columns, all rows of a key, or of a slice of it, together."""
         # named c0, c1, …: mapInArrow takes no names with dots
         chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self._needed())]
         if self.grace is not None:
             chosen.append(f"{self._stream_time(null_values)} AS {STREAM_TIME}")
-        rows = self.frame.df.selectExpr(*chosen).repartition(*(f"c{place}" for place in range(len(self.key))))
-        names = [field.name for field in fields]
-        return rows.mapInArrow(_Partition(task, self._needed(), names, self.grace), StructType(fields))
+        together = [f"c{place}" for place in range(len(self.key))]
+        added = [] if self.grace is None else [STREAM_TIME]
+        rows = self.frame.df
+        if slice_numbers is not None:
+            if self.grace is not None:
+                # stream time first: copies in a halo arrive once
+                rows = rows.selectExpr("*", chosen.pop())
+                chosen.append(STREAM_TIME)
+            chosen.append(f"{slice_numbers} AS {SLICE}")
+            together.append(SLICE)
+            added.append(SLICE)
+        work = _Partition(task, [*self._needed(), *added], [field.name for field in fields], self.grace)
+        return rows.selectExpr(*chosen).repartition(*together).mapInArrow(work, StructType(fields))
 
     def _stream_time(self, null_values: NullValues) -> str:
         """SQL: the greatest time among the rows that arrived up to this one; rows that can't count don't move it."""
@@ -160,6 +193,22 @@ class WindowsTask:
     def __call__(self, table: pa.Table) -> pa.Table:
         """One row a window."""
         return window_table(table, self.shape, self.inputs)[0]
+
+
+@dataclass(frozen=True)
+class SlicedTask:
+    """Windows of slices of keys: a slice makes all windows near it, and keeps those that start in it."""
+
+    shape: Shape
+    inputs: Inputs
+    length: int
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """One row a window."""
+        inputs = replace(self.inputs, key=[SLICE, *self.inputs.key])
+        windows = window_table(table, self.shape, inputs)[0]
+        slices = as_ticks(windows.column("window_start")) // self.length
+        return windows.filter(pa.array(slices == as_ticks(windows.column(SLICE))))
 
 
 @dataclass(frozen=True)
@@ -200,11 +249,8 @@ class _Partition:
         held = [batch for batch in batches if batch.num_rows]
         if not held:
             return
-        table = pa.Table.from_batches(held)
-        if self.grace is None:
-            table = table.rename_columns(self.inputs)
-        else:
-            table = table.rename_columns([*self.inputs, STREAM_TIME])
+        table = pa.Table.from_batches(held).rename_columns(self.inputs)
+        if self.grace is not None:
             table = table.append_column(MIN_END, pa.array(_closing_times(table.column(STREAM_TIME), self.grace)))
         yield from self.task(table).select(self.outputs).to_batches(max_chunksize=_ROWS_A_BATCH)
 
@@ -221,3 +267,17 @@ def _closing_times(stream_time: pa.ChunkedArray, grace: int) -> np.ndarray:
 def quoted(name: str) -> str:
     """A column name as SQL takes it, whatever characters it holds."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def ticks_of(time: str, kind: DataType) -> str:
+    """SQL: a time column as a bigint of ticks."""
+    if is_integer(kind):
+        return f"CAST({quoted(time)} AS BIGINT)"
+    if isinstance(kind, TimestampType):
+        return f"unix_micros({quoted(time)})"
+    return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {quoted(time)})"
+
+
+def floored(number: str, divisor: int) -> str:
+    """SQL: the floor of a bigint divided by a positive one; `div` itself rounds towards 0."""
+    return f"({number} div {divisor}L - CASE WHEN {number} % {divisor}L < 0 THEN 1L ELSE 0L END)"

@@ -28,6 +28,7 @@ def sliding_windows(
     arrival: str | None = None,
     stream: Columns | None = None,
     clip_at_zero: bool | None = None,
+    slices: Duration | None = None,
 ) -> DataFrame:
     """Exact sliding windows, as KIP-450 defines them: set by the rows themselves, both bounds inclusive.
 
@@ -51,6 +52,9 @@ def sliding_windows(
         stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together.
         clip_at_zero: times start at 0, as in Kafka: rows at t <= size share `[0, size]` as their left window, and rows
             before 0 count nowhere. None: yes for an integer time, no for a timestamp.
+        slices: cut every key into slices of this length of time, longer than `size`, that are worked on apart. It is
+            for keys with more rows than one task should hold, and changes no result: a slice also gets the rows one
+            size and one tick around it. None: all rows of a key go to one task.
 
     Returns:
         One row a window: key columns, `window_start`, `window_end` (both inclusive; int64 or the time's own type),
@@ -61,7 +65,7 @@ def sliding_windows(
     """
     shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
     call, shape = _sliding(df, size=size, clip_at_zero=clip_at_zero, arrival=arrival, stream=stream, **shared)
-    return call.windows(shape)
+    return call.windows(shape, slices)
 
 
 def session_windows(
@@ -103,6 +107,7 @@ def hopping_windows(
     grace: Duration | None = None,
     arrival: str | None = None,
     stream: Columns | None = None,
+    slices: Duration | None = None,
 ) -> DataFrame:
     """Hopping windows `[k*advance + offset, k*advance + offset + size)` for every integer k, half open.
 
@@ -118,7 +123,7 @@ def hopping_windows(
     """
     shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
     call, shape = _hopping(df, size=size, advance=advance, offset=offset, arrival=arrival, stream=stream, **shared)
-    return call.windows(shape)
+    return call.windows(shape, slices)
 
 
 def tumbling_windows(

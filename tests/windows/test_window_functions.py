@@ -268,3 +268,36 @@ def test_an_unknown_kind_of_windows_is_refused(spark):
     with pytest.raises(ParameterError) as refusal:
         skipped_rows(spark.createDataFrame([], SCHEMA), "jumping")
     assert refusal.value.parameter == "kind"
+
+
+@pytest.mark.parametrize("slices", [5, 7, 1000])
+def test_keys_cut_into_slices_of_time_give_the_same_windows(spark, slices):
+    rows = [(case, k, None if t is None else t - 15, at, v) for case, k, t, at, v in random_rows(slices)]
+    df = spark.createDataFrame(rows, SCHEMA)
+    shared = {"key": ["case", "k"], "time": "t", "aggregates": AGGREGATES | EDGES, "slices": slices}
+    windows = sliding_windows(df, size=4, clip_at_zero=False, grace=3, arrival="at", stream="case", **shared)
+    wanted = contents(rows, naive.sliding, null_values="skip_row", grace=3, size=4, clip_at_zero=False)
+    check(windows, wanted, by_arrival=True)
+    windows = hopping_windows(df, size=5, advance=2, offset=1, **shared)
+    check(windows, contents(rows, naive.hopping, null_values="skip_value", size=5, advance=2, offset=1))
+
+
+@pytest.mark.parametrize("kind", ["bigint", "timestamp", "timestamp_ntz"])
+def test_slices_hold_at_the_ends_of_time_and_for_each_type_of_it(spark, kind):
+    times = {
+        "bigint": [str(2**63 - 1), str(2**63 - 3), "0", str(1 - 2**63)],
+        "timestamp": ["timestamp '1900-01-01'", "timestamp '2013-06-01 12:00:00.000003'"],
+        "timestamp_ntz": ["timestamp_ntz '1900-01-01'", "timestamp_ntz '2013-06-01 12:00:00.000003'"],
+    }[kind]
+    df = spark.sql(f"SELECT 'a' AS k, t FROM VALUES {', '.join(f'({time})' for time in times)} AS rows(t)")
+    parameters = {"key": "k", "time": "t", "size": 4, "clip_at_zero": False, "aggregates": {"n": count()}}
+    plain = {tuple(map(str, row)) for row in sliding_windows(df, **parameters).collect()}
+    sliced = [tuple(map(str, row)) for row in sliding_windows(df, slices=5, **parameters).collect()]
+    assert sorted(sliced) == sorted(plain)
+
+
+def test_slices_not_longer_than_the_size_are_refused(spark):
+    df = spark.createDataFrame([], SCHEMA)
+    with pytest.raises(ParameterError) as refusal:
+        sliding_windows(df, key="k", time="t", size=4, slices=4, aggregates={"n": count()})
+    assert refusal.value.parameter == "slices"

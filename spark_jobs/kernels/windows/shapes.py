@@ -30,6 +30,11 @@ class Shape(ABC):
     null_values: NullValues = "skip_value"
     drop_negative: bool = False
 
+    @property
+    def halo(self) -> tuple[int, int] | None:
+        """How far before and after a row the windows start that it bears on; None: any distance."""
+        return None
+
     @abstractmethod
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
         """The windows of rows sorted by key and time."""
@@ -55,6 +60,11 @@ class Sliding(Shape):
     def drop_negative(self) -> bool:  # type: ignore[override]
         """Kafka's times start at 0."""
         return self.clip_at_zero
+
+    @property
+    def halo(self) -> tuple[int, int]:
+        """Windows over the row, and its right window."""
+        return self.size, 1
 
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
         """See `sliding.sliding_spans`."""
@@ -87,6 +97,11 @@ class Hopping(Shape):
     advance: int
     offset: int = 0
     null_values: NullValues = "skip_value"
+
+    @property
+    def halo(self) -> tuple[int, int]:
+        """Windows over the row."""
+        return self.size - 1, 0
 
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
         """See `aligned.hopping_spans`."""
