@@ -119,6 +119,28 @@ def test_a_retraction_leaves_what_the_other_rows_give(rows: list[Row], taken: se
         assert actual == expected
 
 
+@given(
+    rows=row_lists(),
+    changed=st.dictionaries(st.integers(0, 13), st.one_of(st.none(), st.integers(-9, 9))),
+    seed=st.integers(0, 9),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_row_restated_under_its_own_id_replaces_what_it_said(
+    rows: list[Row], changed: dict[int, int | None], seed: int
+) -> None:
+    updates = [{**row, "diff": -1} for row in rows if row["row_id"] in changed]
+    updates += [{**row, "x": changed[row["row_id"]]} for row in rows if row["row_id"] in changed]
+    final = [{**row, "x": changed.get(row["row_id"], row["x"])} for row in rows]
+    random.Random(seed).shuffle(updates)
+    for mode in (fold_add, fold_diff, upsert):
+        expected = by_entity(mode(table(final), **COLUMNS, components={"x": "x"}))
+        together = table([*updates[::2], *rows, *updates[1::2]])
+        assert by_entity(mode(together, **COLUMNS, components={"x": "x"}, diff="diff")) == expected
+    prior = fold_add(table(rows), **COLUMNS, components={"x": "x"})
+    restated = fold_add(table(updates), **COLUMNS, components={"x": "x"}, prior=prior, diff="diff")
+    assert by_entity(restated) == by_entity(fold_add(table(final), **COLUMNS, components={"x": "x"}))
+
+
 @given(rows=row_lists(), cut=st.integers(0, 14))
 @settings(max_examples=25, deadline=None)
 def test_the_last_full_row_is_the_state_and_null_is_a_value(rows: list[Row], cut: int) -> None:

@@ -161,12 +161,19 @@ def _advanced(rows: Rows, base: States) -> States:
     newer = last.take(np.flatnonzero(_after(last, base)))
     event_time, row_id = base.event_time.copy(), base.row_id.copy()
     event_time[newer.entity], row_id[newer.entity] = newer.event_time, newer.row_id
+    # a row restated under its own id is gone and held at once
+    stays = np.zeros(len(rows.keys), dtype=np.bool_)
+    stays[last.entity] = _at_end(last, event_time, row_id)
     gone = rows.take(np.flatnonzero(rows.count < 0))
-    lost = gone.entity[(gone.event_time == event_time[gone.entity]) & (gone.row_id == row_id[gone.entity])]
+    lost = gone.entity[_at_end(gone, event_time, row_id) & ~stays[gone.entity]]
     need_rows(rows, np.union1d(lost[count[lost] > 0], np.flatnonzero(count < 0)))
     none = count == 0
     event_time[none], row_id[none] = NO_DELTA, NO_DELTA
     return replace(base, event_time=event_time, row_id=row_id, delta_count=count)
+
+
+def _at_end(rows: Rows, event_time: Array, row_id: Array) -> Array:
+    return (rows.event_time == event_time[rows.entity]) & (rows.row_id == row_id[rows.entity])
 
 
 def _float_sums(rows: Rows, base: States) -> States:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -147,20 +147,34 @@ def _refuse_non_finite(values: Array, nulls: Array, row_ids: Array, names: list[
 
 
 def _consolidated(rows: Rows) -> Rows:
-    """Sum the counts of equal (entity, event_time, row_id); a row that holds is taken from where it was stated."""
-    if not len(rows):
-        return rows
-    begins = np.ones(len(rows), dtype=np.bool_)
+    """Net the diffs of equal rows. Rows and result are in chain order, a retraction before what replaces it.
+
+    A row may be restated under its own id with another content, so equal means equal in every column.
+    """
+    begins = _differs(rows.entity, rows.event_time, rows.row_id)
+    position = np.cumsum(begins) - 1
+    contested = np.bincount(position)[position] > 1 if len(rows) else begins
+    if not contested.any():
+        return rows.take(np.flatnonzero(rows.count))
+    content = [rows.flags, *rows.nulls.T, *rows.values.view(f"u{rows.values.itemsize}").T]
+    unclear = np.flatnonzero(contested)
+    order = unclear[np.lexsort((*(column[unclear] for column in content), position[unclear]))]
+    starts = np.flatnonzero(_differs(position[order], *(column[order] for column in content)))
+    net = np.add.reduceat(rows.count[order], starts)
+    count = np.where(contested, 0, rows.count)
+    count[order[starts]] = net
+    _refuse_repeated(rows, np.flatnonzero(np.bincount(position, weights=np.maximum(count, 0))[position] > 1))
+    kept = np.flatnonzero(count)
+    return replace(rows, count=count).take(kept[np.lexsort((count[kept], position[kept]))])
+
+
+def _differs(*columns: Array) -> Array:
+    """Where a row differs from the one before it in any of the columns."""
+    begins = np.ones(len(columns[0]), dtype=np.bool_)
     begins[1:] = False
-    for column in (rows.entity, rows.event_time, rows.row_id):
+    for column in columns:
         begins[1:] |= column[1:] != column[:-1]
-    starts = np.flatnonzero(begins)
-    net = np.add.reduceat(rows.count, starts)
-    _refuse_repeated(rows, starts[net > 1])
-    stated = np.maximum.reduceat(np.where(rows.count > 0, np.arange(len(rows)), -1), starts)
-    kept = rows.take(np.where(stated >= 0, stated, starts))
-    kept.count[:] = net
-    return kept.take(np.flatnonzero(net))
+    return begins
 
 
 def _refuse_repeated(rows: Rows, repeated: Array) -> None:
