@@ -53,6 +53,7 @@ def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
     Call it from the main thread only: the kernel's signal is sent when the *thread* that started the part ends.
     """
     part.working_dir.mkdir(parents=True, exist_ok=True)
+    part.working_dir.chmod(0o700)  # it holds secrets
     part.log_file.parent.mkdir(parents=True, exist_ok=True)
     with part.log_file.open("ab") as log:
         return subprocess.Popen(

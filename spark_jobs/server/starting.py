@@ -39,6 +39,7 @@ class Starting:
     ) -> None:
         self._settings, self._code, self._launched, self._progress = settings, code, launched, progress
         self._questions: dict[str, Callable[[Settings], Health]] = {"sql": sql_health, "connect": connect_health}
+        self._airflow = airflow
         if airflow:
             self._questions["airflow"] = airflow_health
         self._begun = time.time()
@@ -50,7 +51,7 @@ class Starting:
         while self._questions:
             time.sleep(POLL_S)
             state = running_supervisor(self._settings)
-            if state and state.code == self._code:
+            if state and (state.code, state.airflow) == (self._code, self._airflow):
                 self._ask_all(state)
             self._expect_progress(state)
         if self._warming and self._warming.wait():

@@ -36,12 +36,14 @@ class SupervisorState:
     Attributes:
         created: the process's creation time, which tells it from a later process with the same id.
         code: version of the code (`code_version`) when `tidemark up` last started or checked the lake server.
+        airflow: whether it runs Airflow, as the last wish that it has read says.
         setup: the settings as a mapping; a change of them needs a restart of everything.
     """
 
     pid: int
     created: float
     code: str
+    airflow: bool
     setup: dict[str, str]
     parts: tuple[PartState, ...]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_jobs.config import Settings
-from spark_jobs.server import airflow_parts, processes
+from spark_jobs.server import processes
 from spark_jobs.server.code_version import code_version
 from spark_jobs.server.errors import NotRunning
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
@@ -107,5 +107,5 @@ def _ask(settings: Settings) -> Status:
 def _services(settings: Settings, running: SupervisorState) -> Iterator[Service]:
     yield Service("sql", settings.jdbc_url, sql_health(settings))
     yield Service("connect", f"sc://{settings.server_host}:{settings.connect_port}", connect_health(settings))
-    if running.part(airflow_parts.MIGRATION):
+    if running.airflow:
         yield Service("airflow", settings.airflow_url, airflow_health(settings))

@@ -70,7 +70,7 @@ class Supervisor:
     def __init__(self, settings: Settings, java: Java, lock: LakeLock) -> None:
         self._settings = settings
         self._lock = lock
-        self._code = ""
+        self._code, self._airflow = "", False
         self._stop_asked = False
         self._reconcile_asked = True
         self._published: SupervisorState | None = None
@@ -108,6 +108,7 @@ class Supervisor:
         else:
             for name in [name for name in self._runs if name != lake.NAME]:
                 self._end(self._runs.pop(name))
+        self._airflow = wish["airflow"]
         if wish["code"] != self._code:
             self._end(self._runs[lake.NAME])
             self._runs[lake.NAME] = _Run(self._runs[lake.NAME].make)
@@ -192,6 +193,7 @@ class Supervisor:
             pid=os.getpid(),
             created=psutil.Process().create_time(),
             code=self._code,
+            airflow=self._airflow,
             setup=self._settings.environment(),
             parts=tuple(self._part_state(name, run) for name, run in self._runs.items()),
         )

@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    airflow: Annotated[bool, typer.Option(help="Start Airflow too.")] = True,
+    airflow: Annotated[bool, typer.Option(help="Run Airflow too; without it, one that runs is ended.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Start the lake server (SQL and jobs) and Airflow, and wait until they serve; safe to repeat."""

@@ -1,0 +1,86 @@
+"""Airflow's REST API, as this installation's administrator. A command of Airflow's own takes 10 s, a call here 0.1."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.server.airflow_parts import ADMIN, admin_password
+
+
+class AirflowRefused(TidemarkError):
+    """Airflow does not answer, or refused a call. Facts: `status` (None: no answer), `path`."""
+
+    code = "airflow_refused"
+
+
+class AirflowApi:
+    """A client that logs in by itself, and again when its token has expired. Close it, or use it in a `with`."""
+
+    def __init__(self, settings: Settings, *, timeout_s: float = 60.0) -> None:
+        self._settings = settings
+        # trust_env: a proxy of the environment must not see calls to this machine
+        self._client = httpx.Client(base_url=settings.airflow_url, timeout=timeout_s, trust_env=False)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON of `GET /api/v2/<path>`. Raises `AirflowRefused`."""
+        return self._call("GET", path, params=parameters)
+
+    def post(self, path: str, body: Any) -> Any:
+        """The JSON of `POST /api/v2/<path>`. Raises `AirflowRefused`."""
+        return self._call("POST", path, json=body)
+
+    def patch(self, path: str, body: Any) -> Any:
+        """The JSON of `PATCH /api/v2/<path>`. Raises `AirflowRefused`."""
+        return self._call("PATCH", path, json=body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.close()
+
+    def _call(self, method: str, path: str, **content: Any) -> Any:
+        if "Authorization" not in self._client.headers:
+            self._log_in()
+        answer = self._send(method, f"/api/v2/{path}", **content)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            self._log_in()
+            answer = self._send(method, f"/api/v2/{path}", **content)
+        return self._accepted(answer).json() if answer.content else None
+
+    def _log_in(self) -> None:
+        login = {"username": ADMIN, "password": admin_password(self._settings)}
+        answer = self._accepted(self._send("POST", "/auth/token", json=login))
+        self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
+        try:
+            return self._client.request(method, path, **content)
+        except httpx.TransportError as error:
+            raise AirflowRefused(
+                expected=f"Airflow at {self._settings.airflow_url}",
+                found=f"no answer ({error})",
+                next_step="start it with `tidemark up`, look at it with `tidemark status`",
+                status=None,
+                path=path,
+            ) from error
+
+    def _accepted(self, answer: httpx.Response) -> httpx.Response:
+        if answer.is_success:
+            return answer
+        raise AirflowRefused(
+            expected=f"{answer.request.method} {answer.request.url.path} to be accepted",
+            found=f"status {answer.status_code}: {answer.text[:400]}",
+            next_step=f"read {self._settings.logs_dir / 'airflow-api-server.log'}",
+            status=answer.status_code,
+            path=answer.request.url.path,
+        )
