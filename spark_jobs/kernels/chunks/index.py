@@ -23,12 +23,12 @@ class StoredChunk:
 
     Args:
         chunk: the chunk.
-        sources: ids under which its rows were inserted.
+        sources: ids under which its rows were inserted; the set belongs to this chunk alone.
         from_split: whether it is a piece of a chunk that was split on insert; such a piece never merges.
     """
 
     chunk: Chunk
-    sources: frozenset[str]
+    sources: set[str]
     from_split: bool = False
 
 
@@ -84,6 +84,20 @@ class Catalog:
         for source in stored.sources:
             self._keys_of_source.setdefault(source, set()).add(key)
         return key
+
+    def grow(self, key: int, merged: Chunk, sources: Iterable[str]) -> None:
+        """Replace a chunk by one that holds its rows and others, inserted under `sources`; it keeps its key.
+
+        Cost follows the new sources, not those that the chunk has gathered before.
+        """
+        stored = self.stored[key]
+        entity = self.entities[stored.chunk.entity]
+        entity.remove(key, stored.chunk)
+        entity.add(key, merged)
+        for source in sources:
+            self._keys_of_source.setdefault(source, set()).add(key)
+        stored.sources.update(sources)
+        self.stored[key] = StoredChunk(merged, stored.sources)
 
     def remove(self, key: int) -> StoredChunk:
         """Remove a chunk and return it."""

@@ -13,7 +13,7 @@ Row ids are unique over the whole store; that is the caller's promise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -68,7 +68,7 @@ class ChunkStore:
             )
         for key in live:
             self._catalog.remove(key)
-        stored = StoredChunk(chunk, frozenset([chunk.id]))
+        stored = StoredChunk(chunk, {chunk.id})
         if chunk.is_static:
             return InsertReport(changed=True, deleted=insert_static(self._catalog, stored))
         insert_temporal(self._catalog, stored, self.config)
@@ -166,7 +166,9 @@ class ChunkStore:
             if hit:
                 dropped += hit
                 stored = self._catalog.remove(key)
-                remainders.extend(replace(stored, chunk=chunk.take(mask, chunk.id)) for mask in kept)
+                remainders.extend(
+                    StoredChunk(chunk.take(mask, chunk.id), set(stored.sources), stored.from_split) for mask in kept
+                )
         for stored in remainders:
             insert_temporal(self._catalog, stored, self.config)
         return dropped

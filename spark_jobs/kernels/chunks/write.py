@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.index import Catalog, StoredChunk
 from spark_jobs.kernels.chunks.merge import concat, elect
@@ -35,8 +33,8 @@ def insert_static(catalog: Catalog, stored: StoredChunk) -> tuple[str, ...]:
 def insert_temporal(catalog: Catalog, stored: StoredChunk, config: StoreConfig) -> None:
     """Put a temporal chunk: in pieces if it exceeds a limit, else merged with the neighbour that `elect` names, if any.
 
-    A piece of a split is put as it is. A merged chunk descends from all ids that either side descends from, and is not
-    split again.
+    A piece of a split is put as it is. A merged chunk is named after its older part with a `+`, descends from all ids
+    that either side descends from, and is not split again.
     """
     if stored.from_split:
         catalog.put(stored)
@@ -44,23 +42,23 @@ def insert_temporal(catalog: Catalog, stored: StoredChunk, config: StoreConfig) 
     pieces = split_chunk(stored.chunk, config)
     if len(pieces) > 1:
         for piece in pieces:
-            catalog.put(StoredChunk(piece, stored.sources, from_split=True))
+            catalog.put(StoredChunk(piece, set(stored.sources), from_split=True))
         return
     neighbour = _neighbour(catalog, stored.chunk, config)
     if neighbour is None:
         catalog.put(stored)
         return
-    other = catalog.remove(neighbour)
-    older, newer = sorted((stored.chunk, other.chunk), key=lambda chunk: chunk.first_row_id)
-    catalog.put(StoredChunk(concat(older, newer, f"{older.id}+{newer.id}"), stored.sources | other.sources))
+    other = catalog.stored[neighbour].chunk
+    first, last = sorted((stored.chunk, other), key=lambda chunk: chunk.first_row_id)
+    catalog.grow(neighbour, concat(first, last, first.id.removesuffix("+") + "+"), stored.sources)
 
 
 def reinserted(catalog: Catalog, config: StoreConfig) -> Catalog:
-    """A new catalog with every chunk inserted anew under `config`, by least row id; pieces of splits may merge
-    again."""
+    """A new catalog with every chunk inserted anew, by least row id; pieces of splits may merge again."""
     anew = Catalog()
     for key in catalog.by_first_row():
-        stored = replace(catalog.stored[key], from_split=False)
+        held = catalog.stored[key]
+        stored = StoredChunk(held.chunk, set(held.sources))
         if stored.chunk.is_static:
             insert_static(anew, stored)
         else:
