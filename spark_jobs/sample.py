@@ -65,7 +65,7 @@ def prepare_sample(
     """
     written = []
     for source in sources:
-        header, rows = _SAMPLES[source]()
+        header, rows = sample_rows(source)
         days: dict[dt.date, list[str]] = {}
         for day, line in rows:
             if (first is None or first <= day) and (last is None or day <= last):
@@ -76,6 +76,11 @@ def prepare_sample(
             changed = _write_whole(path, "".join(lines).encode())
             written.append(SampleDrop(source, day, path, len(lines) - bool(header), changed))
     return written
+
+
+def sample_rows(source: str) -> tuple[str, Iterator[tuple[dt.date, str]]]:
+    """The header (empty where there is none) and the rows of a source, each with the day on which it lands."""
+    return _SAMPLES[source]()
 
 
 def flight_instants(time_hour: str, minute: str, dep_delay: str, air_time: str) -> tuple[int, int | None, int]:
@@ -97,6 +102,7 @@ def _day_of(day: int) -> dt.date:
     return dt.date(1970, 1, 1) + dt.timedelta(days=day)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def _iso(minutes: int | None) -> str:
     """The instant in ISO-8601. Not by `strftime`: a million instants by it take longer than all the rest."""
     if minutes is None:

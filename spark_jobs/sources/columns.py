@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from spark_jobs.sources.problems import refuse
 from spark_jobs.sources.quantities import Size
@@ -15,6 +15,7 @@ from spark_jobs.sources.section import Section
 ColumnType = Literal["int", "float", "string", "bool", "timestamp", "date"]
 EPOCH_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
 _STRPTIME_DIRECTIVES = frozenset("YmdHMSfzjbBpIy%")
+_GREATEST_RECORD = 64 << 20
 _PLACEHOLDERS = {"{date}", "{hour}", "{minute}"}
 
 
@@ -95,6 +96,13 @@ class Landing(Section):
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     null_values: tuple[str, ...] = ("",)
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
+
+    @field_validator("max_record_bytes")
+    @classmethod
+    def _check_max_record(cls, value: int) -> int:
+        if value > _GREATEST_RECORD:
+            raise refuse("at most 64 MiB: a worker holds a record several times", value)
+        return value
 
     @model_validator(mode="after")
     def _check_delimiter(self) -> Landing:

@@ -13,6 +13,7 @@ import yaml
 import zstandard
 
 from spark_jobs.landing import worker
+from spark_jobs.landing.drift import ColumnsChangedError, check_drift
 from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
@@ -212,3 +213,12 @@ def test_parquet_files_are_read_and_truncated_ones_rejected(drop: Path) -> None:
     assert read(whole, source)["c_n"].to_pylist() == list(range(9))
     assert rejection(cut, source) == "unreadable_file"
     assert rejection(empty, source) == "empty_file"
+
+
+def test_other_columns_fail_the_landing_where_the_source_says_so() -> None:
+    strict = SHOP.model_copy(update={"unknown_columns": "fail"})
+    check_drift(SHOP, {"unknown_column": 3})
+    check_drift(strict, {"bad_int": 3, "missing_column": 0})
+    with pytest.raises(ColumnsChangedError) as refused:
+        check_drift(strict, {"unknown_column": 3, "bad_int": 1})
+    assert refused.value.as_json() == {"code": "columns_changed", "rules": {"unknown_column": 3}}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.jobs.prepare import main
-from spark_jobs.sample import SampleDrop, flight_instants, prepare_sample
+from spark_jobs.sample import SampleDrop, flight_instants, prepare_sample, sample_rows
 
 FIRST, LAST = dt.date(2013, 1, 1), dt.date(2013, 1, 7)
 
@@ -21,65 +21,62 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def drops(landing: Path) -> list[SampleDrop]:
-    return prepare_sample(landing)
+def week(landing: Path) -> list[SampleDrop]:
+    return prepare_sample(landing, first=FIRST, last=LAST)
 
 
 @pytest.fixture(scope="module")
-def flights(drops: list[SampleDrop]) -> list[tuple[dt.date, dict[str, str]]]:
-    files = [drop for drop in drops if drop.source == "flights"]
+def year() -> list[tuple[str, dict[str, str]]]:
+    """Every flight with the day on which it lands, and of its values those that the counts are about."""
+    header, rows = sample_rows("flights")
+    names = header.strip().split(",")
+    places = {name: names.index(name) for name in ("tailnum", "scheduled", "departed", "known")}
+    split = ((str(day), line.rstrip("\n").split(",")) for day, line in rows)
+    return [(day, {name: values[place] for name, place in places.items()}) for day, values in split]
+
+
+def test_the_first_week_of_flights_has_5805_rows_of_which_8_have_no_aircraft(week: list[SampleDrop]) -> None:
     rows = []
-    for drop in files:
-        with drop.path.open(newline="", encoding="utf-8") as file:
-            rows += [(drop.day, row) for row in csv.DictReader(file)]
-    return rows
+    for drop in week:
+        if drop.source == "flights":
+            with drop.path.open(newline="", encoding="utf-8") as file:
+                landed = list(csv.DictReader(file))
+            assert len(landed) == drop.rows
+            assert all(row["known"].startswith(f"{drop.day}T") for row in landed)
+            rows += landed
+    assert len(rows) == 5_805
+    assert sum(row["tailnum"] == "NA" for row in rows) == 8
 
 
-def utc_day(text: str) -> dt.date:
-    return dt.datetime.fromisoformat(text).date()
-
-
-def test_the_first_week_of_flights_has_5805_rows_of_which_8_have_no_aircraft(flights: list) -> None:
-    week = [row for day, row in flights if FIRST <= day <= LAST]
-    assert len(week) == 5_805
-    assert sum(row["tailnum"] == "NA" for row in week) == 8
-
-
-def test_the_year_has_the_lateness_that_the_design_names(flights: list) -> None:
-    assert len(flights) == 336_776
-    event_days = [(str(day), (row["departed"] or row["scheduled"])[:10]) for day, row in flights]
+def test_the_year_has_the_lateness_that_the_design_names(year: list[tuple[str, dict[str, str]]]) -> None:
+    assert len(year) == 336_776
+    event_days = [(day, (row["departed"] or row["scheduled"])[:10]) for day, row in year]
     assert sum(day < event_day for day, event_day in event_days) == 79
-    assert round(sum(day > event_day for day, event_day in event_days) / len(flights), 2) == 0.16
-    assert sum(row["departed"] == "" for _, row in flights) == 8_255
-    assert sum(bool(row["departed"]) and row["known"] < row["departed"] for _, row in flights) == 687
-    assert sum(row["tailnum"] == "NA" for _, row in flights) == 2_512
+    assert round(sum(day > event_day for day, event_day in event_days) / len(year), 2) == 0.16
+    assert sum(row["departed"] == "" for _, row in year) == 8_255
+    assert sum(bool(row["departed"]) and row["known"] < row["departed"] for _, row in year) == 687
+    assert sum(row["tailnum"] == "NA" for _, row in year) == 2_512
+    assert all(row["known"].startswith(day) for day, row in year)
 
 
-def test_every_flight_is_in_the_drop_of_the_day_on_which_it_became_known(flights: list) -> None:
-    assert all(row["known"].startswith(f"{day}T") for day, row in flights)
-
-
-def test_weather_has_every_row_once_and_keeps_nulls(drops: list[SampleDrop]) -> None:
-    rows = []
-    for drop in drops:
-        if drop.source == "weather":
-            rows += [(drop.day, json.loads(line)) for line in drop.path.read_text().splitlines()]
+def test_weather_has_every_row_once_and_keeps_nulls() -> None:
+    rows = [(str(day), json.loads(line)) for day, line in sample_rows("weather")[1]]
     assert len(rows) == 26_115
     assert sum(row["wind_gust"] is None for _, row in rows) == 20_778
-    assert all(utc_day(row["time_hour"]) == day for day, row in rows)
+    assert all(row["time_hour"].startswith(day) for day, row in rows)
     assert rows[0][1]["wind_speed"] == 10.357019999999999
 
 
-def test_a_second_run_changes_no_file(landing: Path, drops: list[SampleDrop]) -> None:
-    before = {drop.path: drop.path.stat().st_mtime_ns for drop in drops if drop.day <= LAST}
-    again = prepare_sample(landing, first=FIRST, last=LAST)
+def test_a_second_run_changes_no_file(landing: Path, week: list[SampleDrop]) -> None:
+    before = {drop.path: drop.path.stat().st_mtime_ns for drop in week if drop.source == "weather"}
+    again = prepare_sample(landing, first=FIRST, last=LAST, sources=("weather",))
     assert {drop.path for drop in again} == set(before)
     assert not any(drop.written for drop in again)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert [path.name for path in (landing / "flights" / "2013-01-01").iterdir()] == ["flights.csv"]
 
 
-def test_a_damaged_drop_is_written_anew(landing: Path, drops: list[SampleDrop]) -> None:
+def test_a_damaged_drop_is_written_anew(landing: Path, week: list[SampleDrop]) -> None:
     path = landing / "weather" / "2013-01-03" / "weather.ndjson"
     content = path.read_bytes()
     path.write_bytes(content[:100])

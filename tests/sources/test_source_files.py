@@ -149,6 +149,7 @@ def test_every_problem_of_a_file_is_told_at_once() -> None:
         ("landing.format", "xml", "landing.format", "csv"),
         ("landing.delimiter", '"', "landing", "delimiter"),
         ("landing.max_record", "1 parsec", "landing.max_record", "a size"),
+        ("landing.max_record", "1 GiB", "landing.max_record", "at most 64 MiB"),
         ("columns.Name", "int", "columns.Name", "lowercase"),
         ("columns.order", "int", "columns.order", "no word of SQL"),
         ("columns.twice", {"type": "int", "from": "amount"}, "columns.twice", "a column of the file for each"),

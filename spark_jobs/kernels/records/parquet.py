@@ -137,15 +137,15 @@ def _read_times(values: Values, array: pa.Array) -> None:
 
 def _read_as_text(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values:
     valid = array.is_valid().to_numpy(zero_copy_only=False)
-    text_type = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
-    nested = pa.types.is_nested(array.type)
-    texts = [value.encode("utf-8", "surrogateescape") if value is not None else b"" for value in _texts(array)]
-    ends = np.cumsum([len(text) for text in texts], dtype=np.int32)
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int32) if texts else ends
-    kind = tokens.NESTED if nested else tokens.TEXT if text_type else tokens.LITERAL
+    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    kind = tokens.NESTED if pa.types.is_nested(array.type) else tokens.TEXT if is_text else tokens.LITERAL
     kinds = np.where(valid, kind, tokens.NULL).astype(np.uint8)
-    data = np.frombuffer(b"".join(texts), np.uint8)
-    return read_column(column, data, starts, ends, kinds, good)
+    texts = array.cast(pa.string()) if is_text else pa.array(_texts(array), pa.string())
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    bytes_ = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+    bytes_.setflags(write=False)  # as every batch of the scanners: another type would be compiled anew
+    return read_column(column, bytes_, bounds[:-1].copy(), bounds[1:].copy(), kinds, good)
 
 
 def _texts(array: pa.Array) -> list[str | None]:
@@ -170,6 +170,11 @@ def _text_of(scalar: Any) -> str:
 
 
 def _extra(held: dict[str, pa.Array], unknown: list[str], columns: list[Values], good: np.ndarray) -> pa.Array:
+    if not unknown and not any(values.notes for values in columns):
+        nothing = pa.array([], pa.string())
+        return pa.MapArray.from_arrays(
+            pa.array(np.zeros(len(good) + 1, np.int32)), nothing, nothing, mask=pa.array(~good), type=EXTRA
+        )
     texts = {name: _texts(held[name]) for name in unknown}
     maps: list[list[tuple[str, str | None]] | None] = [
         [(name, texts[name][index]) for name in unknown] if good[index] else None for index in range(len(good))
