@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.gates.measures import bronze as measure_bronze
@@ -17,7 +19,7 @@ from spark_jobs.restatement.catalog import ensure_source
 from spark_jobs.sources import load_sources
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks
 
-CHUNKS = BatcherConfig.landing()
+NOTHING = {"rows": 0, "rejects": 0, "duplicates": 0}
 
 
 def land(stage: Stage) -> None:
@@ -25,7 +27,7 @@ def land(stage: Stage) -> None:
     ensure_source(stage.lake, stage.source, load_sources(stage.settings.sources).values(), changed=False)
     files = [f for seq_no in stage.drops for f in list_drop_files(stage.settings.landing, stage.source, seq_no)]
     known = ledger.landed_files(stage.lake, stage.source, stage.drops)
-    fresh = [f for f in files if f.path not in known or known[f.path].checksum != f.checksum]
+    fresh = ledger.fresh_files(stage.source, files, known)
     with_files = {f.seq_no for f in files}
     empty = [n for n in stage.drops if n not in with_files and not stage.frontiers.has_landed(range(n, n + 1))]
     labels = [stage.source.drops.label(n) for n in empty]
@@ -34,7 +36,7 @@ def land(stage: Stage) -> None:
     )
     rows = [ledger.empty_drop_row(stage.source, n, landing=stage.fence.token, run_id=stage.run_id) for n in empty]
     if fresh:
-        rows += _write(stage, fresh, {path: landed.landing for path, landed in known.items()})
+        rows += _write(stage, fresh)
     if rows:
         ledger.write(stage.lake, rows, stage.fence)
     _pass_gate(stage)
@@ -47,45 +49,39 @@ def _pass_gate(stage: Stage) -> None:
         pass_gate(stage, "bronze", measure_bronze(stage.lake.spark, stage.source, landings=landings))
 
 
-def _write(stage: Stage, files: list[LandingFile], replaced: dict[str, int]) -> list[dict[str, object]]:
+def _write(stage: Stage, files: list[LandingFile]) -> list[dict[str, Any]]:
     """Write chunks, rejects and duplicates of these files; returns their ledger rows."""
+    token = stage.fence.token
     read = read_files(stage.lake.spark, stage.source, files).persist()
     try:
         resolved = resolve(stage.lake, stage.source, read)
-        counts = _counts(read, resolved)
-        total = {name: sum(c[name] for c in counts.values()) for name in ("rows", "rejects", "duplicates")}
+        counts = _counts(resolved)
+        total = {name: sum(c[name] for c in counts.values()) for name in NOTHING}
         stage.summary.update(total)
-        token = {
+        landing = {
             "source": F.lit(stage.source.name),
-            "landing": F.lit(stage.fence.token).cast("bigint"),
+            "landing": F.lit(token).cast("bigint"),
             "run_id": F.lit(stage.run_id),
         }
         if total["rows"]:
-            stage.lake.append(
-                chunks(stage.source), as_chunks(resolved.counted, stage.source, stage.fence.token, CHUNKS), stage.fence
-            )
+            made = as_chunks(resolved.counted, stage.source, token, BatcherConfig.landing())
+            stage.lake.append(chunks(stage.source), made, stage.fence)
         if total["rejects"]:
-            rejects = read.where("rule IS NOT NULL").withColumns(token).coalesce(1)
+            rejects = read.where("rule IS NOT NULL").withColumns(landing).coalesce(1)
             stage.lake.append(QUARANTINE, rejects, stage.fence)
         if total["duplicates"]:
-            stage.lake.append(DUPLICATES, resolved.duplicates.withColumns(token).coalesce(1), stage.fence)
+            stage.lake.append(DUPLICATES, resolved.duplicates.withColumns(landing).coalesce(1), stage.fence)
     finally:
         read.unpersist()
-    none = {"rows": 0, "rejects": 0, "duplicates": 0}
     return [
         ledger.ledger_row(
-            stage.source,
-            file,
-            counts.get((file.seq_no, file.rank), none),
-            landing=stage.fence.token,
-            run_id=stage.run_id,
-            replaces=replaced.get(file.path),
+            stage.source, file, counts.get((file.seq_no, file.rank), NOTHING), landing=token, run_id=stage.run_id
         )
         for file in files
     ]
 
 
-def _counts(read: object, resolved: Resolved) -> dict[tuple[int, int], dict[str, int]]:
+def _counts(resolved: Resolved) -> dict[tuple[int, int], dict[str, int]]:
     """Per (drop, file rank): rows that count, rejects, duplicates."""
     found: dict[tuple[int, int], dict[str, int]] = {}
     counted = resolved.all.groupBy("seq_no", "file_rank").agg(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.landing.reader import LandingFile
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
@@ -20,10 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """One file version in force: its checksum and the landing that brought it."""
+    """One landed file: its checksum, and its rank among the files of its drop, which its rows' ids are made of."""
 
     checksum: str
-    landing: int
+    rank: int
+
+
+class FileChanged(TidemarkError):
+    """A landed file has other bytes now, or another file's arrival gave it another rank. Facts: `source`, `files`."""
+
+    code = "file_changed"
 
 
 def landed_files(lake: Lake, source: Source, drops: range) -> dict[str, Landed]:
@@ -37,13 +44,36 @@ def landed_files(lake: Lake, source: Source, drops: range) -> dict[str, Landed]:
         lake.read(FILES)
         .where(of_drops)
         .groupBy("path")
-        .agg(F.max_by("checksum", "landing").alias("checksum"), F.max("landing").alias("landing"))
+        .agg(F.max_by("checksum", "landing").alias("checksum"), F.max_by("file_rank", "landing").alias("rank"))
     )
-    return {row.path: Landed(row.checksum, row.landing) for row in rows.collect()}
+    return {row.path: Landed(row.checksum, row.rank) for row in rows.collect()}
+
+
+def fresh_files(source: Source, files: list[LandingFile], known: dict[str, Landed]) -> list[LandingFile]:
+    """The files that have not landed yet.
+
+    Raises:
+        FileChanged: a landed file is not the one that landed, or its rows' ids would be others now.
+    """
+    changed = [
+        f"{file.path} ({'other bytes' if known[file.path].checksum != file.checksum else 'another rank in its drop'})"
+        for file in files
+        if file.path in known and known[file.path] != Landed(file.checksum, file.rank)
+    ]
+    if changed:
+        raise FileChanged(
+            expected=f"landed files of {source.name} to stay as they were",
+            found=", ".join(changed),
+            consequence="nothing of this run's drops was landed",
+            next_step="put the landed bytes back; give rows that came later a file of their own whose name sorts last",
+            source=source.name,
+            files=changed,
+        )
+    return [file for file in files if file.path not in known]
 
 
 def ledger_row(
-    source: Source, file: LandingFile, counts: dict[str, int], *, landing: int, run_id: str, replaces: int | None
+    source: Source, file: LandingFile, counts: dict[str, int], *, landing: int, run_id: str
 ) -> dict[str, Any]:
     """One row of `bronze.files`."""
     return {
@@ -55,7 +85,6 @@ def ledger_row(
         **counts,
         "landing": landing,
         "run_id": run_id,
-        "replaces": replaces,
     }
 
 

@@ -44,6 +44,11 @@ class Lake:
         """Tables and views of a database."""
         return {row.tableName for row in self.run(f"SHOW TABLES IN {name(database)}").collect()}
 
+    def names_if_present(self, database: str) -> set[str]:
+        """`names`, empty for a database that does not exist yet."""
+        present = {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
+        return self.names(database) if database in present else set()
+
     def run(self, statement: str, **parameters: Any) -> DataFrame:
         """Run one statement made of `storage.sql` parts; values go as named parameters."""
         return self.spark.sql(statement, args=parameters) if parameters else self.spark.sql(statement)

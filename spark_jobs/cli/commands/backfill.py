@@ -1,0 +1,177 @@
+"""`backfill`: a range of drops through Airflow; `demo`: the whole way on the sample."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.text import Text
+
+from spark_jobs.cli.arguments import (
+    FirstDrop,
+    LastDrop,
+    SourceArgument,
+    drops_between,
+    known_source,
+    server_session,
+)
+from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.config import Settings, load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.server.backfill import BackfilledRun
+
+TIMEOUT_PER_DROP_S = 300.0
+"""Ten times what a day of the sample takes on a busy machine."""
+
+FIRST, LAST = "2013-01-01", "2013-01-07"
+SOURCES = ("flights", "weather")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(backfill)
+    app.command()(demo)
+
+
+def backfill(
+    source: SourceArgument,
+    first: FirstDrop,
+    last: LastDrop,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a range of drops through Airflow, again where they ran before, and wait until they have ended."""
+    settings = load_settings()
+    if dry_run:
+        rows = _planned(settings, source, first, last)
+        columns = ["drop", "files", "bytes", "landed before"]
+        emit(as_json, [dict(zip(columns, row, strict=True)) for row in rows], lambda: table(columns, rows))
+        return
+    runs = _through_airflow(settings, source, first, last)
+    emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
+
+
+def _planned(settings: Settings, source: str, first: str, last: str) -> list[tuple[Any, ...]]:
+    from spark_jobs.landing.files import list_drop_files
+    from spark_jobs.storage.times import micros
+
+    checked = known_source(settings, source)
+    lo, hi = drops_between(checked, first, last)
+    drops = checked.drops.seq_nos(micros(lo), micros(hi) - 1)
+    with server_session(settings, "tidemark-backfill") as spark:
+        from spark_jobs.landing.ledger import landed_files
+        from spark_jobs.storage.lake import Lake
+
+        lake = Lake(spark)
+        known = landed_files(lake, checked, drops) if "files" in lake.names_if_present("bronze") else {}
+    planned = []
+    for seq_no in drops:
+        files = list_drop_files(settings.landing, checked, seq_no)
+        landed = sum(file.path in known for file in files)
+        planned.append((checked.drops.label(seq_no), len(files), sum(file.size for file in files), landed))
+    return planned
+
+
+def _through_airflow(settings: Settings, source: str, first: str, last: str) -> list[BackfilledRun]:
+    from spark_jobs.server import backfill as airflow
+    from spark_jobs.server.airflow_api import AirflowApi
+
+    checked = known_source(settings, source)
+    lo, hi = drops_between(checked, first, last)
+    last_lo = datetime.fromtimestamp(hi.timestamp() - checked.drops.every_us / 1e6, hi.tzinfo)
+    count = len(range(int(lo.timestamp()), int(hi.timestamp()), checked.drops.every_us // 1_000_000))
+    told: set[str] = set()
+
+    def tell(runs: list[BackfilledRun]) -> None:
+        for run in runs:
+            if run.state in airflow.ENDED and run.run_id not in told and run.seconds is not None:
+                told.add(run.run_id)
+                note(f"  {source} {run.lo[:10]}: {run.state} in {run.seconds} s")
+
+    with AirflowApi(settings) as api:
+        timeout_s = TIMEOUT_PER_DROP_S * count
+        return airflow.backfill(api, source, lo, last_lo, timeout_s=timeout_s, on_change=tell)
+
+
+def _runs_table(runs: list[BackfilledRun]) -> Any:
+    return table(["interval", "state", "seconds", "run"], [(r.lo[:10], r.state, r.seconds, r.run_id) for r in runs])
+
+
+def demo() -> None:
+    """The whole way on real input: a week of flights and weather through Airflow, then what came of it."""
+    settings = load_settings()
+    begun = time.monotonic()
+    spent: dict[str, float] = {}
+
+    def timed(what: str, since: float) -> float:
+        now = time.monotonic()
+        spent[what] = round(now - since, 1)
+        return now
+
+    from spark_jobs.server import control
+
+    note("starting the lake server and Airflow")
+    control.up(settings, airflow=True, progress=note)
+    mark = timed("start", begun)
+    _prepare(settings)
+    mark = timed("sample data", mark)
+    for source in SOURCES:
+        note(f"backfilling {source} from {FIRST} to {LAST} through Airflow")
+        _through_airflow(settings, source, FIRST, LAST)
+        mark = timed(f"backfill of {source}", mark)
+    Console().print(_results(settings))
+    timed("results", mark)
+    shown = ", ".join(f"{what} {seconds} s" for what, seconds in spent.items())
+    Console().print(Text(f"\n{time.monotonic() - begun:.1f} s in all: {shown}"))
+
+
+def _prepare(settings: Settings) -> None:
+    from datetime import date
+
+    from spark_jobs.sample import prepare_sample
+
+    prepare_sample(settings.landing, first=date.fromisoformat(FIRST), last=date.fromisoformat(LAST))
+
+
+QUERIES = {
+    "Rows landed, quarantined and late per day (flights)": """
+        SELECT date(f.drop_lo) AS day, sum(f.rows) AS landed, sum(f.rejects) AS quarantined,
+               coalesce(max(l.late), 0) AS late
+        FROM bronze.files f
+        LEFT JOIN (SELECT drop_lo, count(DISTINCT row_id) AS late FROM silver.late
+                   WHERE source = 'flights' GROUP BY drop_lo) l ON l.drop_lo = f.drop_lo
+        WHERE f.source = 'flights' GROUP BY f.drop_lo ORDER BY day""",
+    "The ten worst delay windows": """
+        SELECT origin, window_start, window_end, departures, round(mean_delay, 1) AS mean_delay, max_delay, revision
+        FROM silver.departure_delays WHERE departures >= 5 ORDER BY mean_delay DESC, window_start LIMIT 10""",
+    "State of three aircraft": """
+        SELECT tailnum, flights, air_minutes, miles, delay_minutes, timestamp AS last_departed
+        FROM gold.flights ORDER BY flights DESC, tailnum LIMIT 3""",
+    "The weather now": "SELECT * FROM marts.weather_now ORDER BY origin",
+    "The gates' verdicts": """
+        SELECT source, gate, count(DISTINCT run_id) AS runs, count_if(success) AS held, count_if(NOT success) AS failed
+        FROM quality.verdicts GROUP BY source, gate ORDER BY source, gate""",
+}
+
+
+def _results(settings: Settings) -> Group:
+    from spark_jobs.gates import data_docs_index
+
+    shown: list[Any] = []
+    with server_session(settings, "tidemark-demo") as spark:
+        for title, query in QUERIES.items():
+            result = spark.sql(query).toArrow()
+            rows = list(zip(*(column.to_pylist() for column in result.columns), strict=True))
+            shown += [Text(), table(result.column_names, rows, title=title)]
+    password = settings.airflow_home / "passwords.json"
+    addresses = [
+        ("Airflow", settings.airflow_url, f"admin, password in {password}"),
+        ("SQL (JDBC)", settings.jdbc_url, "tidemark sql, beeline, DBeaver"),
+        ("Data quality", data_docs_index(settings).as_uri(), "Great Expectations Data Docs"),
+    ]
+    return Group(*shown, Text(), table(["what", "address", "how"], addresses))

@@ -1,0 +1,116 @@
+"""Backfills through Airflow: real runs of a source's DAG for a range of drops, watched until they have ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
+
+POLL_S = 1.0
+DAG_WAIT_S = 120.0
+"""How long a DAG may take to appear after its file did: Airflow looks for new files every few seconds."""
+
+ENDED = ("success", "failed")
+
+
+class BackfillFailed(TidemarkError):
+    """Runs of a backfill failed, or it did not end in time. Facts: `dag`, `runs` (run id -> state)."""
+
+    code = "backfill_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfilledRun:
+    """One run of a backfill: its id, the start of its interval, its state and how long it took (None: not ended)."""
+
+    run_id: str
+    lo: str
+    state: str
+    seconds: float | None
+
+
+def backfill(
+    api: AirflowApi,
+    dag: str,
+    lo: datetime,
+    last: datetime,
+    *,
+    timeout_s: float,
+    on_change: Callable[[list[BackfilledRun]], None] = lambda _: None,
+) -> list[BackfilledRun]:
+    """Run `dag` for every interval that starts in `[lo, last]`, one after another, again where it ran before.
+
+    Raises:
+        AirflowRefused: Airflow does not know the DAG, or refuses the backfill (one at a time per DAG).
+        BackfillFailed: a run failed, or `timeout_s` seconds passed.
+    """
+    _wait_for_dag(api, dag)
+    api.patch(f"dags/{dag}", {"is_paused": False})
+    request = {
+        "dag_id": dag,
+        "from_date": lo.isoformat(),
+        "to_date": last.isoformat(),
+        "run_backwards": False,
+        "dag_run_conf": {},
+        "reprocess_behavior": "completed",
+        "max_active_runs": 1,
+    }
+    identity = api.post("backfills", request)["id"]
+    deadline = time.monotonic() + timeout_s
+    seen: list[BackfilledRun] = []
+    while True:
+        runs = _runs(api, dag, lo, last)
+        if runs != seen:
+            on_change(runs)
+            seen = runs
+        ended = api.get(f"backfills/{identity}")["completed_at"] is not None
+        if ended and runs and all(run.state in ENDED for run in runs):
+            break
+        if time.monotonic() > deadline:
+            raise _failed(dag, runs, f"still at work after {timeout_s:.0f} s")
+        time.sleep(POLL_S)
+    if any(run.state != "success" for run in runs):
+        raise _failed(dag, runs, "failed runs")
+    return runs
+
+
+def _wait_for_dag(api: AirflowApi, dag: str) -> None:
+    deadline = time.monotonic() + DAG_WAIT_S
+    while True:
+        try:
+            api.get(f"dags/{dag}")
+            return
+        except AirflowRefused as refusal:
+            if refusal.facts["status"] != 404 or time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_S)
+
+
+def _runs(api: AirflowApi, dag: str, lo: datetime, last: datetime) -> list[BackfilledRun]:
+    between = {"logical_date_gte": lo.isoformat(), "logical_date_lte": last.isoformat()}
+    found = api.get(f"dags/{dag}/dagRuns", order_by="logical_date", limit=1000, **between)["dag_runs"]
+    return [BackfilledRun(r["dag_run_id"], r["logical_date"], r["state"], _seconds(r)) for r in found]
+
+
+def _seconds(run: dict[str, Any]) -> float | None:
+    if run["start_date"] is None or run["end_date"] is None:
+        return None
+    begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
+    return round((ended - begun).total_seconds(), 1)
+
+
+def _failed(dag: str, runs: list[BackfilledRun], what: str) -> BackfillFailed:
+    told = ", ".join(f"{run.lo[:10]} {run.state}" for run in runs if run.state != "success") or "no run"
+    return BackfillFailed(
+        expected=f"every run of {dag} to succeed",
+        found=f"{what}: {told}",
+        consequence="nothing of a failed run is published",
+        next_step="look at the run in Airflow's UI, or at its tasks' logs",
+        dag=dag,
+        runs={run.run_id: run.state for run in runs},
+    )
