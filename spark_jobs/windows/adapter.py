@@ -26,7 +26,7 @@ from spark_jobs.kernels.windows import (
     adaptive_table,
     skipped_table,
     stats_type,
-    window_table,
+    window_tables,
 )
 from spark_jobs.kernels.windows.monoid import columns_read
 from spark_jobs.kernels.windows.rows import as_ticks
@@ -36,10 +36,12 @@ from .parameters import Duration, Frame, is_integer, refuse, ticks
 STREAM_TIME = "__stream_time"
 MIN_END = "__min_end"
 SLICE = "__slice"
-Task = Callable[[pa.Table], pa.Table]
+Task = Callable[[pa.Table], Iterator[pa.Table]]
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _ROWS_A_BATCH = 1 << 17
 """Rows of one output batch: large enough for Arrow, a few MB for the JVM."""
+_ROWS_A_PIECE = 1 << 18
+"""Rows that become windows at a time: a few dozen MB beside the partition itself."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,9 @@ class WindowsTask:
     shape: Shape
     inputs: Inputs
 
-    def __call__(self, table: pa.Table) -> pa.Table:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         """One row a window."""
-        return window_table(table, self.shape, self.inputs)[0]
+        return window_tables(table, self.shape, self.inputs, most_rows=_ROWS_A_PIECE)
 
 
 @dataclass(frozen=True)
@@ -203,12 +205,12 @@ class SlicedTask:
     inputs: Inputs
     length: int
 
-    def __call__(self, table: pa.Table) -> pa.Table:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         """One row a window."""
         inputs = replace(self.inputs, key=[SLICE, *self.inputs.key])
-        windows = window_table(table, self.shape, inputs)[0]
-        slices = as_ticks(windows.column("window_start")) // self.length
-        return windows.filter(pa.array(slices == as_ticks(windows.column(SLICE))))
+        for windows in window_tables(table, self.shape, inputs, most_rows=_ROWS_A_PIECE):
+            slices = as_ticks(windows.column("window_start")) // self.length
+            yield windows.filter(pa.array(slices == as_ticks(windows.column(SLICE))))
 
 
 @dataclass(frozen=True)
@@ -218,9 +220,9 @@ class SkippedTask:
     shape: Shape
     inputs: Inputs
 
-    def __call__(self, table: pa.Table) -> pa.Table:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         """One row for each row, or pair of a row and a window, that does not count."""
-        return skipped_table(table, self.shape, self.inputs)
+        yield skipped_table(table, self.shape, self.inputs)
 
 
 @dataclass(frozen=True)
@@ -231,9 +233,9 @@ class AdaptiveTask:
     deltas: Deltas
     inputs: Inputs
 
-    def __call__(self, table: pa.Table) -> pa.Table:
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
         """One row a window."""
-        return adaptive_table(table, self.cuts, self.deltas, self.inputs)[0]
+        yield adaptive_table(table, self.cuts, self.deltas, self.inputs)[0]
 
 
 @dataclass(frozen=True)
@@ -249,10 +251,12 @@ class _Partition:
         held = [batch for batch in batches if batch.num_rows]
         if not held:
             return
-        table = pa.Table.from_batches(held).rename_columns(self.inputs)
+        table = pa.Table.from_batches(held).combine_chunks().rename_columns(self.inputs)
+        held.clear()
         if self.grace is not None:
             table = table.append_column(MIN_END, pa.array(_closing_times(table.column(STREAM_TIME), self.grace)))
-        yield from self.task(table).select(self.outputs).to_batches(max_chunksize=_ROWS_A_BATCH)
+        for found in self.task(table):
+            yield from found.select(self.outputs).to_batches(max_chunksize=_ROWS_A_BATCH)
 
 
 def _closing_times(stream_time: pa.ChunkedArray, grace: int) -> np.ndarray:

@@ -168,3 +168,12 @@ def test_late_rows_within_one_window_cost_no_more_than_their_sort():
     )
     assert spans.counts.max() > n // 3
     assert int(chosen.sum()) == n - 1  # no window starts at or before the first row
+
+
+def test_the_worked_example_of_the_readme():
+    rows = [Row(0, time) for time in (103, 107, 112, 119)]
+    assert len(content(rows, sliding_spans, size=10, clip_at_zero=True)[1]) == 7
+    assert len(content(rows, hopping_spans, size=10, advance=2, offset=0)[1]) == 13
+    assert [(w.start, w.end) for w in content(rows, session_spans, gap=5)[1]] == [(103, 112), (119, 119)]
+    tumbling = content(rows, hopping_spans, size=10, advance=10, offset=0)[1]
+    assert [(w.start, w.end) for w in tumbling] == [(100, 110), (110, 120)]

@@ -40,6 +40,7 @@ from .tables import (
     sliding_table,
     tumbling_table,
     window_table,
+    window_tables,
 )
 
 __all__ = [
@@ -81,4 +82,5 @@ __all__ = [
     "vector_mean",
     "vector_sum",
     "window_table",
+    "window_tables",
 ]

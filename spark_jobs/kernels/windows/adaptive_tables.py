@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from .adaptive import REASONS, Cuts, adaptive_spans
 from .monoid import WindowRows, columns_read
-from .rows import SkippedRows, SortedRows, order_keys, own, settle_ties, sort_rows
+from .rows import SkippedRows, SortedRows, own, settle_ties, sort_rows
 from .spans import Spans, Windows
 from .sweeps import distinct_counts
 from .tables import Inputs, window_columns
@@ -64,10 +64,7 @@ def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) 
     columns["delta_ids"] = _lists(ids.filter(pa.array(chosen)), spans)
     columns["stats"] = _stats(rows, windows, spans, chosen, sizes[chosen], deltas.vector)
     columns["trigger"] = pa.array(REASONS, pa.string()).take(pa.array(reason))
-    arrived = None
-    if inputs.arrival is not None:
-        arrived = order_keys(rows.table.column(inputs.arrival).combine_chunks())[rows.order]
-    counted = WindowRows(rows, spans, chosen, arrival=arrived)
+    counted = WindowRows(rows, spans, chosen, arrival=rows.places(inputs.arrival))
     for name, aggregate in inputs.aggregates.items():
         columns[name] = aggregate.evaluate(counted)
     late = int(chosen.size - np.count_nonzero(chosen))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 import numpy as np
@@ -56,7 +56,29 @@ class SortedRows:
 
     def ticks(self, column: str | None) -> Ints | None:
         """An integer or timestamp column as int64, in row order; None for no column."""
-        return None if column is None else as_ticks(self.table.column(column))[self.order]
+        return None if column is None else as_ticks(self.table.column(column).take(pa.array(self.order)))
+
+    def places(self, column: str | None) -> Ints | None:
+        """int64 numbers that order as a column's values do, in row order; None for no column."""
+        if column is None:
+            return None
+        return order_keys(_flat(self.table.column(column).take(pa.array(self.order))))
+
+    def pieces(self, most_rows: int) -> Iterator[SortedRows]:
+        """The same rows as runs of whole keys: at most `most_rows` of them, or one key."""
+        begin, n_keys = 0, self.offsets.size - 1
+        while begin < n_keys:
+            reached = np.searchsorted(self.offsets, self.offsets[begin] + most_rows, side="right") - 1
+            end = min(max(int(reached), begin + 1), n_keys)
+            low, high = self.offsets[begin], self.offsets[end]
+            yield replace(
+                self,
+                order=self.order[low:high],
+                keys=self.keys.slice(begin, end - begin),
+                offsets=self.offsets[begin : end + 1] - low,
+                times=self.times[low:high],
+            )
+            begin = end
 
 
 def own(values: pa.Array | pa.ChunkedArray) -> npt.NDArray:

@@ -17,7 +17,7 @@ column's type (int64 for every integer).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from .monoid import Aggregate, WindowRows, columns_read
-from .rows import NullValues, SkippedRows, SortedRows, as_ticks, order_keys, sort_rows
+from .rows import NullValues, SkippedRows, SortedRows, as_ticks, sort_rows
 from .shapes import Hopping, Sessions, Shape, Sliding
 from .spans import Spans, Windows
 
@@ -51,17 +51,29 @@ class Inputs:
 def window_table(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
     """The windows of any kind; see the module."""
     rows = _sorted(table, shape, inputs, _placed(table, shape, inputs))
+    windows, late = _windows_of(rows, shape, inputs)
+    return windows, replace(rows.skipped, late_rows=late)
+
+
+def window_tables(table: pa.Table, shape: Shape, inputs: Inputs, *, most_rows: int) -> Iterator[pa.Table]:
+    """The rows of `window_table` in the same order, made from runs of keys of at most `most_rows` rows (or one key).
+
+    Beside the table and its sort order, memory holds one run's windows at a time.
+    """
+    rows = _sorted(table, shape, inputs, _placed(table, shape, inputs))
+    for piece in rows.pieces(most_rows):
+        yield _windows_of(piece, shape, inputs)[0]
+
+
+def _windows_of(rows: SortedRows, shape: Shape, inputs: Inputs) -> tuple[pa.Table, int]:
+    """The windows of sorted rows, and how many rows are late for all of theirs."""
     event_times = None if inputs.forward_to is None else rows.ticks(inputs.time)
     windows, spans, chosen = shape.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
-    arrived = None
-    if inputs.arrival is not None:
-        arrived = order_keys(rows.table.column(inputs.arrival).combine_chunks())[rows.order]
-    counted = WindowRows(rows, spans, chosen, event_times, arrived)
+    counted = WindowRows(rows, spans, chosen, event_times, rows.places(inputs.arrival))
     columns = window_columns(rows, windows)
     for name, aggregate in inputs.aggregates.items():
         columns[name] = aggregate.evaluate(counted)
-    late = int(chosen.size - np.count_nonzero(chosen))
-    return pa.table(columns), replace(rows.skipped, late_rows=late)
+    return pa.table(columns), int(chosen.size - np.count_nonzero(chosen))
 
 
 def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
