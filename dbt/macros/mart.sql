@@ -1,0 +1,119 @@
+{#
+  The materialization of marts: a Delta table that follows the publication of one source, one commit per build.
+
+  The model is a plain query of published names: the whole mart. A mart that stands is brought up to date in one atomic
+  commit, so readers see the old or the new publication:
+  - with `range`, by replacing the rows of the range of starts in which the publications since then changed a window;
+  - without, by replacing all rows: where changes hit rows in no order, every file would be rewritten anyway.
+
+  A commit's userMetadata says which publication the mart reflects and holds a hash of the model; another hash, or none,
+  and all rows are replaced. Config: `follows` (the source), `range` (`column` of the mart, `history` table and `start`
+  column there that tell what changed).
+#}
+{% materialization mart, adapter='spark' %}
+  {%- set target = this.incorporate(type='table') -%}
+  {%- set model_hash = local_md5(compiled_code) -%}
+  {%- set stands = mart_has_columns(load_relation(this)) -%}
+  {%- set published = mart_published(config.require('follows')) -%}
+  {%- set changed = mart_changed_range(this, model_hash) if stands else none -%}
+
+  {{ run_hooks(pre_hooks) }}
+
+  {%- if not stands -%}
+    {%- call statement('create') -%} {{ mart_create_sql(target) }} {%- endcall -%}
+  {%- endif -%}
+  {%- call statement('note') -%}
+    set spark.databricks.delta.commitInfo.userMetadata = {{ tojson({'published': published, 'model': model_hash}) }}
+  {%- endcall -%}
+  {%- call statement('main') -%} {{ mart_write_sql(target, compiled_code, changed) }} {%- endcall -%}
+
+  {{ run_hooks(post_hooks) }}
+  {{ return({'relations': [target]}) }}
+{% endmaterialization %}
+
+
+{# One statement that puts the mart's rows in place: all of them, or those of the range `changed`. #}
+{% macro mart_write_sql(target, compiled_code, changed) -%}
+  {%- set columns = model.columns.keys() | join(', ') -%}
+  {%- if changed is none -%}
+    insert overwrite {{ target }} select {{ columns }} from (
+    {{ compiled_code }}
+    )
+  {%- elif changed.first is none -%}
+    select 'no window changed since the mart was written'
+  {%- else -%}
+    {%- set column = config.get('range').column -%}
+    {%- set within = column ~ ' >= timestamp_micros(' ~ changed.first ~ ') and ' ~ column ~ ' <= timestamp_micros(' ~ changed.last ~ ')' -%}
+    insert into {{ target }} replace where {{ within }} select {{ columns }} from (
+    {{ compiled_code }}
+    ) where {{ within }}
+  {%- endif -%}
+{%- endmacro %}
+
+
+{# The first and last start (microseconds) that changed since the mart was written; none: all rows must be replaced. #}
+{% macro mart_changed_range(relation, model_hash) -%}
+  {%- set range = config.get('range') -%}
+  {%- set reflected = mart_reflected(relation, model_hash) if range and not should_full_refresh() else none -%}
+  {%- if reflected is none -%} {{ return(none) }} {%- endif -%}
+  {#- rows that no publication shows yet only widen the range -#}
+  {%- set bounds = run_query(
+    "select unix_micros(min(" ~ range.start ~ ")) as first, unix_micros(max(" ~ range.start ~ ")) as last from "
+    ~ source(range.history[0], range.history[1]) ~ " where known_from >= timestamp_micros(" ~ reflected ~ ")"
+    ~ " or known_to >= timestamp_micros(" ~ reflected ~ ")"
+  )[0] -%}
+  {{ return({'first': bounds['first'], 'last': bounds['last']}) }}
+{%- endmacro %}
+
+
+{# The publication (microseconds) that the newest commit with a note reflects; none if this model did not write it. #}
+{% macro mart_reflected(relation, model_hash) -%}
+  {%- set notes = [] -%}
+  {%- for row in run_query("describe history " ~ relation ~ " limit 5") -%}
+    {%- do notes.append(fromjson(row['userMetadata'] or '', {})) -%}
+  {%- endfor -%}
+  {%- set newest = notes | selectattr('published', 'defined') | first -%}
+  {{ return(newest.published | int if newest and newest.model == model_hash else none) }}
+{%- endmacro %}
+
+
+{# `published` of a source in microseconds: as the pipeline says that runs this, else as the lake says. #}
+{% macro mart_published(follows) -%}
+  {%- set told = env_var('TIDEMARK_PUBLISHED_US', '') -%}
+  {%- if told -%} {{ return(told | int) }} {%- endif -%}
+  {%- set rows = run_query(
+    "select unix_micros(published) from " ~ source('trace', 'published') ~ " where source = '" ~ follows ~ "'"
+  ) -%}
+  {%- if rows | length == 0 -%}
+    {{ exceptions.raise_compiler_error("expected a publication of " ~ follows ~ ", found none; run its pipeline first") }}
+  {%- endif -%}
+  {{ return(rows[0][0] | int) }}
+{%- endmacro %}
+
+
+{# Whether a relation has the columns that the model's YAML declares, in their order and of their types. #}
+{% macro mart_has_columns(relation) -%}
+  {%- if relation is none -%} {{ return(false) }} {%- endif -%}
+  {%- set found, declared = [], [] -%}
+  {%- for column in adapter.get_columns_in_relation(relation) -%}
+    {%- do found.append(column.name ~ ' ' ~ column.dtype) -%}
+  {%- endfor -%}
+  {%- for column in model.columns.values() -%} {%- do declared.append(column.name ~ ' ' ~ column.data_type) -%} {%- endfor -%}
+  {{ return(found == declared) }}
+{%- endmacro %}
+
+
+{% macro mart_create_sql(target) -%}
+create or replace table {{ target }} (
+  {%- for column in model.columns.values() %}
+  {{ column.name }} {{ column.data_type }} comment '{{ mart_escaped(column.description) }}'{{ ',' if not loop.last }}
+  {%- endfor %}
+) using delta
+comment '{{ mart_escaped(model.description) }}'
+tblproperties ('delta.enableDeletionVectors' = 'false')
+{%- endmacro %}
+
+
+{% macro mart_escaped(text) -%}
+  {{- text | replace("\\", "\\\\") | replace("'", "\\'") | replace("\n", " ") | trim -}}
+{%- endmacro %}

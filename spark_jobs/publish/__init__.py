@@ -1,0 +1,1 @@
+"""What a publication is for people: marts, built by dbt."""

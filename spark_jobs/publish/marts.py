@@ -1,0 +1,121 @@
+"""Build the marts of one source with dbt, in this process, against the lake server's SQL port.
+
+dbt keeps its parsed project and its logs under the data directory, so a warm build parses nothing and a checkout stays
+clean. Importing dbt takes some seconds: `preload` does it while Spark is busy.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.errors import TidemarkError
+
+PROJECT = CHECKOUT / "dbt"
+"""The dbt project; its `profiles.yml` is beside it."""
+
+_GOOD = {"success", "pass", "warn", "skipped"}
+
+
+class MartsFailed(TidemarkError):
+    """dbt could not build or test a source's marts. Facts: `source`, `failed` (node -> dbt's own message), `log`."""
+
+    code = "marts_failed"
+    source: str
+    failed: dict[str, str]
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class MartsResult:
+    """What dbt did: `status` of each model and test by name, and how long all of it took."""
+
+    source: str
+    status: Mapping[str, str]
+    seconds: float
+
+
+def preload() -> None:
+    """Import dbt."""
+    import dbt.cli.main  # noqa: F401
+
+
+def build_marts(
+    settings: Settings, source: str, *, published_us: int | None = None, full_refresh: bool = False
+) -> MartsResult:
+    """Bring the marts of `source` (its tag) up to its publication and test them; a source without marts builds nothing.
+
+    `published_us` is the publication in force, for the marts' commits to name; by default they ask the lake.
+    A failed build leaves each mart as it was or at the new publication, never between: run it again.
+
+    Raises:
+        MartsFailed: the project, a model or a test failed.
+    """
+    begun = time.monotonic()
+    preload()
+    from dbt.cli.main import dbtRunner
+
+    arguments = ["build", "--select", f"tag:{source}", *_options(settings)]
+    with _environment(settings, published_us):
+        outcome = dbtRunner().invoke([*arguments, "--full-refresh"] if full_refresh else arguments)
+    results: Sequence[Any] = getattr(outcome.result, "results", None) or []
+    failed = {r.node.name: r.message or str(r.status) for r in results if str(r.status) not in _GOOD}
+    if outcome.exception is not None:
+        failed["dbt"] = str(outcome.exception)
+    if failed or not outcome.success:
+        raise _failure(settings, source, failed)
+    return MartsResult(source, {r.node.name: str(r.status) for r in results}, time.monotonic() - begun)
+
+
+def _options(settings: Settings) -> list[str]:
+    state = settings.home / "dbt"
+    return [
+        *("--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT)),
+        *("--target-path", str(state / "target"), "--log-path", str(_logs(settings))),
+        *("--log-level", "none", "--log-level-file", "info", "--no-use-colors", "--no-version-check"),
+        "--no-send-anonymous-usage-stats",
+    ]
+
+
+def _logs(settings: Settings) -> Path:
+    return settings.logs_dir / "dbt"
+
+
+@contextmanager
+def _environment(settings: Settings, published_us: int | None) -> Iterator[None]:
+    """The variables that the project reads, for the time of one build."""
+    wanted = {
+        "TIDEMARK_SERVER_HOST": settings.server_host,
+        "TIDEMARK_THRIFT_PORT": str(settings.thrift_port),
+        "TIDEMARK_PUBLISHED_US": "" if published_us is None else str(published_us),
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _failure(settings: Settings, source: str, failed: dict[str, str]) -> MartsFailed:
+    log = str(_logs(settings) / "dbt.log")
+    lines = "".join(f"\n  - {name}: {' '.join(message.split())}" for name, message in failed.items())
+    return MartsFailed(
+        expected=f"dbt to build and test the marts of {source}",
+        found=f"{len(failed) or 'no'} reasons why not:{lines}\n",
+        consequence="silver and gold are published; the marts may show the publication before",
+        next_step=f"correct the model or the data and run the publish stage again; dbt's log is {log}",
+        source=source,
+        failed=failed,
+        log=log,
+    )
