@@ -9,6 +9,7 @@ from typing import Any
 from spark_jobs.config import Settings
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.touched import Scope
+from spark_jobs.restatement.versions import changed_parts
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence, Lease
@@ -35,6 +36,7 @@ class Stage:
     run_id: str
     lake: Lake
     lease: Lease
+    accept_definition: bool = False
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -60,8 +62,8 @@ class Stage:
     @cached_property
     def scope(self) -> Scope:
         """What this run publishes, seen against what is published."""
-        changed = self.publication.definition not in ("", self.source.definition_hash())
-        return Scope(self.source, self.frontiers, self.publication, everything=changed)
+        changed = changed_parts(self.source, self.publication)
+        return Scope(self.source, self.frontiers, self.publication, everything=bool(changed))
 
     @property
     def definitions(self) -> list[Definition]:

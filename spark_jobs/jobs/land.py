@@ -16,6 +16,7 @@ from spark_jobs.landing.duplicates import Resolved, resolve
 from spark_jobs.landing.pending import landings_between
 from spark_jobs.landing.reader import LandingFile, list_drop_files, read_files
 from spark_jobs.restatement.catalog import ensure_source
+from spark_jobs.restatement.versions import check_version
 from spark_jobs.sources import load_sources
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks
 
@@ -24,7 +25,7 @@ NOTHING = {"rows": 0, "rejects": 0, "duplicates": 0}
 
 def land(stage: Stage) -> None:
     """Land every file of the interval's drops that is not in the ledger with the same bytes."""
-    ensure_source(stage.lake, stage.source, load_sources(stage.settings.sources).values(), changed=False)
+    ensure_tables(stage)
     files = [f for seq_no in stage.drops for f in list_drop_files(stage.settings.landing, stage.source, seq_no)]
     known = ledger.landed_files(stage.lake, stage.source, stage.drops)
     fresh = ledger.fresh_files(stage.source, files, known)
@@ -40,6 +41,14 @@ def land(stage: Stage) -> None:
     if rows:
         ledger.write(stage.lake, rows, stage.fence)
     _pass_gate(stage)
+
+
+def ensure_tables(stage: Stage) -> None:
+    """Create what the source needs; the views anew where an accepted definition changes them."""
+    known = load_sources(stage.settings.sources).values()
+    ensure_source(stage.lake, stage.source, known)
+    if check_version(stage.source, stage.publication, accepted=stage.accept_definition):
+        ensure_source(stage.lake, stage.source, known, changed=True)
 
 
 def _pass_gate(stage: Stage) -> None:

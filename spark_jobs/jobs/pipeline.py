@@ -53,6 +53,7 @@ def run_pipeline(
     hi: datetime,
     *,
     run_id: str,
+    accept_definition: bool = False,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
@@ -68,7 +69,16 @@ def run_pipeline(
         for name in STAGES:
             on_stage(name)
             with report.timed(name):
-                summary = run_stage(name, source=source, lo=lo, hi=hi, run_id=run_id, settings=settings, spark=spark)
+                summary = run_stage(
+                    name,
+                    source=source,
+                    lo=lo,
+                    hi=hi,
+                    run_id=run_id,
+                    settings=settings,
+                    spark=spark,
+                    accept_definition=accept_definition,
+                )
             report.stages.append(summary)
     finally:
         spark.stop()

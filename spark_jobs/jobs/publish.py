@@ -7,6 +7,7 @@ from dataclasses import replace
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
+from spark_jobs.restatement.versions import version
 from spark_jobs.storage import publication
 from spark_jobs.storage.settle import settled
 
@@ -33,7 +34,7 @@ def publish(stage: Stage) -> None:
             reached_us=stage.frontiers.reached_us,
             complete_us=stage.frontiers.complete_us(stage.source),
             tokens=tuple(sorted({*before.tokens, *stage.lease.staged.values()})),
-            definition=stage.source.definition_hash(),
+            definition=version(stage.source),
             run_id=stage.run_id,
         )
         publication.commit(stage.lake, stage.source, stage.fence, settled(stage.lake, stage.source, after))

@@ -55,6 +55,7 @@ def run_stage(
     run_id: str,
     settings: Settings | None = None,
     spark: SparkSession | None = None,
+    accept_definition: bool = False,
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
 
@@ -73,7 +74,16 @@ def run_stage(
     checked = load_source(settings.sources / f"{source}.yml")
     session = spark or open_session(settings, f"{source}:{name}:{run_id}")
     try:
-        return _attempt(name, checked, settings, session, lo_us=micros(lo), hi_us=micros(hi), run_id=run_id)
+        return _attempt(
+            name,
+            checked,
+            settings,
+            session,
+            lo_us=micros(lo),
+            hi_us=micros(hi),
+            run_id=run_id,
+            accept=accept_definition,
+        )
     except BaseException:
         _interrupt(session)
         raise
@@ -83,13 +93,21 @@ def run_stage(
 
 
 def _attempt(
-    name: str, source: Source, settings: Settings, spark: SparkSession, *, lo_us: int, hi_us: int, run_id: str
+    name: str,
+    source: Source,
+    settings: Settings,
+    spark: SparkSession,
+    *,
+    lo_us: int,
+    hi_us: int,
+    run_id: str,
+    accept: bool,
 ) -> dict[str, Any]:
     begun = time.monotonic()
     folder = settings.home / "leases"
     with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == "land", wait_s=WAIT_S) as lease:
         lake = Lake(spark)
-        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease)
+        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, accept)
         if name not in STAGED and name != "publish":
             lease.staged.clear()
         STAGES[name](stage)
@@ -120,13 +138,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--from", dest="first", required=True, type=_instant, help="start of the first drop")
     parser.add_argument("--to", dest="last", required=True, type=_instant, help="start of the last drop")
     parser.add_argument("--run-id", required=True)
+    parser.add_argument("--accept-definition", action="store_true", help="recompute what a changed source file affects")
     options = parser.parse_args(arguments)
     settings = load_settings()
     try:
         every_us = load_source(settings.sources / f"{options.source}.yml").drops.every_us
         hi = datetime.fromtimestamp(options.last.timestamp() + every_us / 1e6, UTC)
         summary = run_stage(
-            options.stage, source=options.source, lo=options.first, hi=hi, run_id=options.run_id, settings=settings
+            options.stage,
+            source=options.source,
+            lo=options.first,
+            hi=hi,
+            run_id=options.run_id,
+            settings=settings,
+            accept_definition=options.accept_definition,
         )
     except TidemarkError as error:
         sys.stderr.write(f"{error}\n")

@@ -56,15 +56,13 @@ def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> d
 
 def corrections(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int) -> DataFrame | None:
     """The rows to append to the definition's history table; None when no row with a time was touched."""
-    if not ranges:
+    if not ranges and not scope.everything:
         return None
     near = coalesce_ranges([(lo - definition.span_us - 1, hi + definition.span_us + 1) for lo, hi in ranges])
     published = _published(lake, definition)
-    if definition.is_session:
-        published = published.where(_overlapping(near))
-        near = coalesce_ranges(near + _bounds(published))
-    else:
-        published = published.where(within("window_start", near))
+    if not scope.everything:
+        # a changed definition may have published windows anywhere
+        near, published = _within_reach(definition, near, published)
     rows = _rows(lake, scope, definition, near)
     both = rows.unionByName(_prefixed(definition, published), allowMissingColumns=True)
     kernel = _Restater(definition, scope.known_from_us, scope.everything)
@@ -75,6 +73,14 @@ def corrections(lake: Lake, scope: Scope, definition: Definition, ranges: list[R
     made = both.repartition(*[F.col(k) for k in definition.key]).mapInArrow(kernel, schema)
     stamped = made.select(*[F.timestamp_micros(c).alias(c) if c in TIMES else F.col(c) for c in made.columns])
     return stamped.withColumn("token", F.lit(token).cast("bigint")).sortWithinPartitions(*definition.identity)
+
+
+def _within_reach(definition: Definition, near: list[Range], published: DataFrame) -> tuple[list[Range], DataFrame]:
+    """The ranges whose rows must be read, and the published windows that they can affect."""
+    if not definition.is_session:
+        return near, published.where(within("window_start", near))
+    sessions = published.where(_overlapping(near))
+    return coalesce_ranges(near + _bounds(sessions)), sessions
 
 
 def _published(lake: Lake, definition: Definition) -> DataFrame:

@@ -136,7 +136,7 @@ PUBLISHED = Table(
         Column("complete", "TIMESTAMP", "Start of the first drop that had not landed."),
         Column("settled", "BIGINT", "Rows written by tokens up to this one are all published, or were removed."),
         Column("tokens", "ARRAY<BIGINT>", "Tokens beyond `settled` whose rows are published."),
-        Column("definition", "STRING", "Hash of the source definition that the published rows follow."),
+        Column("definition", "STRING", "Hash of each part of the definition that the published rows follow, as JSON."),
     ),
     ("source",),
     (),

@@ -24,7 +24,15 @@ def register(app: typer.Typer) -> None:
     app.command()(prepare)
 
 
-def run(source: SourceArgument, first: FirstDrop, last: LastDrop, as_json: JsonOption = False) -> None:
+def run(
+    source: SourceArgument,
+    first: FirstDrop,
+    last: LastDrop,
+    accept_definition: Annotated[
+        bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Run the pipeline for a range of drops, without Airflow: land, seal, window, compact, publish.
 
     Ctrl-C cancels the Spark work; a run that was given up can't change what a later one writes.
@@ -41,7 +49,9 @@ def run(source: SourceArgument, first: FirstDrop, last: LastDrop, as_json: JsonO
         def on_stage(name: str) -> None:
             progress.update(bar, description=name, advance=1)
 
-        report = run_pipeline(settings, source, lo, hi, run_id=new_run_id("cli"), on_stage=on_stage)
+        report = run_pipeline(
+            settings, source, lo, hi, run_id=new_run_id("cli"), accept_definition=accept_definition, on_stage=on_stage
+        )
     emit(as_json, _document(report), lambda: _for_people(report))
 
 

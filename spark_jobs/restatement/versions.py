@@ -1,0 +1,62 @@
+"""Definition versions: what of a source file has changed since the last publication, and whether a run may go on.
+
+The published rows follow one version of the definition. Another window, late policy or state recomputes what it
+affects and
+publishes it as one correction, once somebody has accepted that. Another way of reading files can't be applied to rows
+that
+have landed; it needs them to land anew.
+"""
+
+from __future__ import annotations
+
+import json
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.sources import Source
+from spark_jobs.storage.publication import Publication
+
+LANDED_PARTS = ("parse", "delta")
+"""Parts that landed rows are made of."""
+
+
+class DefinitionChanged(TidemarkError):
+    """The source file says something else than what the published rows follow. Facts: `source`, `parts`."""
+
+    code = "definition_changed"
+
+
+def version(source: Source) -> str:
+    """The definition's version, as a publication keeps it."""
+    return json.dumps(source.definition_parts(), sort_keys=True, separators=(",", ":"))
+
+
+def changed_parts(source: Source, published: Publication) -> list[str]:
+    """Parts whose definition differs from the published one, new and removed ones too; none before a publication."""
+    if not published.definition:
+        return []
+    before, now = json.loads(published.definition), source.definition_parts()
+    return sorted(part for part in {*before, *now} if before.get(part) != now.get(part))
+
+
+def check_version(source: Source, published: Publication, *, accepted: bool) -> list[str]:
+    """The changed parts, if a run may apply them.
+
+    Raises:
+        DefinitionChanged: a part that landed rows are made of has changed, or nobody has accepted the others.
+    """
+    parts = changed_parts(source, published)
+    landed = [part for part in parts if part in LANDED_PARTS]
+    if not parts or (accepted and not landed):
+        return parts
+    if landed:
+        next_step = "undo the change, or give the source another name and land its files again"
+    else:
+        next_step = "run with --accept-definition to recompute what it affects as one correction, or undo the change"
+    raise DefinitionChanged(
+        expected=f"the definition of {source.name} that its published rows follow",
+        found=f"another {', '.join(landed or parts)}",
+        consequence="nothing was run",
+        next_step=next_step,
+        source=source.name,
+        parts=parts,
+    )
