@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_parquet
@@ -124,6 +124,7 @@ def test_what_is_no_parquet_file_is_rejected_whole(data: bytes) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 4_000), st.binary(min_size=1, max_size=8), st.booleans())
+@example(3_818, b"\x80", False)
 def test_a_damaged_file_is_rejected_or_read_and_never_an_accident(at: int, damage: bytes, cut: bool) -> None:
     names = pa.array([f"w{i}" for i in range(50)])
     data = bytearray(file_of({"who": names, "at": pa.array([AT] * 50), "n": pa.array(range(50))}).getvalue())

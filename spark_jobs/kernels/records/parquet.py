@@ -50,7 +50,7 @@ def _file_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
             found = f"{', '.join(map(repr, repeated))} again"
             raise FileRejectedError("duplicate_header", expected="each column once in the schema", found=found)
         yield from opened.iter_batches(batch_size=max(1, min(_MAX_RECORDS, _MAX_CELLS // max(len(names), 1))))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         found = f"one that does not read: {' '.join(str(error).split())[:200]}"
         raise FileRejectedError("unreadable_file", expected="a whole Parquet file", found=found) from None
 
