@@ -10,7 +10,7 @@ from spark_jobs.sources import Source
 
 
 class ColumnsChangedError(TidemarkError):
-    """Files have other columns than declared, against the source's `unknown_columns: fail`. Fact `rules`: rows by rule."""
+    """Files have other columns than declared, which the source refuses (`fail`). Fact `rules`: rows by rule."""
 
     code = "columns_changed"
     rules: dict[str, int]
