@@ -48,7 +48,7 @@ def session_ways(spark: SparkSession) -> Ways:
         query = f"""
         WITH marked AS (SELECT *, t - lag(t) OVER w > {GAP} AS opens FROM read_parquet('{load.source}/*.parquet')
                         WINDOW w AS (PARTITION BY k ORDER BY t)),
-        numbered AS (SELECT *, sum(opens::INT) OVER (PARTITION BY k ORDER BY t ROWS UNBOUNDED PRECEDING) s FROM marked)
+        numbered AS (SELECT *, sum(opens::INT) OVER (PARTITION BY k ORDER BY t RANGE UNBOUNDED PRECEDING) s FROM marked)
         SELECT k, min(t) window_start, max(t) window_end, {_COLUMNS} FROM numbered GROUP BY k, s"""
         with duckdb.connect() as connection:
             connection.execute("SET threads = 2; SET preserve_insertion_order = false")

@@ -100,15 +100,16 @@ def _cut(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit."""
     target, shortest, longest, unit = bounds
-    timed = False
+    timed = measured = False
     for kind in kinds:
-        timed = timed or kind == _TIME
+        timed, measured = timed or kind == _TIME, measured or kind == _RATE_CHANGE
     number = np.empty(times.size, np.int64)
     start, end = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
     reason = np.empty(times.size, np.int64)
     samples = np.zeros(_RECENT + _OLDER, np.float64)
     window, is_open = -1, False
     tail = cell_first = sampled = rows = size = duration = 0
+    rate = 0.0
     for row in range(times.size):
         time = times[row]
         if new_cell[row]:
@@ -116,12 +117,14 @@ def _cut(
         # unsigned: the distance of two int64 may pass int64
         elif is_open and timed and np.uint64(time) - np.uint64(start[window]) >= np.uint64(duration):
             is_open = False
-        while np.uint64(time) - np.uint64(times[tail]) >= np.uint64(longest):
-            tail += 1
-        elapsed = min(np.uint64(time) - np.uint64(times[cell_first]), np.uint64(longest))
-        rate = (row - tail) / float(elapsed) if elapsed > 0 else 0.0
-        samples[sampled % samples.size] = rate * unit
-        sampled += 1
+        if measured or not is_open:
+            while np.uint64(time) - np.uint64(times[tail]) >= np.uint64(longest):
+                tail += 1
+            elapsed = min(np.uint64(time) - np.uint64(times[cell_first]), np.uint64(longest))
+            rate = (row - tail) / float(elapsed) if elapsed > 0 else 0.0
+        if measured:
+            samples[sampled % samples.size] = rate * unit
+            sampled += 1
         if not is_open:
             window, is_open, rows, size = window + 1, True, 0, 0
             wanted = target / rate if rate > 0.0 else float(longest)
@@ -141,6 +144,24 @@ def _cut(
     return number, start[: window + 1], end[: window + 1], reason[: window + 1]
 
 
+@njit(cache=True, nogil=True)
+def _cells(offsets: Ints, times: Ints, reset: int) -> tuple[npt.NDArray[np.bool_], Ints]:
+    """Per row whether it is the first of its cell, and the cell's end (saturated)."""
+    new_cell, cell_end = np.zeros(times.size, np.bool_), np.empty(times.size, np.int64)
+    for key in range(offsets.size - 1):
+        cell = 0
+        for row in range(offsets[key], offsets[key + 1]):
+            # a division is made for the first row of a cell alone
+            if row == offsets[key] or times[row] >= cell_end[row - 1]:
+                own = times[row] // reset
+                new_cell[row] = row == offsets[key] or own != cell
+                cell = own
+                cell_end[row] = (own + 1) * reset if own < _GREATEST // reset else _GREATEST
+            else:
+                cell_end[row] = cell_end[row - 1]
+    return new_cell, cell_end
+
+
 def adaptive_spans(
     *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, min_end: Ints | None
 ) -> tuple[Windows, Spans, npt.NDArray[np.bool_], Ints]:
@@ -152,20 +173,20 @@ def adaptive_spans(
         sizes: bytes of each row.
         min_end: per row the least last instant of a cell that it counts in; None: no row is late.
     """
-    group = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
-    cell = times // cuts.reset
-    # the last cell may reach beyond int64: its end saturates
-    cell_end = np.where(cell >= _GREATEST // cuts.reset, _GREATEST, (cell + 1) * np.int64(cuts.reset))
-    counted = np.ones(times.size, np.bool_) if min_end is None else cell_end - 1 >= min_end
-    group, cell, cell_end, times, sizes = (part[counted] for part in (group, cell, cell_end, times, sizes))
-    new_cell = np.ones(times.size, np.bool_)
-    new_cell[1:] = (group[1:] != group[:-1]) | (cell[1:] != cell[:-1])
+    new_cell, cell_end = _cells(offsets, times, cuts.reset)
+    counted = np.ones(times.size, np.bool_)
+    if min_end is not None and np.any(min_end > times):
+        counted = cell_end - 1 >= min_end
+        n_counted = np.concatenate(([0], np.cumsum(counted)))
+        offsets, times, sizes = n_counted[offsets], times[counted], sizes[counted]
+        new_cell, cell_end = _cells(offsets, times, cuts.reset)
     kinds = np.array([REASONS.index(trigger.reason) for trigger in cuts.triggers], np.int64)
     limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.float64)
     bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.rate_unit)
     number, start, end, reason = _cut(new_cell, cell_end, times, sizes, kinds, limits, bounds)
     opens = np.flatnonzero(np.diff(number, prepend=-1))
-    return Windows(group[opens], start, end), Spans(number, number + 1, start.size), counted, reason
+    group = np.searchsorted(offsets, opens, side="right") - 1
+    return Windows(group, start, end), Spans(number, number + 1, start.size), counted, reason
 
 
 def _limit(trigger: Trigger, cuts: Cuts) -> float:
