@@ -37,7 +37,7 @@ def chains_of(batch: DeltaBatch) -> Chains:
 
     Raises DuplicateDeltaError if an entity has two deltas at one (event_time, row_id).
     """
-    order, starts, duplicate = _group_and_order(batch.entity, batch.event_time, batch.row_id, batch.entity_count)
+    order, starts, duplicate = in_chain_order(batch.entity, batch.event_time, batch.row_id, batch.entity_count)
     if duplicate >= 0:
         facts: dict[str, Any] = {
             name: int(getattr(batch, name)[duplicate]) for name in ("entity", "event_time", "row_id")
@@ -70,7 +70,13 @@ def parent_rows(batch: DeltaBatch, folded: tuple[Array, Array] | None) -> Array:
 
 
 @njit(cache=True)
-def _group_and_order(entity: Array, event_time: Array, row_id: Array, entity_count: int) -> tuple[Array, Array, int]:
+def in_chain_order(entity: Array, event_time: Array, row_id: Array, entity_count: int) -> tuple[Array, Array, int]:
+    """Rows ordered by (entity, event_time, row_id), the bounds of each entity's rows, and a repeated row or -1.
+
+    Entities are counted, not compared; only a chain that did not arrive in order is sorted. Repeated rows keep the
+    order of arrival.
+    """
+    repeated = -1
     starts = np.zeros(entity_count + 1, dtype=np.int64)
     for code in entity:
         starts[code + 1] += 1
@@ -88,8 +94,8 @@ def _group_and_order(entity: Array, event_time: Array, row_id: Array, entity_cou
             chain[:] = by_id[np.argsort(event_time[by_id], kind="mergesort")]
             for i in range(1, len(chain)):
                 if event_time[chain[i - 1]] == event_time[chain[i]] and row_id[chain[i - 1]] == row_id[chain[i]]:
-                    return order, starts, chain[i]
-    return order, starts, -1
+                    repeated = chain[i]
+    return order, starts, repeated
 
 
 @njit(cache=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.deltas.chains import in_chain_order
 from spark_jobs.kernels.deltas.ops import DeltaError, DuplicateDeltaError, MalformedDeltasError
 from spark_jobs.kernels.deltas.tables import Keys, encode_entities, one_chunk, required, ticks
 
@@ -83,7 +84,8 @@ def read_rows(
         keys=keys, entity=keys.rows, event_time=ticks(required(table, time)), row_id=ids, values=values, nulls=nulls,
         count=count, flags=flags, time_type=table.schema.field(time).type,
     )  # fmt: skip
-    return _consolidated(rows.take(np.lexsort((rows.row_id, rows.event_time, rows.entity))))
+    order, _, _ = in_chain_order(rows.entity, rows.event_time, rows.row_id, len(keys))
+    return _consolidated(rows.take(order))
 
 
 def refuse_retractions(rows: Rows) -> None:
