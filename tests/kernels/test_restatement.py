@@ -1,0 +1,163 @@
+"""Corrections against recomputation: published + corrections = the windows of all rows that stand, after any
+history."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.kernels import windows as kernels
+from spark_jobs.kernels.restatement import CLOSING, LIVE, Reach, Windowing, key_codes, restate, standing
+
+AGGREGATES = {"n": kernels.count(), "total": kernels.sum_("value"), "mean": kernels.avg("ratio")}
+ROWS = pa.schema(
+    [
+        ("key", pa.string()),
+        ("time", pa.int64()),
+        ("row_id", pa.int64()),
+        ("diff", pa.int64()),
+        ("touched", pa.bool_()),
+        ("min_end", pa.int64()),
+        ("value", pa.int64()),
+        ("ratio", pa.float64()),
+    ]
+)
+SIZE = 5
+_SHARED: dict[str, Any] = {
+    "key": ["key"], "time": "time", "aggregates": AGGREGATES, "min_end": "min_end", "arrival": "row_id",
+}  # fmt: skip
+
+
+def _sliding(rows: pa.Table) -> pa.Table:
+    return kernels.sliding_table(rows, size=SIZE, clip_at_zero=False, **_SHARED)[0]
+
+
+def _session(rows: pa.Table) -> pa.Table:
+    return kernels.session_table(rows, gap=SIZE, **_SHARED)[0]
+
+
+def _hopping(rows: pa.Table) -> pa.Table:
+    return kernels.hopping_table(rows, size=SIZE, advance=2, **_SHARED)[0]
+
+
+KINDS = {
+    "sliding": Windowing(("key",), Reach(1, 0), _sliding),
+    "session": Windowing(("key",), Reach(SIZE, SIZE), _session),
+    "hopping": Windowing(("key",), Reach(0, -1), _hopping),
+}
+
+row = st.tuples(
+    st.sampled_from(["a", "b", None]), st.integers(-20, 20), st.integers(-30, 25), st.integers(-9, 9), st.integers(1, 7)
+)
+step = st.tuples(st.lists(row, max_size=6), st.lists(st.integers(0, 10**6), max_size=3))
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=ROWS)
+
+
+def _apply(published: pa.Table, made: pa.Table) -> pa.Table:
+    closed = made.filter(pc.equal(made["era"], CLOSING)).select(["key", "window_start", "known_from"]).to_pylist()
+    kept = [w for w in published.to_pylist() if {k: w[k] for k in ("key", "window_start", "known_from")} not in closed]
+    assert len(kept) == published.num_rows - len(closed), "a closing names a published window"
+    opened = made.filter(pc.equal(made["era"], LIVE)).select(published.column_names)
+    return pa.concat_tables([pa.Table.from_pylist(kept, schema=published.schema), opened.cast(published.schema)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(step, min_size=1, max_size=5))
+def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[Any]) -> None:
+    windowing = KINDS[kind]
+    published = _empty(windowing)
+    updates: list[dict[str, Any]] = []
+    alive: list[dict[str, Any]] = []
+    for known_from, (came, went) in enumerate(steps):
+        fresh = []
+        for key, time, min_end, value, ratio in came:
+            new = {"key": key, "time": time, "min_end": min_end, "value": value, "ratio": 1 / ratio}
+            fresh.append({**new, "row_id": len(updates) + len(fresh), "diff": 1, "touched": True})
+        for pick in went:
+            if alive:
+                fresh.append({**alive.pop(pick % len(alive)), "diff": -1, "touched": True})
+        made = restate(_table(updates + fresh), published, windowing, known_from=known_from)
+        published = _apply(published, made)
+        updates += [{**u, "touched": False} for u in fresh]
+        alive += [u for u in fresh if u["diff"] == 1]
+        values = [name for name in published.column_names if name not in ("known_from", "revision")]
+        expected = windowing.build(_table(alive).drop_columns(["diff", "touched"])).select(values)
+        assert _sorted(published.select(values)) == _sorted(expected)
+
+
+def _empty(windowing: Windowing) -> pa.Table:
+    built = windowing.build(_table([]).drop_columns(["diff", "touched"]))
+    return built.append_column("known_from", pa.array([], pa.int64())).append_column(
+        "revision", pa.array([], pa.int32())
+    )
+
+
+def _sorted(table: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted((tuple(r.values()) for r in table.to_pylist()), key=repr)
+
+
+def test_an_update_that_changes_no_result_makes_no_correction() -> None:
+    windowing = Windowing(("key",), Reach(1, 0), partial(_counted_at_most_once))
+    rows = [{"key": "a", "time": 3, "row_id": i, "diff": 1, "touched": False, "min_end": -99, "value": 1, "ratio": 1.0}
+            for i in (1, 2)]  # fmt: skip
+    first = restate(_table(rows[:1]), _capped(), windowing, known_from=0, everything=True)
+    published = first.select(_capped().column_names)
+    rows[1]["touched"] = True
+    assert restate(_table(rows), published, windowing, known_from=1).num_rows == 0
+
+
+def _counted_at_most_once(rows: pa.Table) -> pa.Table:
+    built = _sliding(rows).select(["key", "window_start", "window_end", "n"])
+    return built.set_column(3, "n", pc.min_element_wise(built["n"], 1))
+
+
+def _capped() -> pa.Table:
+    types = {"key": pa.string(), "window_start": pa.int64(), "window_end": pa.int64(), "n": pa.int64()}
+    fields = {**types, "known_from": pa.int64(), "revision": pa.int32()}
+    return pa.table({name: pa.array([], of) for name, of in fields.items()})
+
+
+def test_only_affected_windows_are_compared() -> None:
+    # rows beyond reach are missing here: a window that no touched row affects must not be taken back for it
+    published = pa.table(
+        {"key": ["a", "a"], "window_start": [0, 100], "window_end": [5, 105], "n": [7, 7], "total": [1, 1],
+         "mean": [1.0, 1.0], "known_from": [0, 0], "revision": pa.array([0, 0], pa.int32())}
+    )  # fmt: skip
+    touched = {"key": "a", "time": 3, "row_id": 1, "diff": 1, "touched": True, "min_end": -99, "value": 1, "ratio": 1.0}
+    made = restate(_table([touched]), published, KINDS["sliding"], known_from=9)
+    assert made.filter(pc.equal(made["era"], CLOSING))["window_start"].to_pylist() == [0]
+
+
+def test_a_restated_window_counts_its_revisions() -> None:
+    base = {"key": "a", "time": 1, "diff": 1, "min_end": -99, "ratio": 1.0}
+    rows = [{**base, "row_id": i, "value": i} for i in range(3)]
+    published = _empty(KINDS["session"])
+    for seen in (1, 2, 3):
+        current = [{**r, "touched": r["row_id"] == seen - 1} for r in rows[:seen]]
+        published = _apply(published, restate(_table(current), published, KINDS["session"], known_from=seen))
+    assert published.select(["n", "revision", "known_from"]).to_pylist() == [{"n": 3, "revision": 2, "known_from": 3}]
+
+
+def test_a_row_that_came_and_went_does_not_stand() -> None:
+    base = {"key": "a", "time": 1, "min_end": 0, "value": 1, "ratio": 1.0, "touched": False}
+    gone = {**base, "row_id": 1, "diff": -1, "touched": True}
+    rows = [{**base, "row_id": 1, "diff": 1}, gone, {**base, "row_id": 2, "diff": 1}]
+    assert standing(_table(rows))["row_id"].to_pylist() == [2]
+
+
+def test_equal_keys_have_equal_codes_across_tables_and_null_is_a_key() -> None:
+    left, right = pa.table({"k": ["x", None, "y"]}), pa.table({"k": [None, "y", "z"]})
+    ours, theirs = key_codes([left, right], ("k",))
+    assert ours[1] == theirs[0]
+    assert ours[2] == theirs[1]
+    assert len({*ours, *theirs}) == 4
