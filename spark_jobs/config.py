@@ -69,6 +69,11 @@ class Settings(BaseSettings):
         ge=1,
         description="tasks per shuffle; Spark's 200 cost more than the work itself on one machine",
     )
+    adaptive: bool = Field(
+        default=False,
+        description="adaptive execution in the stages: it runs every shuffle as a job of its own, which costs a small"
+        " run half its time; switch it on where partitions are many and uneven",
+    )
     snapshot_partitions: int = Field(
         default=2, ge=1, description="tasks that read a Delta log; Delta's 50 make counting 1,000 rows take 10 s"
     )

@@ -24,8 +24,7 @@ class Stage:
     """One attempt of one stage of one run.
 
     `drops` are the drops of the run's interval `[lo_us, hi_us)`. `lease` holds the source for this attempt and tells
-    what
-    the run's earlier stages left. `summary` is what the stage reports.
+    what the run's earlier stages left. `summary` is what the stage reports.
     """
 
     name: str

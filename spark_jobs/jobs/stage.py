@@ -60,8 +60,7 @@ def run_stage(
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
 
     Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
-    session's work
-    is interrupted, so that a retry does not meet it.
+    session's work is interrupted, so that a retry does not meet it.
 
     Raises:
         TidemarkError: the stage was refused, superseded, or its gate failed.
@@ -73,6 +72,7 @@ def run_stage(
         )
     checked = load_source(settings.sources / f"{source}.yml")
     session = spark or open_session(settings, f"{source}:{name}:{run_id}")
+    session.conf.set("spark.sql.adaptive.enabled", str(settings.adaptive).lower())
     try:
         return _attempt(
             name,

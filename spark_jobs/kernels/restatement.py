@@ -9,9 +9,8 @@ A window `[s, e]` of a key is *affected* iff the key has a touched row (one that
     hopping    0        −1        half open: a row at e is not in the window
 
 Desired windows are recomputed from the rows that stand; published ones are what readers see now. Of both only
-affected windows
-are compared, by key and start. Equal ones (bit for bit) yield nothing; so an update that changes no result changes no
-table.
+affected windows are compared, by key and start. Equal ones (bit for bit) yield nothing; so an update that changes no
+result changes no table.
 
 Guarantee: given all standing rows within reach of the affected windows, published + corrections = a recomputation
 from all rows.
@@ -48,8 +47,7 @@ class Windowing:
     """How one definition makes windows of rows.
 
     `build` takes standing rows (key columns, `time`, whatever the aggregates read) and gives key columns,
-    `window_start`,
-    `window_end` (int64) and one column per aggregate, each (key, start) once.
+    `window_start`, `window_end` (int64) and one column per aggregate, each (key, start) once.
     """
 
     key: tuple[str, ...]

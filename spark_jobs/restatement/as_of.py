@@ -1,8 +1,7 @@
 """Reads of the past: windows as they were known at a visible time, states at an event time as known at a visible time.
 
 A read at T sums the changes with a time of at most T. It is definite: T must be below `published` (`not_published`)
-and not
-below `since` (`below_since`), and then the answer stays the same, whatever lands, is backfilled or compacted.
+and not below `since` (`below_since`), and then the answer stays the same, whatever lands, is backfilled or compacted.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ def states_at(
     """States at an event time (None: all that is published) as known at a visible time (None: the newest).
 
     Folds the entity's deltas with `event_time <= event_us` and `time <= known_us` from the trace: exact for every
-    pair of
-    times. Columns: the entity under its own name, one per component, `timestamp`, `at_delta`, `delta_count`.
+    pair of times. Columns: the entity under its own name, one per component, `timestamp`, `at_delta`, `delta_count`.
     """
     if source.state is None:
         raise ParameterError(

@@ -1,10 +1,8 @@
 """Late rows: which rows of a publication were late for a window of a definition, and what was done with them.
 
 It follows from the row and the definition alone, never from when the row was processed: a row at `t` is late for a
-window that
-ended before `lo`, the start of its own drop. The first such window ends at `t` (sliding), `t + gap` (session), or is
-the first
-half-open one over `t`; the last one ends at the latest `t + size`.
+window that ended before `lo`, the start of its own drop. The first such window ends at `t` (sliding), `t + gap`
+(session), or is the first half-open one over `t`; the last one ends at the latest `t + size`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 rows.
 
 In order, an entity's new state follows from its published state and the new rows. Where a late row or a retraction
-can't be
-absorbed by that (the kernel says which entities), those entities are folded again from all their standing rows.
+can't be absorbed by that (the kernel says which entities), those entities are folded again from all their standing
+rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Which updates a publication must take in, and which rows stand once it has.
 
 With `published` and `reached` the frontiers of the publication in force, and `seal` and `reached'` those of the run,
-an update
-is *touching* iff it is sealed and not future-dated now, and was not both before:
-`time < seal and event_time < reached'`, and `time >= published or event_time >= reached`.
+an update is *touching* iff it is sealed and not future-dated now, and was not both before: `time < seal and
+event_time < reached'`, and `time >= published or event_time >= reached`.
 """
 
 from __future__ import annotations

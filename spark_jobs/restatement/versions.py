@@ -1,10 +1,8 @@
 """Definition versions: what of a source file has changed since the last publication, and whether a run may go on.
 
 The published rows follow one version of the definition. Another window, late policy or state recomputes what it
-affects and
-publishes it as one correction, once somebody has accepted that. Another way of reading files can't be applied to rows
-that
-have landed; it needs them to land anew.
+affects and publishes it as one correction, once somebody has accepted that. Another way of reading files can't be
+applied to rows that have landed; it needs them to land anew.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 kernel compare.
 
 One shuffle and one write per definition. What is read follows from the touched times alone: rows within one size (or
-gap) and
-one tick of them, for sessions also all rows of the published sessions they come near to. There is no look-back horizon.
+gap) and one tick of them, for sessions also all rows of the published sessions they come near to. There is no
+look-back horizon.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """Fences: what keeps an attempt that was given up from changing what its successor wrote.
 
 Every attempt of a stage takes a token, greater than all before it for its source, and every commit carries it as
-Delta's
-`(txnAppId, txnVersion)`. So once a newer attempt has committed to a table, a commit of an older one is skipped by
-Delta,
-and two at the same instant conflict. What an older attempt committed *before* that is told apart by its token, which no
-publication names (see `trace.published`).
+Delta's `(txnAppId, txnVersion)`. So once a newer attempt has committed to a table, a commit of an older one is
+skipped by Delta, and two at the same instant conflict. What an older attempt committed *before* that is told apart by
+its token, which no publication names (see `trace.published`).
 
 Tokens are counted in a file beside the lake, under an exclusive lock that the attempt holds while it runs: attempts
-of one
-source on one machine therefore also wait for each other instead of overlapping.
+of one source on one machine therefore also wait for each other instead of overlapping.
 """
 
 from __future__ import annotations
@@ -91,9 +88,8 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
     """Hold `source` for one attempt of a stage of run `run_id`.
 
     `starts_run` is true for a run's first stage, which takes the source over from whatever run had it. A later stage
-    needs
-    its run to be the one that started last: between two stages another run may have landed more, and *its* stages will
-    publish everything.
+    needs its run to be the one that started last: between two stages another run may have landed more, and *its*
+    stages will publish everything.
 
     Raises:
         SourceBusy: another attempt held the source for longer than `wait_s` seconds.

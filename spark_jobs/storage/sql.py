@@ -1,8 +1,7 @@
 """Quoting: the one place where names and text become SQL.
 
 Everything that reaches SQL text from outside goes through `name` (identifiers) or `literal` (text); values of queries
-go as
-parameters, never as text.
+go as parameters, never as text.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 function.
 
 Times are TIMESTAMP in UTC with microseconds, the tick. `known_from` and `known_to` are visible times: a row is part
-of what
-was known at T iff `known_from <= T` and (`known_to` is null or `T < known_to`).
+of what was known at T iff `known_from <= T` and (`known_to` is null or `T < known_to`).
 """
 
 from __future__ import annotations

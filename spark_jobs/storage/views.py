@@ -5,10 +5,8 @@ closed it. One row of `trace.published` decides all of this for all tables of a 
 all.
 
 In every view the publication stands *left* of the history: Spark resolves a query's relations from left to right and
-each
-table once a query, so the publication's snapshot is never newer than the history's, and every name in one query sees
-the
-same publication. (A history newer than the publication is no harm: its additional rows are not yet visible.)
+each table once a query, so the publication's snapshot is never newer than the history's, and every name in one query
+sees the same publication. (A history newer than the publication is no harm: its additional rows are not yet visible.)
 """
 
 from __future__ import annotations
@@ -36,8 +34,7 @@ def live(table: Table, identity: list[str], *, source: str | None, columns: str)
     """What is published now of a history table whose rows are told apart by `identity`.
 
     A live row is closed by a `closing` row of the same identity and `known_from`; both are few between two foldings,
-    so the
-    anti join is a broadcast.
+    so the anti join is a broadcast.
     """
     physical = qualified(table.database, table.table)
     by_source = "AND h.source = p.source" if source is None else f"AND h.source = {literal(source)}"
