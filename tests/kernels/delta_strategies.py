@@ -16,7 +16,11 @@ def squared(vectors: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 
 ENTITIES = {"a": 0, "b": 1, "c": 2}
-TRANSFORMS = {"halve": lambda v: v // 2 if v.dtype.kind == "i" else v / v.dtype.type(2), "square": squared}
+TRANSFORMS = {
+    "halve": lambda v: v // 2 if v.dtype.kind == "i" else v / v.dtype.type(2),
+    "square": squared,
+    "shift": lambda v: v + v.dtype.type(1),
+}
 
 
 def numbers(dtype: str) -> st.SearchStrategy[float | int]:
@@ -45,7 +49,7 @@ def delta_lists(draw: st.DrawFn, dtype: str, dims: int | None) -> list[Delta]:
         elif op in (Op.SCALE, Op.OFFSET):
             payload["scalar"] = draw(value)
         elif op is Op.TRANSFORM:
-            payload["transform"] = draw(st.sampled_from(["halve", "square", "unheard"]))
+            payload["transform"] = draw(st.sampled_from(["halve", "square", "shift", "unheard"]))
         if draw(st.integers(0, 5)) == 0:
             payload["parent"] = draw(st.integers(0, 14))
         entity, time = draw(st.sampled_from("abc")), draw(st.integers(-3, 6))

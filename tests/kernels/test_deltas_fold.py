@@ -203,6 +203,24 @@ def test_a_transform_that_changes_the_shape_is_an_error() -> None:
         fold(batch, transforms={"cut": lambda v: v[:, :1]})
 
 
+def test_a_transform_with_an_infinite_result_leaves_an_absent_entity_absent() -> None:
+    rows = [Delta("a", 0, 0, Op.TRANSFORM, transform="burst"), Delta("b", 0, 1, Op.OFFSET, scalar=1.0)]
+    batch = DeltaBatch.from_deltas(rows, entities=ENTITIES, dtype="f8", dims=2)
+    result = fold(batch, transforms={"burst": lambda v: v + np.inf})
+    assert [Refusal(int(code)) for code in result.refusal] == [Refusal.NON_FINITE, Refusal.NONE]
+    assert result.states.dims.tolist() == [0, 2, 0]
+    assert result.states.entity(0).status is Status.ABSENT
+
+
+def test_a_transform_leaves_null_null_and_unseen_unseen() -> None:
+    rows = [
+        Delta("a", 0, 0, Op.SPARSE, values=[1.0, None], indices=[0, 1]),
+        Delta("a", 1, 1, Op.TRANSFORM, transform="shift"),
+        Delta("a", 2, 2, Op.ADD, values=[5.0], indices=[2]),
+    ]
+    assert folded(rows, "f8", 3).states.entity(0).vector == (2.0, None, 5.0)
+
+
 def test_take_keeps_the_payload_of_the_rows_it_keeps() -> None:
     deltas = [Delta("a", i, i, Op.SPARSE, values=[i] * i, indices=[0] * i) for i in range(4)]
     batch = DeltaBatch.from_deltas(deltas, entities=ENTITIES, dtype="int64", dims=1)

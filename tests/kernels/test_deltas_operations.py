@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.deltas.history import diff_deltas
-from spark_jobs.kernels.deltas.modes import fold_diff
+from spark_jobs.kernels.deltas.modes import fold_diff, upsert
 from spark_jobs.kernels.deltas.operations import DeltaColumns, fold_operations
 from spark_jobs.kernels.deltas.ops import MalformedDeltasError
 from spark_jobs.kernels.deltas.rows import RowsNeededError
@@ -171,6 +171,12 @@ def test_folding_the_deltas_of_full_rows_gives_the_last_row(rows: list[dict[str,
     expected = fold_diff(rows_table(rows), **DIFF)
     columns = ["entity", "vector", "seen", "deleted"]
     assert states.select(columns).sort_by("entity").equals(expected.select(columns).sort_by("entity"))
+
+
+def test_a_zero_where_nothing_was_seen_is_a_change() -> None:
+    prior = upsert(rows_table([{"e": "a", "t": 0, "row_id": 0, "x": 1.0, "y": None, "gone": False}]), **DIFF)
+    row = rows_table([{"e": "a", "t": 1, "row_id": 1, "x": 1.0, "y": 0.0, "gone": False}])
+    assert diff_deltas(row, **DIFF, prior=prior)["indices"].to_pylist() == [[1]]
 
 
 def test_only_what_changed_is_in_a_delta() -> None:
