@@ -63,7 +63,7 @@ def _imports(module: Module, node: ast.AST, *, deferred: bool) -> Iterator[Impor
         )
         if isinstance(child, ast.Import):
             for alias in child.names:
-                yield Import(alias.name, child.lineno, inside)
+                yield Import(_sibling(module, alias.name), child.lineno, inside)
         elif isinstance(child, ast.ImportFrom):
             base = _absolute(module, child)
             for alias in child.names:
@@ -78,10 +78,16 @@ def _types_only(node: ast.AST) -> bool:
 
 def _absolute(module: Module, node: ast.ImportFrom) -> str:
     if not node.level:
-        return node.module or ""
+        return _sibling(module, node.module or "")
     package = module.name.split(".") if module.is_package else module.name.split(".")[:-1]
     kept = package[: len(package) - (node.level - 1)]
     return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _sibling(module: Module, name: str) -> str:
+    """Airflow puts the DAG folder itself on the path: there a bare name is a neighbour's."""
+    neighbour = f"dags.{name}"
+    return neighbour if module.name.startswith("dags.") and neighbour in _product_names() else name
 
 
 @functools.cache

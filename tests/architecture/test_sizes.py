@@ -16,14 +16,18 @@ def long_modules(module: Module) -> list[str]:
 
 
 def long_functions(module: Module) -> list[str]:
-    """Functions over the limit, signature, docstring and body counted, decorators not."""
+    """Functions whose signature and body are over the limit; a docstring makes a contract longer, not a function."""
     found = []
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) is not None else 0)
             if lines > MAX_FUNCTION_LINES:
                 found.append(f"{module.path}:{node.lineno} {node.name} has {lines} lines")
     return found
+
+
+def _lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def test_no_module_is_longer_than_the_limit() -> None:
