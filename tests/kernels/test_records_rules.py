@@ -223,3 +223,80 @@ def test_a_resolved_local_time_is_noted_with_its_row() -> None:
     )
     assert row["rule"] == "ambiguous_local_time"
     assert NEW_YORK in row["reason"]
+
+
+def test_a_stray_quote_far_from_the_end_costs_its_line_and_keeps_the_count() -> None:
+    lines = ['"w,2013-01-01,1,', *[GOOD] * 20]
+    rows = csv_rows("who,at,n,x\n" + "\n".join(lines), replace(SPEC, max_record_bytes=50))
+    assert [row["line"] for row in rows] == list(range(2, 23))
+    assert [row["rule"] for row in rows] == ["unclosed_quote", *[None] * 20]
+
+
+FLOATS = [
+    "1e22",
+    "1e23",
+    "1e-22",
+    "1e-23",
+    "9007199254740992",
+    "9007199254740993",
+    "18014398509481985",
+    "0.1",
+    "5e-324",
+]
+HARD_FLOATS = [
+    "1.7976931348623157e308",
+    "2.2250738585072011e-308",
+    "10.357019999999999",
+    "123456789012345678901234567890",
+    "-0",
+]
+
+
+@pytest.mark.parametrize("text", [*FLOATS, *HARD_FLOATS, "1e-400", "0." + "0" * 30 + "7", "9" * 19, "1" + "0" * 22])
+def test_a_float_is_the_nearest_double(text: str) -> None:
+    (row,) = csv_rows(f"who,at,n,x\nw,2013-01-01,1,{text}")
+    assert row["c_x"].hex() == float(text).hex()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("9223372036854775807", 2**63 - 1), ("-9223372036854775808", -(2**63)), ("+0007", 7), (" -1\t", -1), ("-0", 0)],
+)
+def test_a_whole_number_reads_to_the_last_one(text: str, value: int) -> None:
+    assert csv_rows(f"who,at,n,x\nw,2013-01-01,{text},")[0]["c_n"] == value
+
+
+@pytest.mark.parametrize("text", ["-9223372036854775809", "9223372036854775808", "9" * 19, "-" + "9" * 40])
+def test_a_whole_number_beyond_the_last_one_is_told_as_such(text: str) -> None:
+    assert csv_rows(f"who,at,n,x\nw,2013-01-01,{text},")[0]["rule"] == "int_overflow"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2013-01-01T23:60", "2013-01-01T24:00", "2013-01-01T00:00:60", "2013-01-01T00:00+24:00", "2013-01-01T00:00+00:60",
+     "2013-01-01T00:00:00.", "2013-01-01T00:00:00.1234567890", "2013-01-01T", "2013-01-01T00", "2013-01-01t00:00",
+     "2013-01-01T00:00z", "2013-13-01", "2013-00-01", "2013-01-00", "1900-02-29", "0001-01-01T00:00+01:00",
+     "9999-12-31T23:59-01:00", "2013-01-01T00:00 Z", "2013/01/01", "20130101", "1356998400"],
+)  # fmt: skip
+def test_what_is_no_instant_is_refused(text: str) -> None:
+    assert csv_rows(f"who,at,n,x\nw,{text},1,")[0]["rule"] == "bad_timestamp"
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01 00:00", 0),
+        ("1970-01-01T00:00:00.0000019Z", 1),
+        ("1969-12-31T23:59:59.999999Z", -1),
+        ("1970-01-01T05:45+0545", 0),
+        ("1969-12-31T19:00-05", 0),
+        ("1969-12-31T19-05", None),
+        ("2000-02-29", 951_782_400_000_000),
+    ],
+)
+def test_an_instant_reads_to_the_microsecond(text: str, micros: int | None) -> None:
+    (row,) = csv_rows(f"who,at,n,x\nw,{text},1,")
+    assert row["rule"] == (None if micros is not None else "bad_timestamp")
+    if micros is not None:
+        assert round(row["event_time"].timestamp() * 1_000_000) == micros

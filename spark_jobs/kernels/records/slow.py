@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_jobs.kernels.records.rules import NUMBER
 from spark_jobs.kernels.records.spec import RecordSpec
-from spark_jobs.kernels.records.tokens import ABSENT, LITERAL, NESTED, NULL, TEXT
+from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
 
 if TYPE_CHECKING:
     from spark_jobs.kernels.records.cells import Cells
@@ -128,7 +128,6 @@ def patch_ndjson(cells: Cells, spec: RecordSpec) -> None:
     side = _Side(cells)
     places = {column.header: place for place, column in enumerate(spec.columns)}
     for index in cells.slow:
-        cells.kinds[:, index] = ABSENT
         members = parse_object(cells.record(index).decode())
         if isinstance(members, str):
             cells.rules[index] = NUMBER[members]
