@@ -46,8 +46,8 @@ def session_ways(spark: SparkSession) -> Ways:
     def duck(load: Workload, out: str) -> None:
         Path(out).mkdir(parents=True, exist_ok=True)
         query = f"""
-        WITH marked AS (SELECT *, t - lag(t) OVER w > {GAP} AS opens FROM read_parquet('{load.source}/*.parquet')
-                        WINDOW w AS (PARTITION BY k ORDER BY t)),
+        WITH marked AS (SELECT *, coalesce(t - lag(t) OVER w > {GAP}, true) AS opens
+                        FROM read_parquet('{load.source}/*.parquet') WINDOW w AS (PARTITION BY k ORDER BY t)),
         numbered AS (SELECT *, sum(opens::INT) OVER (PARTITION BY k ORDER BY t RANGE UNBOUNDED PRECEDING) s FROM marked)
         SELECT k, min(t) window_start, max(t) window_end, {_COLUMNS} FROM numbered GROUP BY k, s"""
         with duckdb.connect() as connection:
@@ -56,9 +56,8 @@ def session_ways(spark: SparkSession) -> Ways:
 
     def spark_own(load: Workload, out: str) -> None:
         rows = spark.read.parquet(load.source).withColumn("at", sf.timestamp_seconds("t"))
-        # Spark's sessions end at the gap, exclusive; ours join at a distance of exactly the gap
-        found = rows.groupBy("k", sf.session_window("at", f"{GAP + 1} seconds").alias("w")).agg(*_spark_aggregates())
-        start, end = "unix_seconds(w.start) window_start", f"unix_seconds(w.end) - {GAP + 1} window_end"
+        found = rows.groupBy("k", sf.session_window("at", f"{GAP} seconds").alias("w")).agg(*_spark_aggregates())
+        start, end = "unix_seconds(w.start) window_start", f"unix_seconds(w.end) - {GAP} window_end"
         found.selectExpr("k", start, end, "n", "total", "low", "high").write.mode("overwrite").parquet(out)
 
     return {"tidemark": ours, "duckdb": duck, "spark": spark_own}

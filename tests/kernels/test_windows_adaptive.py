@@ -60,7 +60,7 @@ def table_of(rows):
     return pa.table({name: pa.array(values, types.get(name, pa.int64())) for name, values in columns.items()})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(ROWS, TRIGGERS, st.randoms(use_true_random=False))
 def test_adaptive_windows_equal_the_twin_in_any_order_of_rows(rows, triggers, random):
     cuts = replace(CUTS, triggers=triggers)

@@ -52,28 +52,28 @@ def content(rows, spans_of, **parameters):
     return by_key, found
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(rows_of(NEAR), st.sampled_from([0, 1, 2, 5, 10, 61]))
 def test_sliding_windows_are_those_of_the_definition(rows, size):
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=False)
     assert found == naive.sliding(by_key, size=size, clip_at_zero=False)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(rows_of(st.integers(0, 30)), st.sampled_from([0, 1, 2, 5, 10, 61]))
 def test_sliding_windows_of_early_rows_share_one_window(rows, size):
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=True)
     assert found == naive.sliding(by_key, size=size, clip_at_zero=True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(rows_of(EDGES), st.sampled_from([0, 1, 7, 2**62, GREATEST]))
 def test_sliding_bounds_saturate_at_the_ends_of_int64(rows, size):
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=False)
     assert found == naive.sliding(by_key, size=size, clip_at_zero=False)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(rows_of(NEAR), st.sampled_from([1, 2, 5, 10, 61]))
 def test_sessions_are_those_of_the_definition(rows, gap):
     by_key, found = content(rows, session_spans, gap=gap)
@@ -90,7 +90,7 @@ def test_sessions_hold_at_the_ends_of_int64(rows, gap):
 SHAPES = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 1), (1, 1), (60, 7)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows_of(NEAR), SHAPES, st.integers(-15, 15))
 def test_hopping_windows_are_those_of_the_definition(rows, shape, offset):
     size, advance = shape

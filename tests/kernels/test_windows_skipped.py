@@ -61,7 +61,7 @@ def pairs_of_the_definition(rows, definition, last_instant):
 SHAPES = st.sampled_from([Sliding(5, True), Sliding(5, False), Sliding(0, False), Hopping(10, 3), Hopping(4, 4, 1)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(ROW, max_size=12).map(table_of), SHAPES)
 def test_each_row_is_counted_or_named_and_each_closed_window_is_a_pair(table, shape):
     skipped = skipped_table(table, shape, INPUTS).to_pylist()
