@@ -7,7 +7,9 @@ from dataclasses import replace
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
+from spark_jobs.publish.marts import build_marts
 from spark_jobs.restatement.versions import version
+from spark_jobs.session import session_kind
 from spark_jobs.storage import publication
 from spark_jobs.storage.settle import settled
 
@@ -40,6 +42,21 @@ def publish(stage: Stage) -> None:
         publication.commit(stage.lake, stage.source, stage.fence, settled(stage.lake, stage.source, after))
         stage.summary.update(published_us=after.published_us, moved=True)
     write_verdicts(stage)
+    _build_marts(stage, stage.summary["published_us"])
+
+
+def _build_marts(stage: Stage, published_us: int) -> None:
+    """Let the marts follow, unless they have. dbt speaks to the lake server: a classic session leaves them behind."""
+    followed = stage.settings.home / "dbt" / f"{stage.source.name}.published"
+    if published_us == 0 or (followed.exists() and followed.read_text() == str(published_us)):
+        return
+    if session_kind(stage.settings) == "classic":
+        stage.summary["marts"] = "left behind: they are built through the lake server"
+        return
+    built = build_marts(stage.settings, stage.source.name, published_us=published_us)
+    followed.parent.mkdir(parents=True, exist_ok=True)
+    followed.write_text(str(published_us))
+    stage.summary["marts"] = f"{len(built.status)} models and tests in {built.seconds:.1f} s"
 
 
 def _refuse_missing(stage: Stage) -> None:
