@@ -56,7 +56,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
     content = [list(row) for row in rows]
     result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for index, column in enumerate(columns):
-        numeric = any(_is_number(row[index]) for row in content)
+        values = [row[index] for row in content if row[index] is not None]
+        numeric = bool(values) and all(map(_is_number, values))
         result.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
     for row in content:
         result.add_row(*(NULL if value is None else Text(shown(value)) for value in row))

@@ -30,6 +30,8 @@ DOWN_TIMEOUT_S = 90.0
 LEFTOVERS_GRACE_S = 10.0
 """Shorter than a part's own grace: the kernel has signalled them when their supervisor died."""
 
+_SUPERVISOR = (sys.executable, "-m", "spark_jobs.server.supervisor")
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -60,6 +62,19 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
         starting = Starting(settings, code, _launch_or_tell(settings, running), airflow=airflow, progress=progress)
         starting.wait()
     return status(settings)
+
+
+def serve(settings: Settings, *, airflow: bool = True) -> None:
+    """Become the supervisor of this home, in the foreground, until SIGTERM; for containers and service managers.
+
+    Does not return. Raises like `up` where something is wrong beforehand.
+    """
+    prepare_home(settings)
+    with _one_at_a_time(settings):
+        _preflight(settings, airflow=airflow)
+        write_json(wish_file(settings), {"airflow": airflow, "code": code_version()})
+    os.chdir(settings.server_dir)
+    os.execve(sys.executable, _SUPERVISOR, _supervisor_environment(settings))
 
 
 def down(settings: Settings) -> Ended:
@@ -94,14 +109,18 @@ def _launch_or_tell(settings: Settings, running: SupervisorState | None) -> subp
     state_file(settings).unlink(missing_ok=True)
     with (settings.logs_dir / "supervisor.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "spark_jobs.server.supervisor"],
-            env={**os.environ, **settings.environment(), processes.MARKER: str(settings.home)},
+            _SUPERVISOR,
+            env=_supervisor_environment(settings),
             cwd=settings.server_dir,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def _supervisor_environment(settings: Settings) -> dict[str, str]:
+    return {**os.environ, **settings.environment(), processes.MARKER: str(settings.home)}
 
 
 def _end_supervisor(settings: Settings, running: SupervisorState) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -41,15 +42,22 @@ logger.catalog.name = org.apache.spark.sql.hive.HiveExternalCatalog
 logger.catalog.level = error
 """
 
+_POOLS = """\
+<?xml version="1.0"?>
+<allocations><pool name="default"><schedulingMode>FAIR</schedulingMode></pool></allocations>
+"""
+
 
 def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     """The lake server as a part; it inherits the lake's writer lock and so holds it as long as it lives."""
+    shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
     prepare_home(settings)
     properties = write_properties(settings, extra=_server_conf(settings, ensure_token(settings)))
     spark_home = Path(pyspark.__file__).parent
     conf_dir = settings.server_dir / "conf"
     conf_dir.mkdir(exist_ok=True)
     (conf_dir / "log4j2.properties").write_text(_LOGGING)
+    (conf_dir / "fairscheduler.xml").write_text(_POOLS)
     return Part(
         name=NAME,
         command=(
@@ -97,6 +105,9 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
         "spark.hadoop.hive.server2.thrift.bind.host": settings.bind_address,
         "spark.hadoop.hive.server2.thrift.port": str(settings.thrift_port),
         "spark.hadoop.hive.server2.logging.operation.enabled": "false",
-        # two SQL clients and a job share one machine's cores by turns, not one after the other
+        # SQL clients and jobs share the cores by turns: a query need not wait for the end of a run
         "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": (settings.server_dir / "conf" / "fairscheduler.xml").as_uri(),
+        # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s
+        "spark.connect.execute.manager.detachedTimeout": "30s",
     }

@@ -25,6 +25,9 @@ import psutil
 MARKER = "TIDEMARK_PART_OF"
 """Environment variable of every process that a supervisor started; its value is the supervisor's home."""
 
+LOG_LIMIT_BYTES = 20 * 1024**2
+"""Weeks of a healthy part; a part that fails in a loop writes more than anyone reads."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -55,6 +58,7 @@ def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
     part.working_dir.mkdir(parents=True, exist_ok=True)
     part.working_dir.chmod(0o700)  # it holds secrets
     part.log_file.parent.mkdir(parents=True, exist_ok=True)
+    _set_aside_if_big(part.log_file)
     with part.log_file.open("ab") as log:
         return subprocess.Popen(
             part.command,
@@ -67,6 +71,12 @@ def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
             pass_fds=part.pass_fds,
             preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509  (one thread, see above)
         )
+
+
+def _set_aside_if_big(log: Path) -> None:
+    """Keep one older log beside the present one; each start of a part is a chance to change over."""
+    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def adopt_orphans() -> None:

@@ -29,14 +29,23 @@ def register(app: typer.Typer) -> None:
 
 def up(
     airflow: Annotated[bool, typer.Option(help="Run Airflow too; without it, one that runs is ended.")] = True,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, as containers and service managers want.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Start the lake server (SQL and jobs) and Airflow, and wait until they serve; safe to repeat."""
     from spark_jobs.server import control
 
     settings = load_settings()
-    with Console(stderr=True).status("starting (about 15 s, with Airflow 40 s)"):
-        result = control.up(settings, airflow=airflow, progress=note)
+    if foreground:
+        control.serve(settings, airflow=airflow)
+    try:
+        with Console(stderr=True).status("starting (about 20 s, with Airflow 40 s)"):
+            result = control.up(settings, airflow=airflow, progress=note)
+    except KeyboardInterrupt:
+        note("interrupted; what was started goes on: see `tidemark status`, end it with `tidemark down`")
+        raise
     _show(settings, result, as_json)
 
 
