@@ -45,7 +45,7 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 class UnsupportedWindow(ConfigurationError):
-    """The pipeline does not run this kind of window yet. Facts: `source`, `definition`, `kind`."""
+    """The pipeline does not run this kind of window or late policy yet. Facts: `source`, `definition`."""
 
     code = "unsupported_window"
 
@@ -82,10 +82,24 @@ class Definition:
         return self._spec.kind == "session"
 
     @property
+    def is_half_open(self) -> bool:
+        """Whether a window's end is not in it."""
+        return self._spec.kind in ("tumbling", "hopping")
+
+    @property
+    def step_us(self) -> int:
+        """Distance of the starts of half-open windows."""
+        return self._spec.step_us if self._spec.kind == "hopping" else self.span_us
+
+    @property
+    def discards(self) -> bool:
+        """Whether a row is left out of every window it is late for."""
+        return self._spec.late.policy == "discard"
+
+    @property
     def limit_us(self) -> int | None:
-        """How late a row may be for a window and still count in it, in microseconds; 0: not at all; None: without
-        limit."""
-        return 0 if self._spec.late.policy == "discard" else self._spec.late.limit_us
+        """Microseconds that a row may be late for a window and still count in it; None: without limit."""
+        return 0 if self.discards else self._spec.late.limit_us
 
     @property
     def aggregates(self) -> dict[str, Aggregate]:
@@ -107,23 +121,19 @@ class Definition:
         return Windowing(self.key, self._reach(), partial(_build, self))
 
     def _reach(self) -> Reach:
-        match self._spec.kind:
-            case "sliding":
-                return Reach(1, 0)
-            case "session":
-                return Reach(self.span_us, self.span_us)
-            case "tumbling" | "hopping":
-                return Reach(0, -1)
-            case kind:
-                raise UnsupportedWindow(
-                    expected="a sliding, session, tumbling or hopping window",
-                    found=f"{self.name} of kind {kind}",
-                    consequence="nothing was run",
-                    next_step="use `spark_jobs.windows` on a DataFrame for this kind",
-                    source=self.source.name,
-                    definition=self.name,
-                    kind=kind,
-                )
+        kind, policy = self._spec.kind, self._spec.late.policy
+        if kind == "adaptive" or policy == "next_window":
+            raise UnsupportedWindow(
+                expected="a sliding, session, tumbling or hopping window with the late policy reemit or discard",
+                found=f"{self.name} of kind {kind} with {policy}",
+                consequence="nothing was run",
+                next_step="choose another policy, or use `spark_jobs.windows` on a DataFrame for this kind",
+                source=self.source.name,
+                definition=self.name,
+            )
+        if kind == "session":
+            return Reach(self.span_us, self.span_us)
+        return Reach(0, -1) if self.is_half_open else Reach(1, 0)
 
     def build(self, rows: pa.Table) -> pa.Table:
         """Windows of standing rows: times as int64."""
@@ -142,7 +152,7 @@ class Definition:
             case "tumbling":
                 table, _ = kernels.tumbling_table(rows, size=self.span_us, **shared)
             case _:
-                table, _ = kernels.hopping_table(rows, size=self.span_us, advance=self._spec.step_us, **shared)
+                table, _ = kernels.hopping_table(rows, size=self.span_us, advance=self.step_us, **shared)
         return table
 
     def value_columns(self) -> list[Column]:
@@ -184,10 +194,10 @@ class Definition:
         """SQL over the view's `p` and `h`: whether every row of any drop at or after `complete` would be left out."""
         if self.limit_us is None:
             return "false"
-        # the end, so that lateness is the distance to it: a session takes rows up to a gap after its last
-        gap = self.span_us if self.is_session else 0
-        reach = f"unix_micros(h.window_end) + {gap + self.limit_us}"
-        return f"({reach} < unix_micros(p.complete))"
+        # a row that can still change a session is at most a gap after its end, and counts as ending a gap after that
+        reach = f"unix_micros(h.window_end) + {self.limit_us + (2 * self.span_us if self.is_session else 0)}"
+        late_at_once = self.discards and self.is_half_open
+        return f"({reach} {'<=' if late_at_once else '<'} unix_micros(p.complete))"
 
 
 def _build(definition: Definition, rows: pa.Table) -> pa.Table:

@@ -1,8 +1,8 @@
 """Late rows: which rows of a publication were late for a window of a definition, and what was done with them.
 
-It follows from the row and the definition alone, never from when the row was processed: a row at `t` is late for a
-window that ended before `lo`, the start of its own drop. The first such window ends at `t` (sliding), `t + gap`
-(session), or is the first half-open one over `t`; the last one ends at the latest `t + size`.
+It follows from the row and the definition alone, never from when the row was processed: a row is late for a window
+whose last instant lies before `lo`, the start of the row's own drop. The first window over a row at `t` ends at `t`
+(sliding) or is the first half-open one over `t`; a session's end counts as `t + gap`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.touched import Scope, at
+from spark_jobs.restatement.windows import min_end
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import LATE
 
@@ -40,35 +41,31 @@ def late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: in
 
 def _late(lake: Lake, scope: Scope, definition: Definition) -> DataFrame:
     drops = definition.source.drops
-    time = F.unix_micros(f"t_{definition.time}")
     lo = F.lit(drops.start_us) + F.col("seq_no") * F.lit(drops.every_us)
-    first_end, last_end = (time + F.lit(d) for d in _ends(definition))
-    rows = scope.touching(lake).where(first_end < lo)
+    first, last = _last_instants(definition, F.unix_micros(f"t_{definition.time}"))
+    rows = scope.touching(lake).where(first < lo)
     for key in definition.key:
         rows = rows.where(F.col(f"c_{key}").isNotNull())
+    least = min_end(definition)
+    action = F.when(first >= least, "reemit").when(last >= least, "partial").otherwise("discard")
     return rows.select(
         F.lit(definition.name).alias("definition"),
         "row_id",
         "entity",
         F.col(f"t_{definition.time}").alias("event_time"),
         F.timestamp_micros(lo).alias("drop_lo"),
-        (lo - first_end).alias("late_by"),
-        _action(definition, lo, first_end, last_end),
+        (lo - first - F.lit(int(definition.is_half_open))).alias("late_by"),
+        action.alias("action"),
         "diff",
     )
 
 
-def _ends(definition: Definition) -> tuple[int, int]:
-    """Distance from a row's time to the end of the first and of the last window that can hold it."""
+def _last_instants(definition: Definition, time: Column) -> tuple[Column, Column]:
+    """The last instant of the first and of the last window that can hold a row at `time`."""
     if definition.is_session:
-        return definition.span_us, definition.span_us
-    return 0, definition.span_us
-
-
-def _action(definition: Definition, lo: Column, first_end: Column, last_end: Column) -> Column:
-    if definition.limit_us is None:
-        return F.lit("reemit").alias("action")
-    limit = F.lit(definition.limit_us)
-    counts_in_first, counts_in_last = lo - first_end <= limit, lo - last_end <= limit
-    action = F.when(counts_in_first, "reemit").when(counts_in_last, "partial").otherwise("discard")
-    return action.alias("action")
+        return time + F.lit(definition.span_us), time + F.lit(definition.span_us)
+    if not definition.is_half_open:
+        return time, time + F.lit(definition.span_us)
+    step, size = F.lit(definition.step_us), F.lit(definition.span_us)
+    first_start = (F.floor((time - size) / step) + F.lit(1)) * step
+    return first_start + size - F.lit(1), F.floor(time / step) * step + size - F.lit(1)

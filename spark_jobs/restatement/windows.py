@@ -102,12 +102,17 @@ def _bounds(sessions: DataFrame) -> list[Range]:
 
 
 def min_end(definition: Definition) -> Column:
-    """Per row the least window end with which it counts, by the late policy and the start of the row's own drop."""
-    limit = definition.limit_us
-    if limit is None:
-        return F.lit(NEVER_LATE)
+    """Per row the least last instant of a window that it counts in, by the late policy and the row's own drop.
+
+    A window is late by `lo - end`. Closed ones end at their last instant, half-open ones a tick after it.
+    """
     drops = definition.source.drops
-    return F.lit(drops.start_us) + F.col("seq_no") * F.lit(drops.every_us) - F.lit(limit)
+    lo = F.lit(drops.start_us) + F.col("seq_no") * F.lit(drops.every_us)
+    if definition.discards:
+        return lo
+    if definition.limit_us is None:
+        return F.lit(NEVER_LATE)
+    return lo - F.lit(definition.limit_us + definition.is_half_open)
 
 
 def _rows(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> DataFrame:

@@ -44,10 +44,11 @@ class Late(Section):
     """What becomes of a row that is late for a window.
 
     `discard`: kept in `silver.late` alone. `next_window`: goes to the window that is open, with its own event time.
-    `reemit`: the window is published again with the row, as long as it ended at most `limit` before (no limit: always).
+    `reemit`: the window is published again with the row, as long as it ended at most `limit` before (no limit: always);
+    the default, without limit.
     """
 
-    policy: Literal["discard", "next_window", "reemit"] = "next_window"
+    policy: Literal["discard", "next_window", "reemit"] = "reemit"
     limit_us: Duration | None = Field(default=None, alias="limit")
 
     @model_validator(mode="before")
