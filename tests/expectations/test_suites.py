@@ -12,6 +12,8 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates import GateFailed, data_docs_index, run_gate
 
+pytestmark = pytest.mark.slow
+
 EVERY_INVARIANT = [(gate, invariant) for gate, invariants in GATES.items() for invariant in invariants]
 Failures = Callable[[str, dict[str, int | None]], list[str]]
 NAMES = [f"{gate}:{invariant.measure}" for gate, invariant in EVERY_INVARIANT]

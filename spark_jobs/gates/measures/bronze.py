@@ -15,13 +15,13 @@ from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE, chunks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CHUNK = ("chunk_id", "entity", "seq_no", "rows", "landing")
+_CHUNK = ("chunk_id", "entity", "seq_no", "landing")
 
 
 def bronze(spark: SparkSession, source: Source, *, landings: Sequence[int]) -> Measurement:
     """What these landings left in bronze: reads their rows of the ledger, chunks, quarantine and duplicates."""
     ours = f"source = {literal(source.name)} AND landing IN {listed(landings)}"
-    return measure(spark, [*_ledger(ours), *_chunks(source, landings)])
+    return measure(spark, [*_ledger(ours), _chunks(source, landings)])
 
 
 def _ledger(ours: str) -> list[Part]:
@@ -36,7 +36,8 @@ def _ledger(ours: str) -> list[Part]:
     ]
 
 
-def _chunks(source: Source, landings: Sequence[int]) -> list[Part]:
+def _chunks(source: Source, landings: Sequence[int]) -> Part:
+    """One row per row id of the chunks: how often it stands there, and what is wrong with its chunk."""
     table = chunks(source)
     ours = f"FROM {qualified(table.database, table.table)} WHERE landing IN {listed(landings)}"
     arrays = [f"t_{t}" for t in source.timelines] + [f"c_{c}" for c in source.columns]
@@ -47,25 +48,29 @@ def _chunks(source: Source, landings: Sequence[int]) -> list[Part]:
     bounds += [(f"min_{t}", f"max_{t}", f"t_{t}") for t in source.timelines]
     loose = [f"NOT ({lo} <=> array_min({a}) AND {hi} <=> array_max({a}))" for lo, hi, a in bounds]
     unsorted = [f"(sorted_{t} AND {_present(t)} <> array_sort({_present(t)}))" for t in source.timelines]
-    whole = Part(
-        f"SELECT * {ours}",
-        {
-            "chunk_rows": "rows",
-            "chunks_with_unordered_row_ids": violation("row_ids <> array_sort(array_distinct(row_ids))"),
-            "chunks_with_foreign_row_ids": violation(
-                f"exists(row_ids, r -> shiftright(r, {FILE_BITS + LINE_BITS}) <> seq_no)"
-            ),
-            "chunks_with_uneven_arrays": violation(_any(uneven)),
-            "chunks_with_loose_bounds": violation(_any(loose)),
-            "chunks_falsely_sorted": violation(_any(unsorted)),
-            "chunks_without_entity": violation("entity IS NULL"),
-            "rows_without_event_time": "size(filter(event_times, t -> t IS NULL))",
-        },
-        _CHUNK,
+    flags = {
+        "chunk_rows": "rows",
+        "chunks_with_unordered_row_ids": violation("row_ids <> array_sort(array_distinct(row_ids))"),
+        "chunks_with_foreign_row_ids": violation(
+            f"exists(row_ids, r -> shiftright(r, {FILE_BITS + LINE_BITS}) <> seq_no)"
+        ),
+        "chunks_with_uneven_arrays": violation(_any(uneven)),
+        "chunks_with_loose_bounds": violation(_any(loose)),
+        "chunks_falsely_sorted": violation(_any(unsorted)),
+        "chunks_without_entity": violation("entity IS NULL"),
+        "rows_without_event_time": "size(filter(event_times, t -> t IS NULL))",
+    }
+    judged = ", ".join(f"coalesce({flag}, 1) AS {name(measure)}" for measure, flag in flags.items())
+    per_chunk = f"SELECT chunk_id, entity, seq_no, landing, row_ids, {judged} {ours}"
+    # what is wrong with a chunk counts at its first row, so that one pass over the rows finds repeated ids as well
+    totals = ", ".join(f"sum(IF(coalesce(place, 0) = 0, {name(m)}, 0)) AS {name(m)}" for m in flags)
+    shown = ", ".join(f"any_value({column}) AS {column}" for column in _CHUNK)
+    relation = (
+        f"SELECT row_id, count(*) AS times, {shown}, {totals} FROM ({per_chunk})"
+        " LATERAL VIEW OUTER posexplode(row_ids) AS place, row_id GROUP BY row_id"
     )
-    every_row = f"SELECT explode(row_ids) AS row_id {ours}"
-    repeated = f"SELECT row_id, count(*) AS times FROM ({every_row}) GROUP BY row_id HAVING count(*) > 1"
-    return [whole, Part(repeated, {"repeated_row_ids": "1"}, ("row_id", "times"))]
+    adds = {measure: name(measure) for measure in flags} | {"repeated_row_ids": violation("times > 1")}
+    return Part(relation, adds, ("row_id", "times", *_CHUNK))
 
 
 def _present(timeline: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, timestamp, violation
+from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, texts, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.touched import Range, Scope
@@ -32,7 +32,7 @@ def silver(
     definition, by which files are skipped; without them all windows are read.
     """
     parts = [_windows(scope, d, token, (ranges or {}).get(d.name)) for d in definitions]
-    parts += _late(scope, definitions, token) + _conservation(scope, definitions)
+    parts += [_rows_due(scope, definitions), _late(scope, definitions, token)]
     names = (
         "repeated_windows",
         "windows_of_wrong_length",
@@ -135,31 +135,30 @@ def _counts_each_row_once(scope: Scope, definition: Definition) -> bool:
     return once and not scope.everything and _row_counter(definition) is not None
 
 
-def _conservation(scope: Scope, definitions: Sequence[Definition]) -> list[Part]:
-    balanced = [d for d in definitions if _counts_each_row_once(scope, d)]
-    if not balanced:
-        return []
-    due = " + ".join(f"IF({_has_key_and_time(d)}, diff, 0)" for d in balanced)
-    return [Part(touching(scope), {"rows_due": due}, ("row_id", "entity", "event_time", "time", "diff"))]
+def _rows_due(scope: Scope, definitions: Sequence[Definition]) -> Part:
+    """What the touching updates ask of the windows: to count rows, and to record late ones.
 
-
-def _late(scope: Scope, definitions: Sequence[Definition], token: int) -> list[Part]:
-    """A row is late iff the first window that could hold it ended before its drop began. (design.md, `late`)"""
-    checked = [d for d in definitions if isinstance(d.source.windows[d.name], SlidingWindow | SessionWindow)]
-    if not checked:
-        return []
+    A row is late iff the first window that could hold it ended before its drop began. (design.md, `late`)
+    """
     drops = scope.source.drops
     lo = f"({drops.start_us} + seq_no * {drops.every_us})"
-    due = " + ".join(f"IF({_has_key_and_time(d)} AND {_first_end(d)} < {lo}, 1, 0)" for d in checked)
-    named = f"definition IN ({', '.join(literal(d.name) for d in checked)})"
+    counted = [f"IF({_has_key_and_time(d)}, diff, 0)" for d in definitions if _counts_each_row_once(scope, d)]
+    late = [f"IF({_has_key_and_time(d)} AND {_first_end(d)} < {lo}, 1, 0)" for d in _checked_for_late(definitions)]
+    adds = {"rows_due": " + ".join(counted) or "0", "late_rows_due": " + ".join(late) or "0"}
+    return Part(touching(scope), adds, ("row_id", "entity", "event_time", "time", "seq_no", "diff"))
+
+
+def _late(scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
     recorded = (
-        f"SELECT * FROM {qualified(LATE.database, LATE.table)}"
-        f" WHERE source = {literal(scope.source.name)} AND token = {token} AND {named}"
+        f"SELECT * FROM {qualified(LATE.database, LATE.table)} WHERE source = {literal(scope.source.name)}"
+        f" AND token = {token} AND definition IN {texts([d.name for d in _checked_for_late(definitions)])}"
     )
-    return [
-        Part(touching(scope), {"late_rows_due": due}, ("row_id", "entity", "event_time", "seq_no", "diff")),
-        Part(recorded, {"late_rows_recorded": "1"}, ("definition", "row_id", "entity", "event_time", "action")),
-    ]
+    shows = ("definition", "row_id", "entity", "event_time", "action")
+    return Part(recorded, {"late_rows_recorded": "1"}, shows)
+
+
+def _checked_for_late(definitions: Sequence[Definition]) -> list[Definition]:
+    return [d for d in definitions if isinstance(d.source.windows[d.name], SlidingWindow | SessionWindow)]
 
 
 def _first_end(definition: Definition) -> str:

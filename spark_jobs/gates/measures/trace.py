@@ -16,8 +16,6 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_UPDATE = ("batch", "time", "diff", "row_id", "entity", "event_time")
-
 
 def trace(
     spark: SparkSession,
@@ -36,32 +34,31 @@ def trace(
     state = after.arrangement
     kept = {batch.handle for batch in state.unsealed}
     consumed = [batch.handle for batch in before.arrangement.unsealed if batch.handle not in kept]
-    table = qualified("trace", updates(source).table)
-    written = f"SELECT * FROM {table} WHERE token = {token}"
-    added = f"SELECT * FROM {table} WHERE token = {token} OR batch IN {texts(consumed)}"
     own = f"token = {token}"
+    checks = {
+        "updates_below_previous_seal": f"time < {timestamp(before.seal_us)}",
+        "updates_outside_batch": f"NOT coalesce({_inside(state)}, false)",
+        "updates_without_diff": "coalesce(diff, 0) = 0",
+        "updates_without_identity": "row_id IS NULL OR entity IS NULL OR event_time IS NULL OR time IS NULL",
+        "visible_before_event": "time < event_time",
+    }
+    counts = ", ".join(f"count_if({own} AND ({check})) AS {measure}" for measure, check in checks.items())
+    updates_by_row = (
+        f"SELECT batch, row_id, time, sign(diff) AS sign, any_value(entity) AS entity, count_if({own}) AS times,"
+        f" sum(IF({own}, diff, -diff)) AS added, {counts} FROM {qualified('trace', updates(source).table)}"
+        f" WHERE {own}{f' OR batch IN {texts(consumed)}' if consumed else ''} GROUP BY batch, row_id, time, sign(diff)"
+    )
+    adds = {measure: measure for measure in checks} | {
+        "updates_added": "added",
+        "repeated_updates": violation("times > 1"),
+    }
+    landed = (
+        f"SELECT * FROM {qualified(FILES.database, FILES.table)}"
+        f" WHERE source = {literal(source.name)} AND landing IN {listed(landings)}"
+    )
     parts = [
-        Part(
-            added if consumed else written,
-            {
-                "updates_below_previous_seal": violation(f"{own} AND time < {timestamp(before.seal_us)}"),
-                "updates_outside_batch": violation(f"{own} AND NOT coalesce({_inside(state)}, false)"),
-                "updates_without_diff": violation(f"{own} AND coalesce(diff, 0) = 0"),
-                "updates_without_identity": violation(
-                    f"{own} AND (row_id IS NULL OR entity IS NULL OR event_time IS NULL OR time IS NULL)"
-                ),
-                "visible_before_event": violation(f"{own} AND time < event_time"),
-                "updates_added": f"IF({own}, diff, -diff)",
-            },
-            _UPDATE,
-        ),
-        Part(
-            f"SELECT batch, row_id, time, sign(diff) AS sign, count(*) AS times FROM ({written})"
-            " GROUP BY batch, row_id, time, sign(diff) HAVING count(*) > 1",
-            {"repeated_updates": "1"},
-            ("batch", "row_id", "time", "sign", "times"),
-        ),
-        Part(_landed(source, landings), {"rows_landed": "net"}, ("seq_no", "path", "landing", "net")),
+        Part(updates_by_row, adds, ("batch", "row_id", "time", "sign", "entity", "times")),
+        Part(landed, {"rows_landed": "rows"}, ("seq_no", "path", "landing", "rows")),
     ]
     return measure(
         spark,
@@ -87,13 +84,3 @@ def _inside(state: ArrangementState) -> str:
     seal = timestamp(state.seal.time or 0)
     cases += [f"WHEN batch = {literal(batch.handle)} THEN time >= {seal}" for batch in state.unsealed]
     return f"CASE {' '.join(cases)} ELSE false END" if cases else "false"
-
-
-def _landed(source: Source, landings: Sequence[int]) -> str:
-    """Per file of these landings the rows it brought, less those of the version that it replaces."""
-    ledger = f"(SELECT * FROM {qualified(FILES.database, FILES.table)} WHERE source = {literal(source.name)})"
-    return (
-        f"SELECT f.seq_no, f.path, f.landing, f.rows - coalesce(o.rows, 0) AS net FROM {ledger} f"
-        f" LEFT JOIN {ledger} o ON o.landing = f.replaces AND o.path <=> f.path AND o.seq_no = f.seq_no"
-        f" WHERE f.landing IN {listed(landings)}"
-    )
