@@ -51,8 +51,9 @@ clean: down ## remove the environment, jars and caches; data under .tidemark sta
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 check-tools:
-	@if [ -z "$(PYTHON)" ]; then \
-		echo "Tidemark needs Python 3.11 or 3.12; found: $$(python3 --version 2>&1 || echo none)." >&2; \
+	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c '$(SUITABLE)' 2>/dev/null; then \
+		python="$(or $(PYTHON),python3)"; \
+		echo "Tidemark needs Python 3.11 or 3.12; found: $$("$$python" --version 2>&1 || echo none)." >&2; \
 		echo "Install one (Debian, Ubuntu: apt-get install python3 python3-pip), or name it: make PYTHON=/path/to/python setup" >&2; \
 		exit 1; fi
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \

@@ -236,3 +236,26 @@ def test_a_killed_supervisor_leaves_no_process_and_down_says_so(lake_server, cod
     assert holder(lake_server) is None
     assert not sql_health(lake_server).ok
     assert not connect_health(lake_server).ok
+
+
+def test_in_the_foreground_it_serves_until_told_to_end(lake_server):
+    serving = subprocess.Popen(
+        [sys.executable, "-c", "from spark_jobs.cli import main; main()", "up", "--no-airflow", "--foreground"],
+        env={**os.environ, **lake_server.environment()},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + lake_server.startup_timeout_s
+        while not sql_health(lake_server).ok:
+            assert serving.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        assert running_supervisor(lake_server).pid == serving.pid
+        assert thrift_query(lake_server, "SELECT n FROM default.kept") == [(7,)]
+        serving.terminate()
+        assert serving.wait(60) == 0
+        assert processes.marked(lake_server.home) == []
+    finally:
+        serving.kill()
+        serving.wait()
