@@ -64,6 +64,7 @@ class Settings(BaseSettings):
         pattern=r"^[1-9][0-9]*[mg]$",
         description="heap of the lake server's JVM; 3 GiB is measured: 1.7 GB resident after the sample's use",
     )
+    java_options: str = Field(default="", description="further options of Spark's JVM, as java takes them")
     shuffle_partitions: int = Field(
         default=4,
         ge=1,

@@ -112,7 +112,8 @@ def _java_options(settings: Settings, scratch: Path) -> str:
         "derby.system.home": str(settings.home),
         "derby.stream.error.file": str(settings.logs_dir / "derby.log"),
     }
-    return " ".join(f"-D{name}={value}" for name, value in options.items())
+    properties = [f"-D{name}={value}" for name, value in options.items()]
+    return " ".join([*properties, settings.java_options]).strip()
 
 
 def delta_jars(settings: Settings) -> list[Path]:

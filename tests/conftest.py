@@ -35,6 +35,8 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
             master="local[2]",
             heap="2g",
             shuffle_partitions=2,
+            # tests are many small queries: compiling them for speed costs more than running them
+            java_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         )
 
 
@@ -44,6 +46,9 @@ def spark(spark_settings: Settings) -> Iterator[SparkSession]:
     from spark_jobs.session import open_session
 
     session = open_session(spark_settings, "tidemark-tests")
+    # generated code is tested through the lake server; compiling it for each small query takes most of a test's time
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     session.stop()
 

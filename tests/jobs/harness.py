@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.stage import STAGES, run_stage
 
+DATABASES = ("bronze", "trace", "silver", "gold", "quality")
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 

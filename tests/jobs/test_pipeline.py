@@ -15,6 +15,7 @@ from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import (
+    DATABASES,
     MINUTE,
     Reading,
     minute_of,
@@ -141,7 +142,7 @@ def test_any_slicing_of_the_days_publishes_the_same(lake: SparkSession, home: Se
     results = []
     slicings: list[Callable[[SparkSession, Settings], None]] = [_daily, _at_once, _backwards_and_twice]
     for slicing in slicings:
-        for database in ("bronze", "trace", "silver", "gold", "quality"):
+        for database in DATABASES:
             lake.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
         slicing(lake, home)
         results.append({table: published(lake, table, "final") for table in ALL})

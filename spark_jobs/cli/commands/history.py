@@ -41,8 +41,8 @@ def state(
 
         times = {"event_us": _micros(at), "known_us": _micros(as_of)}
         frame = states_at(Lake(spark), checked, entity=entity, **times)
-        rows = _rows(frame.orderBy(checked.entity), limit)
-    _show(rows, frame.columns, as_json)
+        columns, rows = frame.columns, _rows(frame.orderBy(checked.entity), limit)
+    _show(rows, columns, as_json)
 
 
 def windows(
@@ -66,8 +66,8 @@ def windows(
 
         definition = Definition(checked, name)
         frame = windows_as_of(Lake(spark), definition, _micros(as_of))
-        rows = _rows(frame.orderBy(*definition.identity), limit)
-    _show(rows, frame.columns, as_json)
+        columns, rows = frame.columns, _rows(frame.orderBy(*definition.identity), limit)
+    _show(rows, columns, as_json)
 
 
 def _micros(text: str | None) -> int | None:
