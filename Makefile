@@ -71,6 +71,7 @@ check-tools:
 	@if ! $(BIN)/python -c '$(SUITABLE)' 2>/dev/null; then $(UV) venv --quiet --clear --python "$(PYTHON)" .venv; fi
 	VIRTUAL_ENV=.venv $(UV) pip sync --quiet --require-hashes requirements.lock
 	VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --editable .
+	@echo "compiling the kernels"; $(BIN)/python -m spark_jobs.jobs.rehearse
 	@touch $@
 
 .jars/.ready: spark_jobs/server/jars.lock .venv/.ready

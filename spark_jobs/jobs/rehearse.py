@@ -1,0 +1,93 @@
+"""Job `rehearse`: a day of the sample through every kernel, without Spark, so that they are compiled before a run.
+
+    python -m spark_jobs.jobs.rehearse
+
+Numba keeps compiled kernels beside their modules; without this a first run compiles them in its tasks, one by one.
+Needs no server and leaves nothing behind. `make setup` calls it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.config import load_settings
+from spark_jobs.kernels.chunks.columns import chunk_columns
+from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.restatement import restate
+from spark_jobs.landing.files import list_drop_files
+from spark_jobs.landing.record_spec import record_spec
+from spark_jobs.landing.worker import read_file
+from spark_jobs.restatement.definitions import NEVER_LATE, Definition, definitions
+from spark_jobs.restatement.folding import fold_rows
+from spark_jobs.sample import prepare_sample
+from spark_jobs.sources import Source, load_sources
+from spark_jobs.storage.times import instant
+
+DAY = date(2013, 1, 2)
+
+
+def rehearse(source: Source, landing_root: Path) -> int:
+    """One day's files of `source` read, chunked, windowed and folded; returns the number of rows."""
+    seq_no = source.drops.seq_no_at((DAY - instant(0).date()).days * 86_400_000_000)
+    spec = record_spec(source)
+    read = [b for f in list_drop_files(landing_root, source, seq_no) for b in read_file(f, source.landing.format, spec)]
+    if not read:
+        return 0
+    rows = pa.Table.from_batches(read)
+    rows = rows.filter(rows["rule"].is_null()).sort_by([("entity", "ascending"), ("row_id", "ascending")])
+    values = [f"c_{c}" for c in source.columns]
+    timelines = ["event_time", *(f"t_{t}" for t in source.timelines)]
+    layout = {"entity": "entity", "row_id": "row_id", "timelines": timelines, "components": values}
+    chunk_columns(rows, config=BatcherConfig.landing(), **layout)
+    for definition in definitions(source):
+        _window(definition, rows)
+    if source.state is not None:
+        _fold(source, rows)
+    return rows.num_rows
+
+
+def _window(definition: Definition, rows: pa.Table) -> None:
+    """Once as if no row were late and once as if all were: both ways are compiled."""
+    for min_end in (NEVER_LATE, 2**62):
+        taken = {name: rows[f"c_{name}"] for name in dict.fromkeys([*definition.key, *definition.columns_read])}
+        taken["time"] = rows[f"t_{definition.time}"].cast(pa.int64())
+        given = _constants(rows, diff=1, min_end=min_end) | {"row_id": rows["row_id"]}
+        touched = pa.array([True] * rows.num_rows)
+        table = pa.table({**taken, **given, "touched": touched})
+        built = definition.build(table)
+        published = built.slice(0, 0).append_column("known_from", pa.array([], pa.int64()))
+        published = published.append_column("revision", pa.array([], pa.int32()))
+        restate(table, published, definition.windowing, known_from=0)
+
+
+def _fold(source: Source, rows: pa.Table) -> None:
+    columns = {f"v_{c}": rows[f"c_{c}"] for c in source.columns}
+    times = {"entity": rows["entity"], "event_time": rows["event_time"].cast(pa.int64()), "row_id": rows["row_id"]}
+    table = pa.table({**times, **columns, **_constants(rows, diff=1)})
+    states = fold_rows(table, source)
+    later = table.set_column(1, "event_time", pc.add(table["event_time"], 86_400_000_000))
+    later = later.set_column(2, "row_id", pc.add(later["row_id"], 1 << 40))
+    fold_rows(later, source, states)
+
+
+def _constants(rows: pa.Table, **values: int) -> dict[str, pa.Array]:
+    return {name: pa.array([value] * rows.num_rows, pa.int64()) for name, value in values.items()}
+
+
+def main() -> int:
+    """Rehearse every source that the sample has files for."""
+    with tempfile.TemporaryDirectory() as folder:
+        prepare_sample(Path(folder), first=DAY, last=DAY)
+        for source in load_sources(load_settings().sources).values():
+            rehearse(source, Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
