@@ -12,6 +12,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 
 POLL_S = 1.0
+CREATE_WAIT_S = 60.0
 DAG_WAIT_S = 120.0
 """How long a DAG may take to appear after its file did: Airflow looks for new files every few seconds."""
 
@@ -60,7 +61,7 @@ def backfill(
         "reprocess_behavior": "completed",
         "max_active_runs": 1,
     }
-    identity = api.post("backfills", request)["id"]
+    identity = _create(api, request)["id"]
     deadline = time.monotonic() + timeout_s
     seen: list[BackfilledRun] = []
     while True:
@@ -77,6 +78,18 @@ def backfill(
     if any(run.state != "success" for run in runs):
         raise _failed(dag, runs, "failed runs")
     return runs
+
+
+def _create(api: AirflowApi, request: dict[str, Any]) -> Any:
+    """Create a backfill; on SQLite Airflow refuses with 503 while another of its processes writes, so: patiently."""
+    deadline = time.monotonic() + CREATE_WAIT_S
+    while True:
+        try:
+            return api.post("backfills", request)
+        except AirflowRefused as refusal:
+            if refusal.facts["status"] != 503 or time.monotonic() > deadline:  # noqa: PLR2004
+                raise
+        time.sleep(POLL_S)
 
 
 def _wait_for_dag(api: AirflowApi, dag: str) -> None:
