@@ -1,0 +1,304 @@
+"""The gates' queries on real tables: a sound run measures no fault, and each seeded fault is counted by its measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from expectations import GATES
+from spark_jobs.config import Settings
+from spark_jobs.gates import measures
+from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.model import Frontier
+from spark_jobs.restatement.definitions import definitions
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.sources import Source, load_source
+from spark_jobs.storage import publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.frontiers import SourceFrontiers
+from tests.conftest import DATABASES
+from tests.jobs.harness import DAY, SOURCE, START, Reading, write_drops, write_source
+
+pytestmark = pytest.mark.spark
+
+TICK = timedelta(microseconds=1)
+NIGHT = 24 * 60
+
+DIFF_STATE = "state: {mode: diff, datatype: float64, components: [load, heat]}\n"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A source whose first day is published, and whose second day has gone through all stages but the last."""
+
+    spark: SparkSession
+    source: Source
+    tokens: dict[str, int]
+    before: SourceFrontiers
+    after: SourceFrontiers
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.source, self.after, publication.load(Lake(self.spark), self.source))
+
+    def bronze(self) -> dict[str, int]:
+        return measures.bronze(self.spark, self.source, landings=[self.tokens["land"]]).values
+
+    def trace(self, **changes: Any) -> dict[str, int]:
+        arguments = {"before": self.before, "after": self.after, **changes}
+        token, landings = self.tokens["seal"], [self.tokens["land"]]
+        return measures.trace(self.spark, self.source, token=token, landings=landings, **arguments).values
+
+    def silver(self) -> dict[str, int]:
+        return measures.silver(self.spark, self.scope, definitions(self.source), token=self.tokens["window"]).values
+
+    def gold(self) -> dict[str, int]:
+        return measures.gold(self.spark, self.scope, token=self.tokens["compact"]).values
+
+    def rows(self, table: Table, where: str) -> list[Row]:
+        return [row.asDict() for row in self.spark.table(table.qualified).where(where).collect()]
+
+    def append(self, table: Table, rows: list[Row]) -> None:
+        frame = Lake(self.spark).frame(table, rows)
+        frame.write.format("delta").mode("append").saveAsTable(table.qualified)
+
+
+READINGS = [
+    Reading(0, 10, "a", 5),
+    Reading(0, 65, "a", 7),
+    Reading(0, NIGHT - 30, "a", 1),
+    Reading(0, 200, "b", 2),
+    Reading(1, NIGHT - 20, "a", 3),  # late
+    Reading(1, NIGHT + 30, "a", 4),
+    Reading(1, NIGHT + 45, "a", 4),
+    Reading(1, NIGHT + 500, "b", 6),
+]
+
+
+def drop_lake(spark: SparkSession) -> None:
+    for name in DATABASES:
+        spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
+
+
+def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> dict[str, int]:
+    """Run these stages of a day; returns their tokens."""
+    lo = START + day * DAY
+    given = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": f"day-{day}", "settings": settings, "spark": spark}
+    return {name: run_stage(name, **given)["token"] for name in names}
+
+
+@pytest.fixture(scope="module")
+def sound(spark: SparkSession, home: Settings) -> Iterator[Staged]:
+    """One lake for all tests. Each leaves its faults; those in the trace come last, as silver and gold are measured by it."""
+    drop_lake(spark)
+    settings = write_source(home)
+    write_drops(settings, READINGS)
+    source = load_source(settings.sources / "meters.yml")
+    stages(spark, settings, 0, *STAGES)
+    before = frontiers.load(Lake(spark), source)
+    tokens = stages(spark, settings, 1, "land", "seal", "window", "compact")
+    yield Staged(spark, source, tokens, before, frontiers.load(Lake(spark), source))
+    drop_lake(spark)
+
+
+@pytest.fixture(scope="module")
+def home(spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder = tmp_path_factory.mktemp("home")
+    return spark_settings.model_copy(update={"home": folder, "landing": folder / "landing"})
+
+
+def faults(gate: str, before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    """What changed in the measures that the gate's suite bounds: a measure, and by how much."""
+    bounded = {m for invariant in GATES[gate] for m in invariant.measures}
+    assert bounded <= set(after), "every measure that the suite reads is measured"
+    return {m: after[m] - before[m] for m in bounded if after[m] != before[m]}
+
+
+def copies(row: Row, changes: list[Callable[[Row], Row]]) -> list[Row]:
+    """The row once per change, changed."""
+    return [{**row, **change(row)} for change in changes]
+
+
+def test_a_late_row_is_due_and_recorded_in_each_definition_it_is_late_for(sound: Staged) -> None:
+    measured = sound.silver()
+    # minute 1420 of a drop that begins at 1440: late for windows of 60 minutes, within the gap of 90 for sessions
+    assert (measured["late_rows_due"], measured["late_rows_recorded"]) == (1, 1)
+    assert (measured["rows_due"], measured["rows_windowed"]) == (4, 4)
+
+
+def test_faults_in_bronze_are_counted_by_their_measures(sound: Staged) -> None:
+    clean = sound.bronze()
+    (chunk,) = sound.rows(chunks(sound.source), f"landing = {sound.tokens['land']} AND entity = 'a'")
+    assert chunk["rows"] == 3
+    bad = copies(
+        chunk,
+        [
+            lambda c: {"row_ids": c["row_ids"][::-1]},
+            lambda c: {"seq_no": c["seq_no"] + 1},
+            lambda c: {"c_load": c["c_load"][:2]},
+            lambda c: {"event_max": c["event_max"] + TICK},
+            lambda c: {"t_taken": c["t_taken"][::-1]},
+            lambda c: {"entity": None},
+            lambda c: {"event_times": [None, *c["event_times"][1:]], "event_min": c["event_times"][1]},
+        ],
+    )
+    sound.append(chunks(sound.source), bad)
+    landing = {"source": "meters", "landing": sound.tokens["land"]}
+    sound.append(QUARANTINE, [landing])
+    sound.append(DUPLICATES, [landing])
+    assert faults("bronze", clean, sound.bronze()) == {
+        "chunk_rows": 3 * len(bad),
+        "quarantine_rows": 1,
+        "duplicate_rows": 1,
+        "repeated_row_ids": 3,
+        "chunks_with_unordered_row_ids": 1,
+        "chunks_with_foreign_row_ids": 1,
+        "chunks_with_uneven_arrays": 1,
+        "chunks_with_loose_bounds": 1,
+        "chunks_falsely_sorted": 1,
+        "chunks_without_entity": 1,
+        "rows_without_event_time": 1,
+    }
+    measured = measures.bronze(sound.spark, sound.source, landings=[sound.tokens["land"]])
+    examples = measured.examples(["repeated_row_ids", "chunk_rows", "ledger_rows"])
+    assert sorted(row["row_id"] for row in examples["repeated_row_ids"]) == chunk["row_ids"]
+    assert [row["path"] for row in examples["ledger_rows"]] == ["meters/2024-01-02/a.ndjson"]
+
+
+def test_faults_in_silver_are_counted_by_their_measures(sound: Staged) -> None:
+    clean = sound.silver()
+    hourly, shifts = (definition.table() for definition in definitions(sound.source))
+    own = f"token = {sound.tokens['window']} AND era = 'live' AND revision = 0"
+    window, session = sound.rows(hourly, own)[0], sound.rows(shifts, own)[0]
+    bad = copies(
+        window,
+        [
+            lambda _: {},
+            lambda w: {"meter": "x1", "window_end": w["window_end"] + TICK},
+            lambda _: {"meter": "x2", "n": 0},
+            lambda _: {"meter": None},
+            lambda _: {"meter": "x3", "revision": 3},
+            lambda w: {"meter": "x4", "known_from": w["known_from"] - TICK},
+            lambda w: {
+                "meter": "x5",
+                "era": "closing",
+                "known_from": w["known_from"] - DAY,
+                "known_to": w["known_from"],
+            },
+        ],
+    )
+    sound.append(hourly, bad)
+    sound.append(shifts, [{**session, "meter": "x1", "window_end": session["window_start"] - TICK}])
+    sound.append(LATE, [{"source": "meters", "definition": "hourly", "token": sound.tokens["window"], "diff": 1}])
+    assert faults("silver", clean, sound.silver()) == {
+        "repeated_windows": 1,
+        "windows_of_wrong_length": 2,
+        "windows_without_rows": 1,
+        "windows_without_key": 1,
+        "changed_without_revision": 1,
+        "changes_at_wrong_time": 1,
+        "closings_of_nothing": 1,
+        "late_rows_recorded": 1,
+        "rows_windowed": session["n"],
+    }
+
+
+def test_faults_in_gold_are_counted_by_their_measures(sound: Staged) -> None:
+    clean = sound.gold()
+    state = sound.rows(STATE, f"token = {sound.tokens['compact']} AND era = 'live' AND entity = 'a'")[0]
+    revised = {"revision": 0}
+    bad = copies(
+        state,
+        [
+            lambda _: {},
+            lambda s: {**revised, "entity": "x1", "seen": s["seen"][:1]},
+            lambda _: {**revised, "entity": "x2", "delta_count": 0},
+            lambda _: {**revised, "entity": "x3", "timestamp": START + 2 * DAY},
+            lambda _: {"entity": "x4", "revision": 3},
+            lambda s: {**revised, "entity": "x5", "known_from": s["known_from"] - TICK},
+            lambda s: {
+                "entity": "x6",
+                "era": "closing",
+                "known_from": s["known_from"] - DAY,
+                "known_to": s["known_from"],
+            },
+        ],
+    )
+    sound.append(STATE, bad)
+    assert faults("gold", clean, sound.gold()) == {
+        "repeated_entities": 1,
+        "states_of_wrong_width": 1,
+        "states_without_deltas": 1,
+        "states_beyond_reached": 1,
+        "changed_without_revision": 1,
+        "changes_at_wrong_time": 1,
+        "closings_of_nothing": 1,
+        "deltas_folded": 4 * state["delta_count"],
+        "components_out_of_balance": 2,
+    }
+
+
+def test_faults_in_the_trace_are_counted_by_their_measures(sound: Staged) -> None:
+    clean = sound.trace()
+    good = sound.rows(updates(sound.source), f"token = {sound.tokens['seal']}")[0]
+    bad = copies(
+        good,
+        [
+            lambda u: {"row_id": 1, "time": START + DAY - TICK},
+            lambda u: {"row_id": 2, "batch": "nowhere"},
+            lambda u: {"row_id": 3, "diff": 0},
+            lambda u: {"row_id": 4, "entity": None},
+            lambda u: {"row_id": 5, "event_time": u["time"] + TICK},
+            lambda _: {},
+        ],
+    )
+    sound.append(updates(sound.source), bad)
+    assert faults("trace", clean, sound.trace()) == {
+        "updates_below_previous_seal": 1,
+        "updates_outside_batch": 2,
+        "updates_without_diff": 1,
+        "updates_without_identity": 1,
+        "visible_before_event": 1,
+        "repeated_updates": 1,
+        "updates_added": 5,
+    }
+
+
+def test_faults_of_the_frontiers_are_measured(sound: Staged) -> None:
+    state = sound.after.arrangement
+    gap = replace(state.trace[0], description=replace(state.trace[0].description, upper=Frontier.at(7)))
+    torn = replace(sound.after, arrangement=replace(state, trace=(gap, *state.trace[1:])))
+    assert sound.trace()["broken_batch_chain"] == 0
+    assert sound.trace(after=torn)["broken_batch_chain"] == 1
+    back = sound.trace(before=sound.after, after=replace(sound.before, arrangement=ArrangementState()))
+    assert back["seal_us"] < back["previous_seal_us"]
+    assert back["reached_us"] > back["seal_us"]
+
+
+def test_a_state_that_does_not_say_what_its_row_says_is_counted(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+    settings = write_source(home, SOURCE.rpartition("state:")[0] + DIFF_STATE)
+    write_drops(settings, READINGS)
+    source = load_source(settings.sources / "meters.yml")
+    tokens = stages(lake, settings, 0, "land", "seal", "compact")
+    first = SourceFrontiers.start(source)
+    ready = Staged(lake, source, tokens, first, frontiers.load(Lake(lake), source))
+    clean = ready.gold()
+    assert clean["states_off_their_row"] == 0
+    state = ready.rows(STATE, f"token = {tokens['compact']} AND era = 'live' AND entity = 'b'")[0]
+    ready.append(STATE, [{**state, "entity": "x1", "floats": [state["floats"][0], None]}])
+    assert faults("gold", clean, ready.gold()) == {"states_off_their_row": 1, "deltas_folded": state["delta_count"]}
