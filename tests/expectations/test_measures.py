@@ -101,7 +101,7 @@ def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> di
 
 @pytest.fixture(scope="module")
 def sound(spark: SparkSession, home: Settings) -> Iterator[Staged]:
-    """One lake for all tests. Each leaves its faults; those in the trace come last, as silver and gold are measured by it."""
+    """One lake for all tests. Each leaves its faults; those in the trace come last: silver and gold compare with it."""
     drop_lake(spark)
     settings = write_source(home)
     write_drops(settings, READINGS)
