@@ -35,7 +35,7 @@ test: setup lint ## lint, types and every test
 	$(BIN)/pytest
 
 test-fast: setup ## tests that start no JVM and no server
-	$(BIN)/pytest -m "not spark and not server and not airflow"
+	$(BIN)/pytest -m "not spark and not server and not airflow and not slow" tests/kernels tests/architecture tests/sources tests/storage tests/cli
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check $(CODE)

@@ -43,8 +43,8 @@ def rehearse(source: Source, landing_root: Path) -> int:
     rows = rows.filter(rows["rule"].is_null()).sort_by([("entity", "ascending"), ("row_id", "ascending")])
     values = [f"c_{c}" for c in source.columns]
     timelines = ["event_time", *(f"t_{t}" for t in source.timelines)]
-    layout = {"entity": "entity", "row_id": "row_id", "timelines": timelines, "components": values}
-    chunk_columns(rows, config=BatcherConfig.landing(), **layout)
+    config = BatcherConfig.landing()
+    chunk_columns(rows, entity="entity", row_id="row_id", timelines=timelines, components=values, config=config)
     for definition in definitions(source):
         _window(definition, rows)
     if source.state is not None:

@@ -87,7 +87,7 @@ def _create(api: AirflowApi, request: dict[str, Any]) -> Any:
         try:
             return api.post("backfills", request)
         except AirflowRefused as refusal:
-            if refusal.facts["status"] != 503 or time.monotonic() > deadline:  # noqa: PLR2004
+            if refusal.facts["status"] != 503 or time.monotonic() > deadline:
                 raise
         time.sleep(POLL_S)
 

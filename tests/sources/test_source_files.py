@@ -95,7 +95,7 @@ def test_short_forms_mean_the_same_as_long_ones() -> None:
     long["columns"]["amount"] = {"type": "int"}
     long["timelines"] = {"at": "at", "seen": "seen"}
     long["event_time"] = ["at"]
-    long["windows"]["sales"] |= {"key": ["till"], "time": "at", "late": {"policy": "next_window"}, "size": "60 min"}
+    long["windows"]["sales"] |= {"key": ["till"], "time": "at", "late": {"policy": "reemit"}, "size": "60 min"}
     long["every"] = "24 hours"
     assert read(long).definition_hash() == read(shop()).definition_hash()
 
@@ -254,7 +254,7 @@ def test_two_sources_cannot_own_one_window_table(tmp_path: Path) -> None:
     ("path", "value", "part"),
     [
         ("windows.sales.size", "2 h", "window.sales"),
-        ("windows.sales.late", "reemit", "window.sales"),
+        ("windows.sales.late", "discard", "window.sales"),
         ("columns.amount", {"type": "int", "null_values": ["-"]}, "parse"),
         ("unknown_columns", "fail", "parse"),
         ("landing.delimiter", ";", "parse"),
