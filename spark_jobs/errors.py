@@ -1,7 +1,7 @@
 """The error tree: every refusal says what was expected, what was found, what follows and what to do next.
 
-A refusal is part of the API: `code` never changes once released, and each fact it names is an attribute. Callers branch on
-`code` (or on the class), people read the sentence, programs read `as_json()`.
+A refusal is part of the API: `code` never changes once released, and each fact it names is an attribute. Callers branch
+on `code` (or on the class), people read the sentence, programs read `as_json()`.
 """
 
 from __future__ import annotations

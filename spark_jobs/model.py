@@ -16,8 +16,8 @@ TICKS_PER_SECOND = 1_000_000
 class Frontier:
     """A frontier over integer times: `[t]`, or `[]`, which is greater than every time.
 
-    A time is *at or beyond* `[f]` iff `f <= time`; nothing is at or beyond `[]`. `a <= b` iff every element of `b` is at
-    or beyond `a`, so `Frontier.empty()` is the greatest frontier. (Definition: timely dataflow antichains, in one
+    A time is *at or beyond* `[f]` iff `f <= time`; nothing is at or beyond `[]`. `a <= b` iff every element of `b` is
+    at or beyond `a`, so `Frontier.empty()` is the greatest frontier. (Definition: timely dataflow antichains, in one
     dimension.)
     """
 
