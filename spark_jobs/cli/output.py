@@ -22,13 +22,21 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 NULL = Text("NULL", style="dim")
 
+FILE_WIDTH = 200
+"""Columns of text that goes to a file or a pipe."""
+
 
 def emit(as_json: bool, document: Any, render: Callable[[], RenderableType]) -> None:
     """Print a command's result to standard output, as JSON or as `render` shows it."""
     if as_json:
         sys.stdout.write(json.dumps(document, default=_json_value, ensure_ascii=False) + "\n")
     else:
-        Console(soft_wrap=not sys.stdout.isatty()).print(render())
+        show(render())
+
+
+def show(what: RenderableType) -> None:
+    """Print for people; where nobody's terminal says how wide, wide enough for a table's rows to stay on one line."""
+    Console(width=None if sys.stdout.isatty() else FILE_WIDTH).print(what)
 
 
 def note(message: str) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import (
@@ -19,7 +19,7 @@ from spark_jobs.cli.arguments import (
     known_source,
     server_session,
 )
-from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.cli.output import JsonOption, emit, note, show, table
 from spark_jobs.config import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ def demo() -> None:
     note(f"running weather from {FIRST} to {LAST} as one run, without Airflow")
     _without_airflow(settings, "weather")
     mark = timed("one run of weather", mark)
-    Console().print(_results(settings))
+    show(_results(settings))
     timed("results", mark)
     shown = ", ".join(f"{what} {seconds} s" for what, seconds in spent.items())
-    Console().print(Text(f"\n{time.monotonic() - begun:.1f} s in all: {shown}"))
+    show(Text(f"\n{time.monotonic() - begun:.1f} s in all: {shown}"))
 
 
 def _without_airflow(settings: Settings, source: str) -> None:
