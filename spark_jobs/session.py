@@ -94,13 +94,14 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": _java_options(settings, scratch),
         **{f"spark.hadoop.{name}": str(scratch / "hive") for name in _HIVE_SCRATCH_KEYS},
+        # one per session: Hive removes it when a session ends
+        "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive" / "${hive.session.id}_resources"),
     }
 
 
 _HIVE_SCRATCH_KEYS = (
     "hive.exec.scratchdir",
     "hive.exec.local.scratchdir",
-    "hive.downloaded.resources.dir",
     "hive.querylog.location",
 )
 

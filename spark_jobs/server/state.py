@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -76,8 +76,11 @@ def read_state(settings: Settings) -> SupervisorState | None:
         content = json.loads(state_file(settings).read_text())
     except FileNotFoundError:
         return None
+    known = {field.name for field in fields(SupervisorState)}
     parts = tuple(PartState(**part) for part in content.pop("parts"))
-    return SupervisorState(**content, parts=parts)
+    # written by another version of this file: what it does not say is unknown, and `down` must work all the same
+    unsaid: dict[str, Any] = dict.fromkeys(known - content.keys() - {"parts"})
+    return SupervisorState(**{**unsaid, **{k: v for k, v in content.items() if k in known}}, parts=parts)
 
 
 def write_state(settings: Settings, state: SupervisorState) -> None:

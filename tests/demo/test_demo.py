@@ -192,17 +192,24 @@ def test_other_engines_read_the_marts(demo: tuple[Installation, str]) -> None:
     assert sum(DeltaTable(str(path)).to_pyarrow_table(columns=["flights"])["flights"].to_pylist()) == 5797
 
 
-def _readme_commands() -> list[str]:
-    blocks = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("$ tidemark")]
-    return [line[2:].split("   #")[0].strip() for line in lines]
+def _readme_commands() -> list[tuple[str, list[str]]]:
+    """Each `$ tidemark …` line of the README's console blocks, and the lines of output shown below it."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:].split("   #")[0].strip(), []))
+            elif line.strip():
+                found[-1][1].append(line)
+    return [(command, output) for command, output in found if command.startswith("tidemark")]
 
 
-def test_every_command_of_the_readme_runs(demo: tuple[Installation, str]) -> None:
+def test_every_command_of_the_readme_runs_and_prints_what_it_shows(demo: tuple[Installation, str]) -> None:
     installation, _ = demo
-    installation.run(str(TIDEMARK), "prepare", "--from", "2013-01-08", "--to", "2013-01-08")
     commands = _readme_commands()
-    assert len(commands) >= 7
-    for command in commands:
+    assert len(commands) >= 12
+    for command, output in sorted(commands, key=lambda pair: not pair[1]):
         done = installation.run(*shlex.split(command), timeout_s=600)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        printed = {" ".join(line.split()) for line in done.stdout.splitlines()}
+        assert {" ".join(line.split()) for line in output} <= printed, f"{command}\n{done.stdout}"
