@@ -151,7 +151,7 @@ def test_delay_windows_are_the_definition_over_the_files(demo: tuple[Installatio
 
 
 def test_the_weather_at_an_hour_is_that_hours_row(demo: tuple[Installation, str]) -> None:
-    weather = pd.read_csv(sample_file("weather.csv"))
+    weather = pd.read_csv(sample_file("weather.csv"), float_precision="round_trip")
     week = weather[(weather.time_hour >= "2013-01-01") & (weather.time_hour < "2013-01-08")]
     last = week.sort_values("time_hour").groupby("origin").tail(1).set_index("origin")
     for at, rows in (
