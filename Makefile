@@ -15,7 +15,7 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 	if "$$python" -c '$(SUITABLE)' 2>/dev/null; then echo "$$python"; break; fi; done)
 
-.PHONY: help setup up down demo test test-fast lint format clean check-tools
+.PHONY: help setup up down demo test test-long test-fast lint format clean check-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,11 @@ down: ## end the lake server and Airflow
 demo: setup ## the whole way on real input: a week of flights through Airflow, then the results
 	$(BIN)/tidemark demo
 
-test: setup lint ## lint, types and every test
-	$(BIN)/pytest
+test: setup lint ## lint, types and every test but the long ones
+	$(BIN)/pytest -m "not long"
+
+test-long: setup ## the demo as a test, any slicing of days, a run killed after each of its commits (some 20 minutes)
+	$(BIN)/pytest -m long
 
 test-fast: setup ## tests that start no JVM and no server
 	$(BIN)/pytest -m "not spark and not server and not airflow and not slow" tests/kernels tests/architecture tests/sources tests/storage tests/cli

@@ -24,7 +24,7 @@ from spark_jobs.config import Settings
 from spark_jobs.sample import sample_file
 from spark_jobs.server.airflow_api import AirflowApi
 
-pytestmark = [pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1800)]
 
 CHECKOUT = Path(__file__).parents[2]
 TIDEMARK = Path(sys.executable).with_name("tidemark")

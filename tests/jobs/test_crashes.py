@@ -12,7 +12,7 @@ from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import DATABASES, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import ALL, READINGS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 class Killed(BaseException):

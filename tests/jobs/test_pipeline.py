@@ -137,6 +137,7 @@ def _backwards_and_twice(spark: SparkSession, home: Settings) -> None:
         run(spark, home, first, last)
 
 
+@pytest.mark.long
 def test_any_slicing_of_the_days_publishes_the_same(lake: SparkSession, home: Settings) -> None:
     write_drops(home, READINGS)
     results = []
