@@ -29,10 +29,6 @@ class Publication:
     run_id: str = ""
     token: int = 0
 
-    def shows(self, token: int) -> bool:
-        """Whether rows written under `token` are visible."""
-        return token <= self.settled or token in self.tokens
-
 
 def load(lake: Lake, source: Source) -> Publication:
     """The publication in force, or the empty one before the first."""
