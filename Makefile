@@ -6,6 +6,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 BIN := .venv/bin
+# trust what the machine trusts: behind a proxy of a company its certificate is known there only
+export UV_SYSTEM_CERTS ?= true
 UV_VERSION := 0.13.8
 UV = $(shell command -v uv || echo .uv/bin/uv)
 CODE := spark_jobs expectations dags tests
