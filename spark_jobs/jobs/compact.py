@@ -11,10 +11,8 @@ from spark_jobs.storage.tables import STATE
 
 def compact(stage: Stage) -> None:
     """Write the corrections of `gold.state`; nothing is visible before `publish`."""
-    if stage.scope.nothing_to_do():
+    if stage.scope.nothing_to_do() or stage.source.state is None:
         return
-    rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
-    if rows is None:
-        return
-    stage.lake.append(STATE, rows, stage.fence)
+    with state_corrections(stage.lake, stage.scope, stage.fence.token) as rows:
+        stage.lake.append(STATE, rows, stage.fence)
     pass_gate(stage, "gold", measure_gold(stage.lake.spark, stage.scope, token=stage.fence.token))

@@ -9,6 +9,7 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,23 +36,30 @@ _OUT = [c for c in STATE.columns if c.name not in ("source", "token")]
 _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "known_from", "revision"]
 
 
-def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
-    """The rows to append to `gold.state_history`; None for a source without state."""
+@contextmanager
+def state_corrections(lake: Lake, scope: Scope, token: int) -> Iterator[DataFrame]:
+    """The rows to append to `gold.state_history`, of a source with state; good while the context is open."""
     source = scope.source
-    if source.state is None:
-        return None
     prior = _prior(lake, source)
     touching = fold_inputs(scope.touching(lake), source)
     if scope.everything:
-        made = _folded(touching, prior, source, scope, onto_prior=False)
-    else:
-        folded = _folded(touching, prior, source, scope, onto_prior=True).persist()
+        yield _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
+        return
+    folded = _folded(touching, prior, source, scope, onto_prior=True).persist()
+    try:
         refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
         made = folded.where(F.col("era") != REFOLD)
         if refold:
             of_refolded = F.col("entity").isin(refold)
             all_rows = fold_inputs(scope.standing(lake), source).where(of_refolded)
             made = made.unionByName(_folded(all_rows, prior.where(of_refolded), source, scope, onto_prior=False))
+        yield _stamped(made, source, token)
+    finally:
+        # every later write to a table that a cached plan reads would plan it again
+        folded.unpersist()
+
+
+def _stamped(made: DataFrame, source: Source, token: int) -> DataFrame:
     stamped = made.select(*[F.timestamp_micros(c).alias(c) if c in _TIMES else F.col(c) for c in made.columns])
     constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
     return stamped.withColumns(constants).repartition(1).sortWithinPartitions("entity")
