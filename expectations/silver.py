@@ -32,13 +32,22 @@ INVARIANTS = (
     Invariant("closings_of_nothing", "Every closing row closes a row that is published.", _AGAIN),
     Invariant(
         "late_rows_due",
-        "Every row that is late for a window of a sliding or session definition is in silver.late, and no other.",
+        "Every row that is late for a window of a definition is in silver.late, once a definition, and no other.",
         _AGAIN,
         "equal",
         "late_rows_recorded",
     ),
     Invariant(
         "rows_due",
+        "Nothing is lost: every row that came or went, with a key and a time, is counted by each definition, discarded"
+        " as late, or skipped for want of a value.",
+        _AGAIN,
+        "equal",
+        "rows_accounted",
+    ),
+    Invariant("rows_astray", "The windows made hold the rows that the late policy lets in, and no others.", _AGAIN),
+    Invariant(
+        "rows_counted",
         "Where a definition counts each row once, its windows gain and lose exactly the rows that came and went.",
         _AGAIN,
         "equal",

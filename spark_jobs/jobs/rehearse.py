@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from spark_jobs.config import load_settings
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.config import BatcherConfig
-from spark_jobs.kernels.restatement import restate
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
-from spark_jobs.restatement.definitions import NEVER_LATE, Definition, definitions
+from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.folding import fold_rows
+from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import Source, load_sources
 from spark_jobs.storage.times import instant
@@ -54,16 +54,25 @@ def rehearse(source: Source, landing_root: Path) -> int:
 
 def _window(definition: Definition, rows: pa.Table) -> None:
     """Once as if no row were late and once as if all were: both ways are compiled."""
-    for min_end in (NEVER_LATE, 2**62):
-        taken = {name: rows[f"c_{name}"] for name in dict.fromkeys([*definition.key, *definition.columns_read])}
-        taken["time"] = rows[f"t_{definition.time}"].cast(pa.int64())
-        given = _constants(rows, diff=1, min_end=min_end) | {"row_id": rows["row_id"]}
-        touched = pa.array([True] * rows.num_rows)
-        table = pa.table({**taken, **given, "touched": touched})
-        built = definition.build(table)
-        published = built.slice(0, 0).append_column("known_from", pa.array([], pa.int64()))
-        published = published.append_column("revision", pa.array([], pa.int32()))
-        restate(table, published, definition.windowing, known_from=0)
+    for lo in (0, 2**60):
+        kernel = Restater(definition, known_from_us=0, everything=True)
+        for _ in kernel(iter(_restated(definition, rows, lo).to_batches())):
+            pass
+
+
+def _restated(definition: Definition, rows: pa.Table, lo: int) -> pa.Table:
+    """The rows as workers get them, all of a drop that starts at `lo`, in one slice."""
+    taken = {f"k_{k}": rows[f"c_{k}"] for k in definition.key} | {
+        f"v_{c}": rows[f"c_{c}"] for c in definition.values_read
+    }
+    taken |= {"time": rows[f"t_{definition.time}"].cast(pa.int64()), "row_id": rows["row_id"]}
+    taken |= {"delta_id": rows["delta_id"], "vector": rows["entity"]}
+    taken |= _constants(rows, diff=1, lo=lo, size=1, slice=0)
+    flags = {"is_window": pa.array([False] * rows.num_rows), "touched": pa.array([True] * rows.num_rows)}
+    table = filled(pa.table({**taken, **flags}), given_schema(definition))
+    for column in ("time", *(f"k_{k}" for k in definition.key)):
+        table = table.filter(table[column].is_valid())
+    return table.sort_by([(column, "ascending") for column in definition.groups])
 
 
 def _fold(source: Source, rows: pa.Table) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from spark_jobs.gates.measures import silver as measure_silver
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.late import late_rows
 from spark_jobs.restatement.windows import corrections, touched_ranges
 from spark_jobs.storage.tables import LATE
@@ -17,14 +20,21 @@ def window(stage: Stage) -> None:
         return
     ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
+    accounts: dict[str, Account] = {}
+    largest = 0
     for definition in stage.definitions:
-        rows = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
-        if rows is not None:
-            stage.lake.append(definition.table(), rows, stage.fence)
+        made = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
+        if made is not None:
+            stage.lake.append(definition.table(), made.rows, stage.fence)
+            accounts[definition.name] = made.account
+            largest = max(largest, made.largest_group)
+    stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, largest_group=largest)
     if any(ranges.values()):
         late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token)
         if late is not None:
             stage.lake.append(LATE, late, stage.fence)
     read = None if stage.scope.everything else ranges
-    measured = measure_silver(stage.lake.spark, stage.scope, stage.definitions, token=stage.fence.token, ranges=read)
+    measured = measure_silver(
+        stage.lake.spark, stage.scope, stage.definitions, token=stage.fence.token, ranges=read, accounts=accounts
+    )
     pass_gate(stage, "silver", measured)

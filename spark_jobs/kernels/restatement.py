@@ -1,16 +1,11 @@
 """Corrections of published windows: desired − published, over exactly the windows that an update touches.
 
-A window `[s, e]` of a key is *affected* iff the key has a touched row (one that came or went) with `s − before <= t
-<= e + after`:
-
-    kind       before   after     because
-    sliding    1        0         a row at t opens the window that starts at t + 1
-    session    gap      gap       a row joins, or parted, what lies within a gap of it
-    hopping    0        −1        half open: a row at e is not in the window
+A window of a key is *affected* iff the key has a touched row (one that came or went) placed where it can change the
+window; `geometry` says for each kind where that is.
 
 Desired windows are recomputed from the rows that stand; published ones are what readers see now. Of both only
-affected windows are compared, by key and start. Equal ones (bit for bit) yield nothing; so an update that changes no
-result changes no table.
+affected windows are compared, by key and start (or by what else tells a kind's windows apart). Equal ones (bit for
+bit) yield nothing; so an update that changes no result changes no table.
 
 Guarantee: given all standing rows within reach of the affected windows, published + corrections = a recomputation
 from all rows.
@@ -28,18 +23,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.equality import same_values
+from spark_jobs.kernels.geometry import Geometry
 from spark_jobs.kernels.windows.rows import encode
 
 Ints = npt.NDArray[np.int64]
 LIVE, CLOSING = "live", "closing"
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far from its bounds a window is affected by a touched row, in ticks; see the module's table."""
-
-    before: int
-    after: int
+SLICE = "slice"
+"""Key column that numbers slices of time, where keys are cut into them."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +38,17 @@ class Windowing:
     """How one definition makes windows of rows.
 
     `build` takes standing rows (key columns, `time`, whatever the aggregates read) and gives key columns,
-    `window_start`, `window_end` (int64) and one column per aggregate, each (key, start) once.
+    `window_start`, `window_end` (int64) and one column per aggregate.
+    `identity`: columns that tell windows of one time apart, the key's among them; each occurs once.
+    `slice_length`: `key` starts with `SLICE`, the number of a slice of so many ticks; a slice holds all rows that bear
+    on windows which start in it, and makes no others.
     """
 
     key: tuple[str, ...]
-    reach: Reach
+    identity: tuple[str, ...]
+    geometry: Geometry
     build: Callable[[pa.Table], pa.Table]
+    slice_length: int | None = None
 
 
 def restate(
@@ -61,9 +57,9 @@ def restate(
     """The corrections of the keys given.
 
     Args:
-        rows: updates within reach of the affected windows: key columns, `time` int64, `row_id` int64, `diff` int64,
-        `touched` bool,
-            and the columns that the aggregates read. A row may come (+1) and go (−1); only what remains stands.
+        rows: updates within reach of the affected windows: key columns, `time` and `placed` int64 (where the row
+            counts, if not at its own time), `row_id` int64, `diff` int64, `touched` bool, and the columns that the
+            aggregates read. A row may come (+1) and go (−1); only what remains stands.
         published: key columns, `window_start`, `window_end` int64, the aggregates, `known_from` int64, `revision`
         int32.
         known_from: time of every correction made here.
@@ -73,11 +69,18 @@ def restate(
         Columns of `published`, and `known_to` int64, `era`: `live` rows are insertions; `closing` rows take a
         published row back.
     """
-    desired = windowing.build(standing(rows).drop_columns(["diff", "touched"]))
+    desired = _of_slice(windowing.build(standing(rows).drop_columns(["diff", "touched"])), windowing)
     if not everything:
-        touched = rows.filter(rows.column("touched")).select([*windowing.key, "time"])
+        touched = rows.filter(rows.column("touched")).select([*windowing.key, "placed"])
         desired, published = (_affected(windows, touched, windowing) for windows in (desired, published))
-    return _difference(desired, published, windowing.key, known_from)
+    return _difference(desired, published, windowing.identity, known_from)
+
+
+def _of_slice(windows: pa.Table, windowing: Windowing) -> pa.Table:
+    if windowing.slice_length is None:
+        return windows
+    slices = windows.column("window_start").to_numpy() // windowing.slice_length
+    return windows.filter(pa.array(slices == windows.column(SLICE).to_numpy()))
 
 
 def standing(rows: pa.Table) -> pa.Table:
@@ -113,11 +116,10 @@ def _with_nulls(values: pa.Array) -> tuple[Ints, int]:
 
 
 def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> pa.Table:
-    touched = touched.filter(touched.column("time").is_valid())
     window_codes, touched_codes = key_codes([windows, touched], windowing.key)
     start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
-    times = touched.column("time").to_numpy()
-    low, high = _saturated(start, -windowing.reach.before), _saturated(end, windowing.reach.after)
+    times = touched.column("placed").to_numpy()
+    low, high = windowing.geometry.changed_by(start, end)
     ranks = np.unique(times)
     width = np.int64(ranks.size + 1)
     composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))
@@ -126,21 +128,14 @@ def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> pa.
     return windows.filter(pa.array(past > first))
 
 
-def _saturated(times: Ints, distance: int) -> Ints:
-    limits = np.iinfo(np.int64)
-    if distance < 0:
-        return np.where(times < limits.min - distance, limits.min, times + distance)
-    return np.where(times > limits.max - distance, limits.max, times + distance)
-
-
-def _difference(desired: pa.Table, published: pa.Table, key: tuple[str, ...], known_from: int) -> pa.Table:
-    """Insertions and closings that turn `published` into `desired`; both hold each (key, start) once."""
+def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...], known_from: int) -> pa.Table:
+    """Insertions and closings that turn `published` into `desired`; both hold each identity once."""
     values = [name for name in published.column_names if name not in ("known_from", "revision")]
     desired = desired.select(values).cast(published.select(values).schema)
-    ours, theirs = _matches(desired, published, key)
+    ours, theirs = _matches(desired, published, identity)
     same = np.ones(ours.size, np.bool_)
     for name in values:
-        same &= _equal(desired.column(name).take(pa.array(ours)), published.column(name).take(pa.array(theirs)))
+        same &= same_values(desired.column(name).take(pa.array(ours)), published.column(name).take(pa.array(theirs)))
     inserted, closed = np.ones(desired.num_rows, np.bool_), np.ones(published.num_rows, np.bool_)
     inserted[ours[same]] = False
     closed[theirs[same]] = False
@@ -163,32 +158,14 @@ def _difference(desired: pa.Table, published: pa.Table, key: tuple[str, ...], kn
     return pa.concat_tables([insertions, closings.select(insertions.column_names).cast(insertions.schema)])
 
 
-def _matches(desired: pa.Table, published: pa.Table, key: tuple[str, ...]) -> tuple[Ints, Ints]:
-    """Rows of both with the same key and start, pairwise."""
-    ours, theirs = key_codes([desired, published], key)
+def _matches(desired: pa.Table, published: pa.Table, identity: tuple[str, ...]) -> tuple[Ints, Ints]:
+    """Rows of both with the same identity, pairwise."""
+    ours, theirs = key_codes([desired, published], tuple(name for name in identity if name != "window_start"))
     codes = np.concatenate([ours, theirs])
-    starts = np.concatenate([table.column("window_start").to_numpy() for table in (desired, published)])
+    starts = np.zeros(codes.size, np.int64)
+    if "window_start" in identity:
+        starts = np.concatenate([table.column("window_start").to_numpy() for table in (desired, published)])
     side = np.repeat(np.array([0, 1], np.int8), [desired.num_rows, published.num_rows])
     order = np.lexsort((side, starts, codes))
     pair = np.flatnonzero((codes[order][1:] == codes[order][:-1]) & (starts[order][1:] == starts[order][:-1]))
     return order[pair], order[pair + 1] - desired.num_rows
-
-
-def _equal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Equality in which null equals null and floats are compared bit by bit."""
-    if pa.types.is_nested(left.type):
-        return np.fromiter(
-            (a == b for a, b in zip(left.to_pylist(), right.to_pylist(), strict=True)), np.bool_, len(left)
-        )
-    both_null = pc.and_(left.is_null(), right.is_null())
-    if pa.types.is_floating(left.type):
-        left, right = (_bits(column) for column in (left, right))
-    equal = pc.fill_null(pc.equal(left, right), False)
-    return pc.or_(equal, both_null).combine_chunks().to_numpy(zero_copy_only=False)
-
-
-def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    flat = column.cast(pa.float64()).combine_chunks()
-    valid = flat.is_valid()
-    bits = flat.fill_null(0.0).to_numpy(zero_copy_only=False).view(np.int64)
-    return pa.chunked_array([pc.if_else(valid, pa.array(bits), pa.scalar(None, pa.int64()))])

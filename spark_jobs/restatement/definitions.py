@@ -1,185 +1,188 @@
-"""From a window definition of a source file to what the kernel and the tables need: columns, lateness, reach,
-finality."""
+"""A window definition of a source file, resolved: the kernel's view of it, its table, and when its windows are final.
+
+A worker's table has `k_<column>`, `v_<column>` (see `calls`), `time` and `lo` (the start of the row's drop) in
+microseconds, `row_id`, `diff`, `touched`; for adaptive windows also `delta_id`, `vector`, `size`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.errors import ConfigurationError
 from spark_jobs.kernels import windows as kernels
-from spark_jobs.kernels.restatement import Reach, Windowing
-from spark_jobs.kernels.windows import Aggregate
+from spark_jobs.kernels.lateness import Lateness, Policy, judge
+from spark_jobs.kernels.restatement import SLICE, Windowing
+from spark_jobs.kernels.windows import Deltas, Inputs, SkippedRows, adaptive_table, stats_type, window_table
+from spark_jobs.restatement.calls import ARROW_TYPES, columns_read, described, kernel_aggregate, sql_type, with_vectors
+from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
+from spark_jobs.sources.windows import Window
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import SQL_TYPES, windows
 
-NEVER_LATE = -(2**63)
-ARROW_TYPES = {
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "string": pa.string(),
-    "bool": pa.bool_(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
+_ADAPTIVE_INPUTS = {"delta_id": pa.string(), "vector": pa.string(), "size": pa.int64()}
+_OWN_COLUMNS = {
+    "window_id": (pa.string(), "Cell, a dot, and the window's place in the cell; unique within a key."),
+    "delta_ids": (pa.list_(pa.string()), "The deltas in the window, in order of time."),
+    "stats": (stats_type(), "Deltas, different values of the vector column, bytes, mean bytes, microseconds."),
+    "trigger": (pa.string(), "What closed it: time, count, size, rate_change, memory_pressure; reset: the cell's end."),
 }
-_SQL_OF_ARROW = {
-    pa.int64(): "BIGINT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "STRING",
-    pa.bool_(): "BOOLEAN",
-    pa.timestamp("us", "UTC"): "TIMESTAMP",
-    pa.date32(): "DATE",
-}
-_FUNCTIONS: dict[str, Any] = {
-    "sum": kernels.sum_,
-    "min": kernels.min_,
-    "max": kernels.max_,
-    "avg": kernels.avg,
-    "first": kernels.first,
-    "last": kernels.last,
-}
-
-
-class UnsupportedWindow(ConfigurationError):
-    """The pipeline does not run this kind of window or late policy yet. Facts: `source`, `definition`."""
-
-    code = "unsupported_window"
+"""What only adaptive windows have."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One window definition of a source, resolved."""
+    """One window definition of one source."""
 
     source: Source
     name: str
 
     @property
-    def _spec(self) -> Any:
+    def window(self) -> Window:
+        """As the source file says it."""
         return self.source.windows[self.name]
 
     @property
     def key(self) -> tuple[str, ...]:
         """Columns of the file that the windows are per."""
-        return tuple(self._spec.key)
+        return tuple(self.window.key)
 
     @property
     def time(self) -> str:
         """The timeline over which the windows run."""
         return self.source.window_time(self.name)
 
-    @property
-    def span_us(self) -> int:
-        """Size, or gap of sessions: beyond this (and one tick) from a touched row nothing is affected."""
-        return self._spec.gap_us if self._spec.kind == "session" else self._spec.size_us
+    @cached_property
+    def kind(self) -> Kind:
+        """Shape, place in time, slices."""
+        return kind_of(self.window)
 
     @property
-    def is_session(self) -> bool:
-        """Whether bounds of a window are not known before its rows are."""
-        return self._spec.kind == "session"
+    def policy(self) -> Policy:
+        """What becomes of late rows."""
+        return Policy(self.window.late.policy, self.window.late.limit_us)
 
     @property
-    def is_half_open(self) -> bool:
-        """Whether a window's end is not in it."""
-        return self._spec.kind in ("tumbling", "hopping")
+    def moves_late_rows(self) -> bool:
+        """Whether a row may count at its drop's start in place of its own time."""
+        return self.policy.name == "next_window"
 
     @property
-    def step_us(self) -> int:
-        """Distance of the starts of half-open windows."""
-        return self._spec.step_us if self._spec.kind == "hopping" else self.span_us
+    def is_adaptive(self) -> bool:
+        """Whether its windows list deltas and have ids."""
+        return self.kind.cuts is not None
+
+    @cached_property
+    def aggregates(self) -> dict[str, kernels.Aggregate]:
+        """Result column (`a_<output>`) -> aggregate."""
+        return {f"a_{name}": kernel_aggregate(name, call) for name, call in self.window.aggregates.items()}
 
     @property
-    def discards(self) -> bool:
-        """Whether a row is left out of every window it is late for."""
-        return self._spec.late.policy == "discard"
+    def values_read(self) -> list[str]:
+        """Columns of the file that the aggregates read, each once."""
+        return columns_read(self.window.aggregates)
 
     @property
-    def limit_us(self) -> int | None:
-        """Microseconds that a row may be late for a window and still count in it; None: without limit."""
-        return 0 if self.discards else self._spec.late.limit_us
+    def required(self) -> list[str]:
+        """Columns of a worker's table without which a row is in no window."""
+        if self.is_adaptive:
+            return list(_ADAPTIVE_INPUTS)
+        assert self.kind.shape is not None
+        return [f"v_{c}" for c in self.values_read] if self.kind.shape.null_values == "skip_row" else []
 
     @property
-    def aggregates(self) -> dict[str, Aggregate]:
-        """Output column -> aggregate."""
-        return {
-            name: kernels.count() if a.column is None else _FUNCTIONS[a.function](a.column)
-            for name, a in self._spec.aggregates.items()
-        }
+    def groups(self) -> list[str]:
+        """Columns of a worker's table whose values are worked on together."""
+        keys = [f"k_{k}" for k in self.key]
+        return keys if self.kind.slice_us is None else [SLICE, *keys]
 
     @property
-    def columns_read(self) -> list[str]:
-        """Columns of the file that the aggregates read, each once, but those that are keys."""
-        read = dict.fromkeys(a.column for a in self._spec.aggregates.values() if a.column)
-        return [column for column in read if column not in self.key]
+    def own_columns(self) -> list[str]:
+        """Columns of the table that only this kind has."""
+        return list(_OWN_COLUMNS) if self.is_adaptive else []
+
+    def lateness(self, times: Any, lo: Any) -> Lateness:
+        """What the late policy makes of rows at `times`, of drops that start at `lo`."""
+        return judge(times, lo, self.kind.geometry, self.policy)
 
     @cached_property
     def windowing(self) -> Windowing:
-        """The kernel's view."""
-        return Windowing(self.key, self._reach(), partial(_build, self))
+        """The kernel's view; `build` is this definition's."""
+        groups = tuple(self.groups)
+        told_apart = "window_id" if self.is_adaptive else "window_start"
+        return Windowing(groups, (*groups, told_apart), self.kind.geometry, _Build(self), self.kind.slice_us)
 
-    def _reach(self) -> Reach:
-        kind, policy = self._spec.kind, self._spec.late.policy
-        if kind == "adaptive" or policy == "next_window":
-            raise UnsupportedWindow(
-                expected="a sliding, session, tumbling or hopping window with the late policy reemit or discard",
-                found=f"{self.name} of kind {kind} with {policy}",
-                consequence="nothing was run",
-                next_step="choose another policy, or use `spark_jobs.windows` on a DataFrame for this kind",
-                source=self.source.name,
-                definition=self.name,
-            )
-        if kind == "session":
-            return Reach(self.span_us, self.span_us)
-        return Reach(0, -1) if self.is_half_open else Reach(1, 0)
+    def build(self, rows: pa.Table) -> tuple[pa.Table, SkippedRows]:
+        """Windows of standing rows that have a `min_end`, and how many rows count nowhere; times as int64."""
+        inputs = Inputs(
+            key=self.groups,
+            time="time",
+            aggregates=self.aggregates,
+            min_end="min_end",
+            forward_to="lo" if self.moves_late_rows else None,
+            arrival="row_id",
+        )
+        rows = with_vectors(rows, self.window.aggregates)
+        if self.kind.cuts is not None:
+            return adaptive_table(rows, self.kind.cuts, Deltas("delta_id", "vector", "size"), inputs)
+        assert self.kind.shape is not None
+        return window_table(rows, self.kind.shape, inputs)
 
-    def build(self, rows: pa.Table) -> pa.Table:
-        """Windows of standing rows: times as int64."""
-        shared: dict[str, Any] = {
-            "key": list(self.key),
-            "time": "time",
-            "aggregates": self.aggregates,
-            "min_end": "min_end",
-            "arrival": "row_id",
-        }
-        match self._spec.kind:
-            case "sliding":
-                table, _ = kernels.sliding_table(rows, size=self.span_us, clip_at_zero=False, **shared)
-            case "session":
-                table, _ = kernels.session_table(rows, gap=self.span_us, **shared)
-            case "tumbling":
-                table, _ = kernels.tumbling_table(rows, size=self.span_us, **shared)
-            case _:
-                table, _ = kernels.hopping_table(rows, size=self.span_us, advance=self.step_us, **shared)
-        return table
+    def inputs(self) -> pa.Schema:
+        """The columns of a worker's table that hold rows, but for the marks of its caller."""
+        types = {name: spec.type for name, spec in self.source.columns.items()}
+        return pa.schema(
+            [
+                *([(SLICE, pa.int64())] if self.kind.slice_us is not None else []),
+                *[(f"k_{k}", ARROW_TYPES[types[k]]) for k in self.key],
+                ("time", pa.int64()),
+                ("lo", pa.int64()),
+                ("row_id", pa.int64()),
+                *[(f"v_{c}", ARROW_TYPES[types[c]]) for c in self.values_read],
+                *(_ADAPTIVE_INPUTS.items() if self.is_adaptive else ()),
+            ]
+        )
+
+    @cached_property
+    def result_types(self) -> dict[str, pa.DataType]:
+        """Output column -> its type, as the kernel gives it."""
+        schema = self.inputs().append(pa.field("min_end", pa.int64()))
+        built, _ = self.build(schema.empty_table())
+        return {name: built.schema.field(f"a_{name}").type for name in self.window.aggregates}
 
     def value_columns(self) -> list[Column]:
-        """Key columns, bounds and aggregates as the table has them, types as the kernel gives them."""
-        empty = pa.table(
-            {
-                **{k: pa.array([], ARROW_TYPES[self.source.columns[k].type]) for k in self.key},
-                **{c: pa.array([], ARROW_TYPES[self.source.columns[c].type]) for c in self.columns_read},
-                "time": pa.array([], pa.int64()),
-                "row_id": pa.array([], pa.int64()),
-                "min_end": pa.array([], pa.int64()),
-            }
-        )
-        built = self.build(empty).schema
+        """Key columns, bounds, the kind's own columns and aggregates, as the table has them."""
         keys = [Column(k, SQL_TYPES[self.source.columns[k].type], f"Key: column {k} of the file.") for k in self.key]
-        inclusive = "inclusive" if self._spec.kind in ("sliding", "session") else "exclusive"
+        end = "exclusive" if self.kind.geometry.half_open else "inclusive"
         bounds = [
             Column("window_start", "TIMESTAMP", "First instant of the window."),
-            Column("window_end", "TIMESTAMP", f"End of the window, {inclusive}."),
+            Column("window_end", "TIMESTAMP", f"End of the window, {end}."),
         ]
+        own = [Column(name, sql_type(kind), comment) for name, (kind, comment) in self._own()]
         values = [
-            Column(
-                name, _SQL_OF_ARROW[built.field(name).type], f"{a.function}({a.column or ''}) over the window's rows."
-            )
-            for name, a in self._spec.aggregates.items()
+            Column(name, sql_type(self.result_types[name]), f"{described(call)} over the window's rows.")
+            for name, call in self.window.aggregates.items()
         ]
-        return [*keys, *bounds, *values]
+        return [*keys, *bounds, *own, *values]
+
+    def result_schema(self) -> pa.Schema:
+        """The columns of `value_columns` as a worker gives them: bounds in microseconds."""
+        types = {name: spec.type for name, spec in self.source.columns.items()}
+        return pa.schema(
+            [
+                *[(k, ARROW_TYPES[types[k]]) for k in self.key],
+                ("window_start", pa.int64()),
+                ("window_end", pa.int64()),
+                *[(name, kind) for name, (kind, _) in self._own()],
+                *self.result_types.items(),
+            ]
+        )
+
+    def _own(self) -> list[tuple[str, tuple[pa.DataType, str]]]:
+        return [(name, _OWN_COLUMNS[name]) for name in self.own_columns]
 
     def table(self) -> Table:
         """The history table."""
@@ -187,21 +190,32 @@ class Definition:
 
     @property
     def identity(self) -> list[str]:
-        """What tells two windows apart that hold at the same time."""
-        return [*self.key, "window_start"]
+        """Columns of the table that tell two windows apart which hold at the same time."""
+        return [*self.key, "window_id" if self.is_adaptive else "window_start"]
 
     def final_condition(self) -> str:
         """SQL over the view's `p` and `h`: whether every row of any drop at or after `complete` would be left out."""
-        if self.limit_us is None:
+        if self.policy.name == "reemit" and self.policy.limit is None:
             return "false"
+        end = "unix_micros(h.window_end)"
+        if self.kind.cuts is not None:
+            start, reset = "unix_micros(h.window_start)", self.kind.cuts.reset
+            end = f"{start} - pmod({start}, {reset}L) + {reset}L"
         # a row that can still change a session is at most a gap after its end, and counts as ending a gap after that
-        reach = f"unix_micros(h.window_end) + {self.limit_us + (2 * self.span_us if self.is_session else 0)}"
-        late_at_once = self.discards and self.is_half_open
-        return f"({reach} {'<=' if late_at_once else '<'} unix_micros(p.complete))"
+        beyond = 2 * self.kind.geometry.span if self.kind.slice_us is None else 0
+        late_at_end = self.kind.geometry.half_open and self.policy.name != "reemit"
+        reach = f"{end} + {(self.policy.limit or 0) + beyond}L"
+        return f"({reach} {'<=' if late_at_end else '<'} unix_micros(p.complete))"
 
 
-def _build(definition: Definition, rows: pa.Table) -> pa.Table:
-    return definition.build(rows)
+@dataclass(frozen=True)
+class _Build:
+    """`Definition.build` as the kernel takes it."""
+
+    definition: Definition
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        return self.definition.build(rows)[0]
 
 
 def definitions(source: Source) -> list[Definition]:

@@ -1,71 +1,96 @@
 """Late rows: which rows of a publication were late for a window of a definition, and what was done with them.
 
-It follows from the row and the definition alone, never from when the row was processed: a row is late for a window
-whose last instant lies before `lo`, the start of the row's own drop. The first window over a row at `t` ends at `t`
-(sliding) or is the first half-open one over `t`; a session's end counts as `t + gap`.
+One row per update and definition, whatever the kind: the kernel that the windows are made with says how late it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.kernels.lateness import Lateness
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.touched import Scope, at
-from spark_jobs.restatement.windows import min_end
+from spark_jobs.restatement.windows import drop_start, has_required
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import LATE
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+
+_TIMES = ("event_time", "drop_lo", "late_from", "late_to", "counts_from", "moved_to")
+_SCHEMA = (
+    f"definition STRING, row_id BIGINT, entity STRING, diff BIGINT, {', '.join(f'{name} BIGINT' for name in _TIMES)},"
+    " late_by BIGINT, action STRING"
+)
 
 
 def late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
     """The rows to append to `silver.late_history`; None for a source without windows."""
     frame = None
     for definition in definitions:
-        rows = _late(lake, scope, definition)
+        rows = _candidates(lake, scope, definition)
         frame = rows if frame is None else frame.unionByName(rows)
     if frame is None:
         return None
-    stamped = frame.withColumns(
+    found = frame.coalesce(1).mapInArrow(_Judge({d.name: d for d in definitions}), _SCHEMA)
+    stamped = found.withColumns(
         {
+            **{name: F.timestamp_micros(name) for name in _TIMES},
             "source": F.lit(scope.source.name),
             "known_from": at(scope.known_from_us),
             "token": F.lit(token).cast("bigint"),
         }
     )
-    return stamped.select(*LATE.column_names).coalesce(1)
+    return stamped.select(*LATE.column_names)
 
 
-def _late(lake: Lake, scope: Scope, definition: Definition) -> DataFrame:
-    drops = definition.source.drops
-    lo = F.lit(drops.start_us) + F.col("seq_no") * F.lit(drops.every_us)
-    first, last = _last_instants(definition, F.unix_micros(f"t_{definition.time}"))
-    rows = scope.touching(lake).where(first < lo)
-    for key in definition.key:
-        rows = rows.where(F.col(f"c_{key}").isNotNull())
-    least = min_end(definition)
-    action = F.when(first >= least, "reemit").when(last >= least, "partial").otherwise("discard")
+def _candidates(lake: Lake, scope: Scope, definition: Definition) -> DataFrame:
+    """Touching rows that can count and may be late: those before their drop's start."""
+    time, lo = F.unix_micros(f"t_{definition.time}"), drop_start(definition.source)
+    rows = scope.touching(lake).where((time < lo) & has_required(definition))
     return rows.select(
-        F.lit(definition.name).alias("definition"),
-        "row_id",
-        "entity",
-        F.col(f"t_{definition.time}").alias("event_time"),
-        F.timestamp_micros(lo).alias("drop_lo"),
-        (lo - first - F.lit(int(definition.is_half_open))).alias("late_by"),
-        action.alias("action"),
-        "diff",
+        F.lit(definition.name).alias("definition"), "row_id", "entity", "diff", time.alias("time"), lo.alias("lo")
     )
 
 
-def _last_instants(definition: Definition, time: Column) -> tuple[Column, Column]:
-    """The last instant of the first and of the last window that can hold a row at `time`."""
-    if definition.is_session:
-        return time + F.lit(definition.span_us), time + F.lit(definition.span_us)
-    if not definition.is_half_open:
-        return time, time + F.lit(definition.span_us)
-    step, size = F.lit(definition.step_us), F.lit(definition.span_us)
-    first_start = (F.floor((time - size) / step) + F.lit(1)) * step
-    return first_start + size - F.lit(1), F.floor(time / step) * step + size - F.lit(1)
+@dataclass(frozen=True)
+class _Judge:
+    """What runs in the Python workers: candidates of several definitions to the late rows among them."""
+
+    definitions: dict[str, Definition]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            names = batch.column("definition")
+            for name in names.unique().to_pylist():
+                rows = pa.Table.from_batches([batch.filter(pa.compute.equal(names, name))])
+                yield from self._late(self.definitions[name], rows).to_batches()
+
+    def _late(self, definition: Definition, rows: pa.Table) -> pa.Table:
+        times, lo = rows.column("time").to_numpy(), rows.column("lo").to_numpy()
+        found = definition.lateness(times, lo)
+        end = int(definition.kind.geometry.half_open)
+        last_late = definition.kind.geometry.latest_before(times, lo - 1)
+        columns = {
+            **{name: rows.column(name) for name in ("definition", "row_id", "entity", "diff")},
+            "event_time": pa.array(times),
+            "drop_lo": pa.array(lo),
+            "late_from": pa.array(found.first + end),
+            "late_to": pa.array(last_late + end),
+            "counts_from": pa.array(np.maximum(found.first, found.min_end) + end, mask=found.last < found.min_end),
+            "moved_to": pa.array(lo, mask=~found.moved),
+            "late_by": pa.array(lo - found.first - end),
+            "action": pa.array(_actions(found)),
+        }
+        return pa.table(columns).filter(pa.array(found.late))
+
+
+def _actions(found: Lateness) -> list[str]:
+    chosen = np.select([found.moved, found.discarded, found.partial], [0, 1, 2], default=3)
+    return np.array(["next_window", "discard", "partial", "reemit"], object)[chosen].tolist()

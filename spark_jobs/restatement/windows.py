@@ -1,4 +1,4 @@
-"""Spark's part in restating windows: read what is within reach of the touched rows, shuffle once by key, let the
+"""Spark's part in restating windows: read what is within reach of the touched rows, shuffle once by group, let the
 kernel compare.
 
 One shuffle and one write per definition. What is read follows from the touched times alone: rows within one size (or
@@ -8,17 +8,22 @@ look-back horizon.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_jobs.kernels.restatement import restate
-from spark_jobs.restatement.definitions import NEVER_LATE, Definition
+from spark_jobs.kernels import accounts
+from spark_jobs.kernels.accounts import Account
+from spark_jobs.kernels.restatement import SLICE
+from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.restater import ACCOUNT_PREFIX, LARGEST_GROUP, Restater, result_schema
 from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, within
+from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.sql import name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,18 +34,36 @@ BUCKET_US = 3_600_000_000
 TIMES = ("window_start", "window_end", "known_from", "known_to")
 
 
+@dataclass(frozen=True)
+class Corrections:
+    """What a definition's table must be told: `rows` to append. Once they are written, `account` says what they rest
+    on."""
+
+    rows: DataFrame
+    _observed: Observation
+
+    @property
+    def account(self) -> Account:
+        """What became of the touched rows; blocks until `rows` have been written."""
+        found = self._observed.get
+        return Account(*(found[n] or 0 for n in accounts.NAMES))
+
+    @property
+    def largest_group(self) -> int:
+        """Rows and windows that a worker held at once; blocks like `account`."""
+        return int(self._observed.get[LARGEST_GROUP] or 0)
+
+
+def drop_start(source: Source) -> Column:
+    """Per update the start of its drop, in microseconds."""
+    return F.lit(source.drops.start_us) + F.col("seq_no") * F.lit(source.drops.every_us)
+
+
 def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> dict[str, list[Range]]:
-    """Per definition the ranges of its own time that hold touched rows, in one job."""
+    """Per definition the ranges of its own time where rows came or went, in one job."""
     if not definitions:
         return {}
-    buckets = F.array(
-        *[
-            F.struct(
-                F.lit(d.name).alias("name"), F.floor(F.unix_micros(f"t_{d.time}") / F.lit(BUCKET_US)).alias("bucket")
-            )
-            for d in definitions
-        ]
-    )
+    buckets = F.array(*[_bucket(d, time) for d in definitions for time in _touched_times(d)])
     rows = (
         scope.touching(lake)
         .select(F.explode(buckets).alias("b"))
@@ -51,33 +74,65 @@ def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> d
     found: dict[str, list[Range]] = {d.name: [] for d in definitions}
     for row in rows.collect():
         found[row.name].append((row.bucket * BUCKET_US, (row.bucket + 1) * BUCKET_US - 1))
-    return {name: coalesce_ranges(ranges) for name, ranges in found.items()}
+    return {definition: coalesce_ranges(ranges) for definition, ranges in found.items()}
 
 
-def corrections(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int) -> DataFrame | None:
-    """The rows to append to the definition's history table; None when no row with a time was touched."""
+def _touched_times(definition: Definition) -> list[Column]:
+    """Where a row may count: at its own time, or at its drop's start."""
+    time, lo = F.unix_micros(f"t_{definition.time}"), drop_start(definition.source)
+    return [time, F.when(time < lo, lo)] if definition.moves_late_rows else [time]
+
+
+def _bucket(definition: Definition, time: Column) -> Column:
+    bucket = F.when(has_key(definition), F.floor(time / F.lit(BUCKET_US)))
+    return F.struct(F.lit(definition.name).alias("name"), bucket.alias("bucket"))
+
+
+def has_key(definition: Definition) -> Column:
+    """Whether an update has a value in every key column."""
+    condition = F.lit(True)
+    for key in definition.key:
+        condition = condition & F.col(f"c_{key}").isNotNull()
+    return condition
+
+
+def has_required(definition: Definition) -> Column:
+    """Whether an update has a key and every value without which it is in no window."""
+    condition = has_key(definition)
+    for needed in _required_values(definition):
+        condition = condition & needed.isNotNull()
+    return condition
+
+
+def corrections(
+    lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int
+) -> Corrections | None:
+    """The rows to append to the definition's history table; None when no row with a key and a time was touched."""
     if not ranges and not scope.everything:
         return None
-    near = coalesce_ranges([(lo - definition.span_us - 1, hi + definition.span_us + 1) for lo, hi in ranges])
+    span_us = definition.kind.geometry.span
+    near = coalesce_ranges([(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges])
     published = _published(lake, definition)
     if not scope.everything:
         # a changed definition may have published windows anywhere
         near, published = _within_reach(definition, near, published)
     rows = _rows(lake, scope, definition, near)
     both = rows.unionByName(_prefixed(definition, published), allowMissingColumns=True)
-    kernel = _Restater(definition, scope.known_from_us, scope.everything)
-    table = definition.table()
-    schema = ", ".join(
-        f"`{c.name}` {'BIGINT' if c.name in TIMES else c.type}" for c in table.columns if c.name != "token"
-    )
-    made = both.repartition(*[F.col(k) for k in definition.key]).mapInArrow(kernel, schema)
-    stamped = made.select(*[F.timestamp_micros(c).alias(c) if c in TIMES else F.col(c) for c in made.columns])
-    return stamped.withColumn("token", F.lit(token).cast("bigint")).sortWithinPartitions(*definition.identity)
+    grouped = both.repartition(*definition.groups).sortWithinPartitions(*definition.groups)
+    kernel = Restater(definition, scope.known_from_us, scope.everything)
+    made = grouped.mapInArrow(kernel, from_arrow_schema(result_schema(definition)))
+    observation = Observation(f"windows_{definition.name}_{token}")
+    sums = [F.sum(f"{ACCOUNT_PREFIX}{n}").alias(n) for n in accounts.NAMES]
+    observed = made.observe(observation, *sums, F.max(LARGEST_GROUP).alias(LARGEST_GROUP)).where("era IS NOT NULL")
+    columns = [c for c in definition.table().column_names if c != "token"]
+    stamped = observed.select(*[F.timestamp_micros(c).alias(c) if c in TIMES else F.col(name(c)) for c in columns])
+    stamped = stamped.withColumn("token", F.lit(token).cast("bigint"))
+    return Corrections(stamped.sortWithinPartitions(*definition.identity), observation)
 
 
 def _within_reach(definition: Definition, near: list[Range], published: DataFrame) -> tuple[list[Range], DataFrame]:
     """The ranges whose rows must be read, and the published windows that they can affect."""
-    if not definition.is_session:
+    if definition.kind.slice_us is not None:
         return near, published.where(within("window_start", near))
     sessions = published.where(_overlapping(near))
     return coalesce_ranges(near + _bounds(sessions)), sessions
@@ -101,75 +156,93 @@ def _bounds(sessions: DataFrame) -> list[Range]:
     return [(row.lo, row.hi) for row in sessions.groupBy(bucket).agg(start, end).collect()]
 
 
-def min_end(definition: Definition) -> Column:
-    """Per row the least last instant of a window that it counts in, by the late policy and the row's own drop.
-
-    A window is late by `lo - end`. Closed ones end at their last instant, half-open ones a tick after it.
-    """
-    drops = definition.source.drops
-    lo = F.lit(drops.start_us) + F.col("seq_no") * F.lit(drops.every_us)
-    if definition.discards:
-        return lo
-    if definition.limit_us is None:
-        return F.lit(NEVER_LATE)
-    return lo - F.lit(definition.limit_us + definition.is_half_open)
-
-
 def _rows(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> DataFrame:
+    """Standing updates with a key that count in these ranges, once per slice that they bear on."""
     time = f"t_{definition.time}"
-    # a touched row without a time is in no window
-    rows = scope.standing(lake).where(within(time, ranges))
-    return rows.select(
+    near = within(time, ranges)
+    if definition.moves_late_rows:
+        near = near | _landed_in(definition, ranges)
+    rows = scope.standing(lake).where(near & has_key(definition)).withColumn("lo", drop_start(definition.source))
+    columns: list[Column] = [
         F.lit(False).alias("is_window"),
-        *[F.col(f"c_{k}").alias(k) for k in definition.key],
+        *[F.col(f"c_{k}").alias(f"k_{k}") for k in definition.key],
         F.unix_micros(time).alias("time"),
-        "row_id",
-        "diff",
-        "touched",
-        min_end(definition).cast("bigint").alias("min_end"),
-        *[F.col(f"c_{c}").alias(f"v_{c}") for c in definition.columns_read],
-    )
+        *[F.col(c) for c in ("lo", "row_id", "diff", "touched")],
+        *[F.col(f"c_{c}").alias(f"v_{c}") for c in definition.values_read],
+        *(_adaptive_inputs(definition) if definition.is_adaptive else []),
+    ]
+    selected = rows.select(*columns)
+    if definition.kind.slice_us is None:
+        return selected
+    return selected.withColumn(SLICE, F.explode(_slices(definition)))
+
+
+def _landed_in(definition: Definition, ranges: list[Range]) -> Column:
+    """Whether an update may have moved on to the start of its drop in one of these ranges."""
+    drops = definition.source.drops
+    condition = F.lit(False)
+    for lo, hi in ranges:
+        first, last = -((drops.start_us - lo) // drops.every_us), (hi - drops.start_us) // drops.every_us
+        condition = condition | F.col("seq_no").between(first, last)
+    return condition & (F.unix_micros(f"t_{definition.time}") < drop_start(definition.source))
+
+
+def _slices(definition: Definition) -> Column:
+    """The slices in which windows start that a row can bear on, at its own time or at its drop's start."""
+    length, halo = definition.kind.slice_us, definition.kind.geometry.halo
+    assert length is not None
+    assert halo is not None
+
+    def around(time: str) -> Column:
+        low, high = F.col(time) - F.lit(halo[0]), F.col(time) + F.lit(halo[1])
+        return F.sequence(_floored(low, length), _floored(high, length))
+
+    if not definition.moves_late_rows:
+        return around("time")
+    return F.when(F.col("time") < F.col("lo"), F.array_union(around("time"), around("lo"))).otherwise(around("time"))
+
+
+def _floored(number: Column, length: int) -> Column:
+    """The floor of a bigint by a positive one, exactly; `/` would go by way of doubles."""
+    return F.call_function("div", number - F.pmod(number, F.lit(length)), F.lit(length))
+
+
+def _adaptive_inputs(definition: Definition) -> list[Column]:
+    """Delta id, vector and size of a row, as adaptive windows take them."""
+    window = definition.window
+    vector = getattr(window, "vector", None)
+    size = getattr(window, "size_bytes", None)
+    return [
+        F.col("delta_id"),
+        (F.col("entity") if vector is None else F.col(f"c_{vector}").cast("string")).alias("vector"),
+        (_bytes(definition.source) if size is None else F.col(f"c_{size}")).alias("size"),
+    ]
+
+
+def _required_values(definition: Definition) -> list[Column]:
+    """`Definition.required`, of updates."""
+    if definition.is_adaptive:
+        return _adaptive_inputs(definition)
+    return [F.col(f"c_{column.removeprefix('v_')}") for column in definition.required]
+
+
+def _bytes(source: Source) -> Column:
+    """The bytes of a row's values: UTF-8 of texts, 8 of numbers and times, 4 of dates, 1 of booleans, 0 of nulls."""
+    widths = {"int": 8, "float": 8, "timestamp": 8, "date": 4, "bool": 1}
+    total = F.lit(0).cast("bigint")
+    for column, spec in source.columns.items():
+        value = F.col(f"c_{column}")
+        held = F.octet_length(value) if spec.type == "string" else F.when(value.isNotNull(), F.lit(widths[spec.type]))
+        total = total + F.coalesce(held, F.lit(0)).cast("bigint")
+    return total
 
 
 def _prefixed(definition: Definition, published: DataFrame) -> DataFrame:
-    aggregates = [F.col(name).alias(f"a_{name}") for name in definition.aggregates]
+    """Published windows as the kernel takes them, each in the slice that it starts in."""
     times = [F.unix_micros(t).alias(t) for t in ("window_start", "window_end", "known_from")]
-    return published.select(F.lit(True).alias("is_window"), *definition.key, *times, "revision", *aggregates)
-
-
-@dataclass(frozen=True)
-class _Restater:
-    """What runs in the Python workers: all rows and windows of a partition's keys to the corrections of its windows."""
-
-    definition: Definition
-    known_from_us: int
-    everything: bool
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = list(batches)
-        if not held:
-            return
-        both = pa.Table.from_batches(held)
-        is_window = both.column("is_window")
-        rows = both.filter(pa.compute.invert(is_window))
-        names = ["time", "row_id", "diff", "touched", "min_end"]
-        rows = rows.select([*self.definition.key, *names, *[f"v_{c}" for c in self.definition.columns_read]])
-        rows = rows.rename_columns([*self.definition.key, *names, *self.definition.columns_read])
-        aggregates = list(self.definition.aggregates)
-        listed = [
-            *self.definition.key,
-            "window_start",
-            "window_end",
-            *[f"a_{a}" for a in aggregates],
-            "known_from",
-            "revision",
-        ]
-        windows = both.filter(is_window).select(listed)
-        windows = windows.rename_columns(
-            [*self.definition.key, "window_start", "window_end", *aggregates, "known_from", "revision"]
-        )
-        made = restate(
-            rows, windows, self.definition.windowing, known_from=self.known_from_us, everything=self.everything
-        )
-        names_out = [c.name for c in self.definition.table().columns if c.name != "token"]
-        yield from made.select(names_out).to_batches()
+    keys = [F.col(k).alias(f"k_{k}") for k in definition.key]
+    results = [F.col(name(n)).alias(f"a_{n}") for n in definition.window.aggregates]
+    own = [F.col(name(n)) for n in definition.own_columns]
+    rows = published.select(F.lit(True).alias("is_window"), *keys, *times, "revision", *own, *results)
+    length = definition.kind.slice_us
+    return rows if length is None else rows.withColumn(SLICE, _floored(F.col("window_start"), length))

@@ -4,6 +4,7 @@
 Airflow: parsing a DAG file reads sources.
 """
 
+from spark_jobs.sources.calls import Aggregate, Trigger
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import RowIdOverflowError, Schedule, row_id, row_id_base, row_id_parts
 from spark_jobs.sources.load import load_source, load_sources, parse_source, source_paths
@@ -11,7 +12,7 @@ from spark_jobs.sources.problems import Problem, SourceFileError
 from spark_jobs.sources.source import Dag, Source, State
 from spark_jobs.sources.windows import (
     AdaptiveWindow,
-    Aggregate,
+    CalendarWindow,
     HoppingWindow,
     Late,
     SessionWindow,
@@ -23,6 +24,7 @@ from spark_jobs.sources.windows import (
 __all__ = [
     "AdaptiveWindow",
     "Aggregate",
+    "CalendarWindow",
     "Column",
     "Dag",
     "HoppingWindow",
@@ -36,6 +38,7 @@ __all__ = [
     "Source",
     "SourceFileError",
     "State",
+    "Trigger",
     "TumblingWindow",
     "Window",
     "load_source",

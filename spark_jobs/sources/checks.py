@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import alignment_problem
 from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
-from spark_jobs.sources.windows import Aggregate
 
 NUMBERS = frozenset({"int", "float"})
 TIMES = frozenset({"timestamp", "date"})
@@ -24,6 +24,10 @@ RESERVED_COLUMNS = frozenset(
     | {"publication", "observed_at", "at_delta", "delta_count", "vector"}
 )
 """Names of our own columns beside which keys, aggregates and components stand in a published table."""
+RESERVED_IN_ADAPTIVE = frozenset({"window_id", "delta_ids", "stats", "trigger"})
+"""Columns that tables of adaptive windows have beside keys and aggregates."""
+SUMMED = frozenset({"sum", "avg", "variance", "stddev", "approx_quantile", "vector_sum", "vector_mean"})
+"""Aggregates of numbers."""
 RESERVED_WINDOWS = frozenset({"late", "changelog", "windows", "publications", "published", "state", "frontiers"})
 """Names of our own tables in `silver`."""
 
@@ -35,6 +39,9 @@ class DraftWindow:
     key: tuple[str, ...] = ()
     time: str | None = None
     aggregates: dict[str, Aggregate] = field(default_factory=dict)
+    kind: Any = None
+    vector: str | None = None
+    size_bytes: str | None = None
 
 
 @dataclass
@@ -144,6 +151,19 @@ def _check_windows(draft: Draft) -> Iterator[Problem]:
             yield from _timeline(draft, join_path(path, "time"), window.time)
         for output, aggregate in window.aggregates.items():
             yield from _check_aggregate(draft, f"{path}.aggregates.{output}", output, aggregate, window.key)
+        if window.kind == "adaptive":
+            yield from _check_adaptive(draft, path, window)
+
+
+def _check_adaptive(draft: Draft, path: str, window: DraftWindow) -> Iterator[Problem]:
+    if not draft.values.get("delta_id"):
+        yield Problem(f"{path}.kind", "a source with `delta_id`, as adaptive windows list their deltas", "none")
+    for field_name, column, types in (("vector", window.vector, KEYS), ("size_bytes", window.size_bytes, {"int"})):
+        if column is not None:
+            yield from _column(draft, join_path(path, field_name), column, frozenset(types))
+    for place, names in (("key", window.key), ("aggregates", tuple(window.aggregates))):
+        for name in sorted(RESERVED_IN_ADAPTIVE.intersection(names)):
+            yield Problem(join_path(path, place), "names that adaptive windows have no column of", repr(name))
 
 
 def _check_aggregate(
@@ -152,9 +172,9 @@ def _check_aggregate(
     yield from _own_name(path, output)
     if output in keys:
         yield Problem(path, "a name that is no key of the window", repr(output))
-    if aggregate.column is not None:
-        types = NUMBERS if aggregate.function in ("sum", "avg") else None
-        yield from _column(draft, path, aggregate.column, types, f" for {aggregate.function}")
+    types = NUMBERS if aggregate.function in SUMMED else None
+    for column in aggregate.columns:
+        yield from _column(draft, path, column, types, f" for {aggregate.function}")
 
 
 def _check_state(draft: Draft) -> Iterator[Problem]:

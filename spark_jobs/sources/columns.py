@@ -27,6 +27,10 @@ def _check_timezone(name: str) -> str:
     return name
 
 
+Zone = Annotated[str, AfterValidator(_check_timezone)]
+"""The name of an IANA time zone."""
+
+
 def _check_time_format(text: str) -> str:
     directives = set(re.findall(r"%(.?)", text))
     known = text == "iso" or text in EPOCH_FORMATS
@@ -50,7 +54,7 @@ class Column(Section):
     from_: str | None = Field(default=None, alias="from", min_length=1)
     null_values: tuple[str, ...] | None = None
     format: Annotated[str, AfterValidator(_check_time_format)] = "iso"
-    timezone: Annotated[str, AfterValidator(_check_timezone)] = "UTC"
+    timezone: Zone = "UTC"
     dst: Literal["earliest", "latest", "refuse"] = "refuse"
 
     @model_validator(mode="before")

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.checks import Draft, DraftWindow, check_draft, duplicate_windows
 from spark_jobs.sources.columns import Column
 from spark_jobs.sources.problems import Problem, SourceFileError, from_validation, show
 from spark_jobs.sources.section import Section
 from spark_jobs.sources.source import Source, State
-from spark_jobs.sources.windows import Aggregate, WindowBase
+from spark_jobs.sources.windows import AdaptiveWindow, WindowBase
 from spark_jobs.sources.yaml_file import read_yaml
 
 SOURCE_SUFFIXES = (".yml", ".yaml")
@@ -97,11 +98,14 @@ def _draft_of(document: dict[Any, Any]) -> Draft:
 def _draft_window(raw: Any) -> DraftWindow:
     if not isinstance(raw, dict):
         return DraftWindow()
-    read = _well_read(_WINDOW_FIELDS, raw)
+    read = _well_read(_ADAPTIVE_FIELDS if raw.get("kind") == "adaptive" else _WINDOW_FIELDS, raw)
     aggregates = {name: _read(_AGGREGATE, call) for name, call in _items(raw, "aggregates")}
     return DraftWindow(
         key=read.get("key", ()),
         time=read.get("time"),
+        kind=raw.get("kind"),
+        vector=read.get("vector"),
+        size_bytes=read.get("size_bytes"),
         aggregates={name: aggregate for name, aggregate in aggregates.items() if aggregate is not _UNREAD},
     )
 
@@ -141,6 +145,7 @@ def _adapter_of(field: FieldInfo) -> TypeAdapter[Any]:
 _UNREAD = object()
 _FIELDS = _adapters_of(Source)
 _WINDOW_FIELDS = _adapters_of(WindowBase)
+_ADAPTIVE_FIELDS = _adapters_of(AdaptiveWindow)
 _STATE_FIELDS = _adapters_of(State)
 _COLUMN: TypeAdapter[Any] = TypeAdapter(Column)
 _AGGREGATE: TypeAdapter[Any] = TypeAdapter(Aggregate)

@@ -29,6 +29,9 @@ _UNITS = (
     (("w", "week", "weeks"), 7 * DAY_US),
 )
 _UNIT_US = {name: size for names, size in _UNITS for name in names}
+CALENDAR_UNITS = ("day", "week", "month", "quarter", "year")
+"""Units of the calendar of a time zone; their lengths differ."""
+_MOST_PERIODS = 1000
 _SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _PART = re.compile(r"(\d+)\s*([a-zµ]+)\s*")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -69,6 +72,16 @@ def parse_size(value: Any) -> int:
     return int(match[1]) * _SIZES[match[2]]
 
 
+def parse_period(value: Any) -> tuple[int, str]:
+    """`"1 month"`, `"2 weeks"` as a count and one of `CALENDAR_UNITS`."""
+    match = _PART.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    unit = match[2].removesuffix("s") if match else ""
+    if match is None or unit not in CALENDAR_UNITS or not 1 <= int(match[1]) <= _MOST_PERIODS:
+        units = ", ".join(CALENDAR_UNITS)
+        raise refuse(f'a count from 1 to {_MOST_PERIODS} and a unit ({units}), such as "1 month"', value)
+    return int(match[1]), unit
+
+
 def parse_instant(value: Any) -> int:
     """A date (`2013-01-01`, midnight UTC) or an ISO-8601 time as microseconds; without an offset the time is UTC."""
     if isinstance(value, str):
@@ -102,5 +115,7 @@ PositiveDuration = Annotated[int, BeforeValidator(_positive_duration)]
 """A duration in microseconds, greater than zero."""
 Instant = Annotated[int, BeforeValidator(parse_instant)]
 """An instant in microseconds since 1970-01-01T00:00:00Z."""
+Period = Annotated[tuple[int, str], BeforeValidator(parse_period)]
+"""A number of days, weeks, months, quarters or years of the calendar."""
 Size = Annotated[int, BeforeValidator(parse_size)]
 """A size in bytes, greater than zero."""

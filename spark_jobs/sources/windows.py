@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
+from spark_jobs.sources.calls import Aggregate, Trigger
+from spark_jobs.sources.columns import Zone
 from spark_jobs.sources.problems import refuse, refuse_in_words
-from spark_jobs.sources.quantities import Duration, PositiveDuration
+from spark_jobs.sources.quantities import DAY_US, Duration, Period, PositiveDuration, Size, format_duration
 from spark_jobs.sources.section import Identifier, Section
-
-AGGREGATE_FUNCTIONS = ("count", "sum", "min", "max", "avg", "first", "last")
-_AGGREGATE = re.compile(r"\s*([a-z_]+)\s*\(\s*([a-z][a-z0-9_]*)?\s*\)\s*")
 
 
 def as_tuple(value: Any) -> Any:
@@ -24,28 +22,12 @@ Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1
 """One name or a list of names."""
 
 
-class Aggregate(Section):
-    """One aggregate of a window: `count()`, or one of `AGGREGATE_FUNCTIONS` over a column."""
-
-    function: Literal["count", "sum", "min", "max", "avg", "first", "last"]
-    column: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_a_call(cls, value: Any) -> Any:
-        match = _AGGREGATE.fullmatch(value) if isinstance(value, str) else None
-        if match is None or match[1] not in AGGREGATE_FUNCTIONS or (match[2] is None and match[1] != "count"):
-            names = ", ".join(f"{name}(column)" for name in AGGREGATE_FUNCTIONS[1:])
-            raise refuse(f"count(), count(column), {names}", value)
-        return {"function": match[1], "column": match[2]}
-
-
 class Late(Section):
     """What becomes of a row that is late for a window.
 
-    `discard`: kept in `silver.late` alone. `next_window`: goes to the window that is open, with its own event time.
-    `reemit`: the window is published again with the row, as long as it ended at most `limit` before (no limit: always);
-    the default, without limit.
+    `discard`: kept in `silver.late` alone. `next_window`: a row late for all its windows counts in those over the start
+    of its drop, with its own event time. `reemit`: the window is published again with the row, as long as it ended at
+    most `limit` before (no limit: always); the default, without limit.
     """
 
     policy: Literal["discard", "next_window", "reemit"] = "reemit"
@@ -66,12 +48,29 @@ class Late(Section):
 class WindowBase(Section):
     """What every kind of window has: key columns, a timeline, aggregates, and a policy for late rows."""
 
-    refused_keys: ClassVar[dict[str, str]] = {"grace": "`late` (a source file takes `late`, not `grace`)"}
+    refused_keys: ClassVar[dict[str, str]] = {
+        "grace": "`late` (a source file takes `late`, not `grace`)",
+        "step": "`advance` (of kind hopping)",
+        "target": "`target_batch_size` (of kind adaptive)",
+    }
+    set_by_rows: ClassVar[bool] = True
+    """Whether windows come from rows, so that there is no next one for a late row to move on to."""
 
     key: Names
     time: str | None = None
     aggregates: dict[Identifier, Aggregate] = Field(min_length=1)
     late: Late = Late()
+
+    @field_validator("late")
+    @classmethod
+    def _check_policy(cls, late: Late) -> Late:
+        if late.policy == "next_window" and cls.set_by_rows:
+            kind = cls.model_fields["kind"].annotation
+            shown = getattr(kind, "__args__", ("this",))[0]
+            raise refuse_in_words(
+                f"discard or reemit: windows of kind {shown} come from rows, there is no next one", "'next_window'"
+            )
+        return late
 
 
 class SlidingWindow(WindowBase):
@@ -89,42 +88,82 @@ class SessionWindow(WindowBase):
 
 
 class TumblingWindow(WindowBase):
-    """Windows `[k * size, (k + 1) * size)`."""
+    """Windows `[k * size + offset, (k + 1) * size + offset)`; `fixed` is another name for it."""
 
-    kind: Literal["tumbling"]
+    set_by_rows: ClassVar[bool] = False
+
+    kind: Literal["tumbling", "fixed"]
     size_us: PositiveDuration = Field(alias="size")
+    offset_us: Duration = Field(default=0, alias="offset")
 
 
 class HoppingWindow(WindowBase):
-    """Windows `[k * step, k * step + size)`; a step beyond the size would leave gaps and is refused."""
+    """Windows `[k * advance + offset, k * advance + offset + size)`; a greater advance would leave gaps: refused."""
+
+    set_by_rows: ClassVar[bool] = False
 
     kind: Literal["hopping"]
     size_us: PositiveDuration = Field(alias="size")
-    step_us: PositiveDuration = Field(alias="step")
+    advance_us: PositiveDuration = Field(alias="advance")
+    offset_us: Duration = Field(default=0, alias="offset")
 
-    @model_validator(mode="after")
-    def _check_step(self) -> HoppingWindow:
-        if self.step_us > self.size_us:
-            raise refuse_in_words("a step of at most the size", "a greater one, which leaves gaps between windows")
-        return self
+    @field_validator("advance_us")
+    @classmethod
+    def _check_advance(cls, advance_us: int, info: ValidationInfo) -> int:
+        size_us = info.data.get("size_us")
+        if size_us is not None and advance_us > size_us:
+            raise refuse_in_words(
+                f"at most the size, {format_duration(size_us)}: rows between two windows would count nowhere",
+                format_duration(advance_us),
+            )
+        return advance_us
+
+
+class CalendarWindow(WindowBase):
+    """Days, weeks, months, quarters or years of a time zone, from local midnight to local midnight, half open."""
+
+    set_by_rows: ClassVar[bool] = False
+
+    kind: Literal["calendar"]
+    period: Period
+    zone: Zone = "UTC"
+
+
+class Memory(Section):
+    """What the trigger `memory_pressure` is a share of: bytes of the rows of one open window."""
+
+    max_bytes: Size = 100 << 20
 
 
 class AdaptiveWindow(WindowBase):
-    """Windows whose duration is `target / rate`, kept between `min` and `max`."""
+    """Windows that last `target_batch_size / rate`, kept between `min` and `max`, or until a trigger fires.
+
+    Rates and windows start afresh at every cell `[n * reset, (n + 1) * reset)` of a key. `vector`: the column of which
+    `stats` counts the different values (none: the entity). `size_bytes`: the column with a row's size (none: the bytes
+    of its values). No `triggers`: time, count(target_batch_size), memory_pressure(0.95).
+    """
 
     kind: Literal["adaptive"]
-    target: PositiveInt = 100
+    target_batch_size: PositiveInt = 100
     min_us: PositiveDuration = Field(default=10_000, alias="min")
     max_us: PositiveDuration = Field(default=5_000_000, alias="max")
+    reset_us: PositiveDuration = Field(default=DAY_US, alias="reset")
+    triggers: tuple[Trigger, ...] | None = Field(default=None, min_length=1)
+    memory: Memory = Memory()
+    vector: str | None = None
+    size_bytes: str | None = None
 
-    @model_validator(mode="after")
-    def _check_bounds(self) -> AdaptiveWindow:
-        if self.min_us > self.max_us:
-            raise refuse_in_words("a `min` of at most `max`", "a greater one")
-        return self
+    @field_validator("max_us")
+    @classmethod
+    def _check_bounds(cls, max_us: int, info: ValidationInfo) -> int:
+        min_us = info.data.get("min_us")
+        if min_us is not None and min_us > max_us:
+            raise refuse_in_words(f"at least `min`, {format_duration(min_us)}", format_duration(max_us))
+        return max_us
 
 
 Window = Annotated[
-    SlidingWindow | SessionWindow | TumblingWindow | HoppingWindow | AdaptiveWindow, Field(discriminator="kind")
+    SlidingWindow | SessionWindow | TumblingWindow | HoppingWindow | CalendarWindow | AdaptiveWindow,
+    Field(discriminator="kind"),
 ]
 """Any of the window kinds, told apart by `kind`."""

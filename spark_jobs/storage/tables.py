@@ -158,10 +158,20 @@ LATE = Table(
             "Microseconds from the end of the first window it is late for to the start of its drop.",
         ),
         Column(
+            "late_from", "TIMESTAMP", "End of the first window it is late for; a session counts as ending a gap on."
+        ),
+        Column("late_to", "TIMESTAMP", "The windows over it that end from late_from to here are those it is late for."),
+        Column(
+            "counts_from",
+            "TIMESTAMP",
+            "It counts in the windows over it that end here or later; null: in none of them.",
+        ),
+        Column("moved_to", "TIMESTAMP", "It counts in the windows over this instant instead (next_window), else null."),
+        Column(
             "action",
             "STRING",
-            "reemit: counted, its windows were restated. discard: left out of every window it is late for. "
-            "partial: counted where the limit allows, left out elsewhere.",
+            "reemit: counted, its windows were restated. discard: left out of every window it is late for, and of all. "
+            "partial: counted where the policy allows, left out elsewhere. next_window: counted at moved_to.",
         ),
         Column("diff", "BIGINT", "+1 the row came, -1 it was taken back."),
         Column("known_from", "TIMESTAMP", "Visible time of the change."),

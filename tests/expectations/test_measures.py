@@ -15,6 +15,7 @@ from expectations import GATES
 from spark_jobs.config import Settings
 from spark_jobs.gates import measures
 from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.model import Frontier
 from spark_jobs.restatement.definitions import definitions
@@ -46,6 +47,7 @@ class Staged:
     spark: SparkSession
     source: Source
     tokens: dict[str, int]
+    accounts: dict[str, Account]
     before: SourceFrontiers
     after: SourceFrontiers
 
@@ -62,7 +64,9 @@ class Staged:
         return measures.trace(self.spark, self.source, token=token, landings=landings, **arguments).values
 
     def silver(self) -> dict[str, int]:
-        return measures.silver(self.spark, self.scope, definitions(self.source), token=self.tokens["window"]).values
+        token = self.tokens["window"]
+        found = definitions(self.source)
+        return measures.silver(self.spark, self.scope, found, token=token, accounts=self.accounts).values
 
     def gold(self) -> dict[str, int]:
         return measures.gold(self.spark, self.scope, token=self.tokens["compact"]).values
@@ -92,11 +96,15 @@ def drop_lake(spark: SparkSession) -> None:
         spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
 
 
-def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> dict[str, int]:
-    """Run these stages of a day; returns their tokens."""
+def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> dict[str, Row]:
+    """Run these stages of a day; returns their summaries."""
     lo = START + day * DAY
     given = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": f"day-{day}", "settings": settings, "spark": spark}
-    return {name: run_stage(name, **given)["token"] for name in names}
+    return {name: run_stage(name, **given) for name in names}
+
+
+def tokens_of(summaries: dict[str, Row]) -> dict[str, int]:
+    return {name: summary["token"] for name, summary in summaries.items()}
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +116,9 @@ def sound(spark: SparkSession, home: Settings) -> Iterator[Staged]:
     source = load_source(settings.sources / "meters.yml")
     stages(spark, settings, 0, *STAGES)
     before = frontiers.load(Lake(spark), source)
-    tokens = stages(spark, settings, 1, "land", "seal", "window", "compact")
-    yield Staged(spark, source, tokens, before, frontiers.load(Lake(spark), source))
+    summaries = stages(spark, settings, 1, "land", "seal", "window", "compact")
+    accounts = {name: Account(**found) for name, found in summaries["window"]["accounts"].items()}
+    yield Staged(spark, source, tokens_of(summaries), accounts, before, frontiers.load(Lake(spark), source))
     drop_lake(spark)
 
 
@@ -135,7 +144,8 @@ def test_a_late_row_is_due_and_recorded_in_each_definition_it_is_late_for(sound:
     measured = sound.silver()
     # minute 1420 of a drop that begins at 1440: late for windows of 60 minutes, within the gap of 90 for sessions
     assert (measured["late_rows_due"], measured["late_rows_recorded"]) == (1, 1)
-    assert (measured["rows_due"], measured["rows_windowed"]) == (4, 4)
+    assert (measured["rows_due"], measured["rows_accounted"]) == (8, 8)
+    assert (measured["rows_counted"], measured["rows_windowed"]) == (4, 4)
 
 
 def test_faults_in_bronze_are_counted_by_their_measures(sound: Staged) -> None:
@@ -294,9 +304,9 @@ def test_a_state_that_does_not_say_what_its_row_says_is_counted(
     settings = write_source(home, SOURCE.rpartition("state:")[0] + DIFF_STATE)
     write_drops(settings, READINGS)
     source = load_source(settings.sources / "meters.yml")
-    tokens = stages(lake, settings, 0, "land", "seal", "compact")
+    tokens = tokens_of(stages(lake, settings, 0, "land", "seal", "compact"))
     first = SourceFrontiers.start(source)
-    ready = Staged(lake, source, tokens, first, frontiers.load(Lake(lake), source))
+    ready = Staged(lake, source, tokens, {}, first, frontiers.load(Lake(lake), source))
     clean = ready.gold()
     assert clean["states_off_their_row"] == 0
     state = ready.rows(STATE, f"token = {tokens['compact']} AND era = 'live' AND entity = 'b'")[0]

@@ -13,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels import windows as kernels
-from spark_jobs.kernels.restatement import CLOSING, LIVE, Reach, Windowing, key_codes, restate, standing
+from spark_jobs.kernels.geometry import GridGeometry, SessionGeometry, SlidingGeometry
+from spark_jobs.kernels.restatement import CLOSING, LIVE, Windowing, key_codes, restate, standing
 
 AGGREGATES = {"n": kernels.count(), "total": kernels.sum_("value"), "mean": kernels.avg("ratio")}
 ROWS = pa.schema(
     [
         ("key", pa.string()),
         ("time", pa.int64()),
+        ("placed", pa.int64()),
         ("row_id", pa.int64()),
         ("diff", pa.int64()),
         ("touched", pa.bool_()),
@@ -47,9 +49,9 @@ def _hopping(rows: pa.Table) -> pa.Table:
 
 
 KINDS = {
-    "sliding": Windowing(("key",), Reach(1, 0), _sliding),
-    "session": Windowing(("key",), Reach(SIZE, SIZE), _session),
-    "hopping": Windowing(("key",), Reach(0, -1), _hopping),
+    "sliding": Windowing(("key",), ("key", "window_start"), SlidingGeometry(SIZE), _sliding),
+    "session": Windowing(("key",), ("key", "window_start"), SessionGeometry(SIZE), _session),
+    "hopping": Windowing(("key",), ("key", "window_start"), GridGeometry(SIZE, 2), _hopping),
 }
 
 row = st.tuples(
@@ -59,7 +61,7 @@ step = st.tuples(st.lists(row, max_size=6), st.lists(st.integers(0, 10**6), max_
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=ROWS)
+    return pa.Table.from_pylist([{**row, "placed": row["time"]} for row in rows], schema=ROWS)
 
 
 def _apply(published: pa.Table, made: pa.Table) -> pa.Table:
@@ -107,7 +109,7 @@ def _sorted(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def test_an_update_that_changes_no_result_makes_no_correction() -> None:
-    windowing = Windowing(("key",), Reach(1, 0), partial(_counted_at_most_once))
+    windowing = Windowing(("key",), ("key", "window_start"), SlidingGeometry(SIZE), partial(_counted_at_most_once))
     rows = [{"key": "a", "time": 3, "row_id": i, "diff": 1, "touched": False, "min_end": -99, "value": 1, "ratio": 1.0}
             for i in (1, 2)]  # fmt: skip
     first = restate(_table(rows[:1]), _capped(), windowing, known_from=0, everything=True)

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, texts, timestamp, violation
+from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
+from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.touched import Range, Scope
-from spark_jobs.sources.windows import SessionWindow, SlidingWindow, TumblingWindow
+from spark_jobs.sources.windows import (
+    AdaptiveWindow,
+    CalendarWindow,
+    HoppingWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.tables import LATE
@@ -24,15 +32,17 @@ def silver(
     definitions: Sequence[Definition],
     *,
     token: int,
+    accounts: Mapping[str, Account],
     ranges: Mapping[str, Sequence[Range]] | None = None,
 ) -> Measurement:
     """What the attempt `token` would publish of these definitions, against the publication that `scope` starts from.
 
-    Reads each history table where the attempt wrote, and the touching updates. `ranges` are the touched times per
-    definition, by which files are skipped; without them all windows are read.
+    Reads each history table where the attempt wrote, and the touching updates. `accounts` are what the workers made of
+    the touched rows, per definition that had any. `ranges` are the touched times per definition, by which files are
+    skipped; without them all windows are read.
     """
     parts = [_windows(scope, d, token, (ranges or {}).get(d.name)) for d in definitions]
-    parts += [_rows_due(scope, definitions), _late(scope, definitions, token)]
+    parts += [_rows_due(scope, definitions), _late(scope, token)]
     names = (
         "repeated_windows",
         "windows_of_wrong_length",
@@ -41,12 +51,18 @@ def silver(
         "changed_without_revision",
         "changes_at_wrong_time",
         "closings_of_nothing",
-        "late_rows_due",
         "late_rows_recorded",
         "rows_due",
         "rows_windowed",
     )
-    return measure(spark, parts, dict.fromkeys(names, 0))
+    counted = [a.accepted + a.moved for d in definitions if _is_balanced(scope, d) and (a := accounts.get(d.name))]
+    known = dict.fromkeys(names, 0) | {
+        "rows_accounted": sum(account.rows for account in accounts.values()),
+        "rows_astray": sum(account.astray for account in accounts.values()),
+        "rows_counted": sum(counted),
+        "late_rows_due": sum(account.late for account in accounts.values()),
+    }
+    return measure(spark, parts, known)
 
 
 def visible(publication: Publication, token: int) -> str:
@@ -72,7 +88,7 @@ def _windows(scope: Scope, definition: Definition, token: int, ranges: Sequence[
         f"coalesce(collect_list(IF({live}, NULL, known_from)), array()) AS closed",
         f"max(IF({own} AND {live}, revision, NULL)) AS new_revision",
         f"max(IF({own} AND NOT {live}, revision, NULL)) AS closed_revision",
-        f"count_if({own} AND {live} AND {_wrong_length(definition)}) AS wrong_length",
+        f"count_if({own} AND {live} AND ({_wrong_length(definition)})) AS wrong_length",
         f"count_if({own} AND {live} AND {rows or 1} < 1) AS without_rows",
         f"count_if({own} AND ({missing})) AS without_key",
         f"count_if({own} AND NOT coalesce({right_time}, false)) AS wrong_time",
@@ -91,7 +107,7 @@ def _windows(scope: Scope, definition: Definition, token: int, ranges: Sequence[
         "windows_without_key": "without_key",
         "changes_at_wrong_time": "wrong_time",
     }
-    if _counts_each_row_once(scope, definition):
+    if _is_balanced(scope, definition):
         adds["rows_windowed"] = "gained_rows"
     relation = (
         f"SELECT {', '.join(columns)} FROM {qualified(table.database, table.table)}"
@@ -109,61 +125,59 @@ def _near(definition: Definition, ranges: Sequence[Range] | None) -> str:
     if not ranges:
         return "true" if ranges is None else "false"
     # twice the span: the published windows that a changed session was part of reach one further
-    reach = 2 * definition.span_us + 1
+    reach = 2 * definition.kind.geometry.span + 1
     lo, hi = min(lo for lo, _ in ranges) - reach, max(hi for _, hi in ranges) + reach
     return f"(window_end >= {timestamp(lo)} AND window_start <= {timestamp(hi)})"
 
 
 def _wrong_length(definition: Definition) -> str:
-    window = definition.source.windows[definition.name]
-    if isinstance(window, SessionWindow):
-        return "window_end < window_start"
-    return f"unix_micros(window_end) - unix_micros(window_start) <> {definition.span_us}"
+    """Whether a window lies where none of its definition can."""
+    start, length = "unix_micros(window_start)", "unix_micros(window_end) - unix_micros(window_start)"
+    match definition.window:
+        case SlidingWindow(size_us=size):
+            return f"{length} <> {size}"
+        case SessionWindow():
+            return f"{length} < 0"
+        case TumblingWindow(size_us=size, offset_us=offset):
+            return f"{length} <> {size} OR pmod({start} - {offset}, {size}) <> 0"
+        case HoppingWindow(size_us=size, advance_us=advance, offset_us=offset):
+            return f"{length} <> {size} OR pmod({start} - {offset}, {advance}) <> 0"
+        case CalendarWindow():
+            return f"NOT {length} BETWEEN 1 AND {definition.kind.geometry.span}"
+        case AdaptiveWindow(reset_us=reset):
+            return f"NOT {length} BETWEEN 0 AND {reset} - pmod({start}, {reset})"
 
 
 def _row_counter(definition: Definition) -> str | None:
-    """The aggregate that counts a window's rows, if the definition has one."""
-    aggregates = definition.source.windows[definition.name].aggregates
-    return next((name(n) for n, a in aggregates.items() if a.function == "count" and a.column is None), None)
+    """SQL of the number of a window's rows, if the table has it."""
+    if definition.is_adaptive:
+        return "stats.delta_count"
+    counts = (n for n, call in definition.window.aggregates.items() if call.function == "count" and not call.columns)
+    return next(map(name, counts), None)
 
 
-def _counts_each_row_once(scope: Scope, definition: Definition) -> bool:
-    """Whether each row with a key and a time is in exactly one window, so that rows can be balanced."""
-    window = definition.source.windows[definition.name]
-    once = isinstance(window, SessionWindow | TumblingWindow) and definition.limit_us is None
-    # after a change of definition only windows that differ are written: there is no balance of what was gained
+def _is_balanced(scope: Scope, definition: Definition) -> bool:
+    """Whether rows in windows can be balanced: each is in at most one window, and windows say how many they hold.
+
+    After a change of definition only windows that differ are written: there is no balance of what was gained.
+    """
+    once = isinstance(definition.window, SessionWindow | TumblingWindow | CalendarWindow | AdaptiveWindow)
     return once and not scope.everything and _row_counter(definition) is not None
 
 
 def _rows_due(scope: Scope, definitions: Sequence[Definition]) -> Part:
-    """What the touching updates ask of the windows: to count rows, and to record late ones.
-
-    A row is late iff the first window that could hold it ended before its drop began. (design.md, `late`)
-    """
-    drops = scope.source.drops
-    lo = f"({drops.start_us} + seq_no * {drops.every_us})"
-    counted = [f"IF({_has_key_and_time(d)}, diff, 0)" for d in definitions if _counts_each_row_once(scope, d)]
-    late = [f"IF({_has_key_and_time(d)} AND {_first_end(d)} < {lo}, 1, 0)" for d in _checked_for_late(definitions)]
-    adds = {"rows_due": " + ".join(counted) or "0", "late_rows_due": " + ".join(late) or "0"}
-    return Part(touching(scope), adds, ("row_id", "entity", "event_time", "time", "seq_no", "diff"))
+    """How many of the touching updates, net, each definition must account for: those with a key and a time."""
+    due = [f"IF({_has_key_and_time(d)}, diff, 0)" for d in definitions]
+    shows = ("row_id", "entity", "event_time", "time", "seq_no", "diff")
+    return Part(touching(scope), {"rows_due": " + ".join(due) or "0"}, shows)
 
 
-def _late(scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
+def _late(scope: Scope, token: int) -> Part:
     recorded = (
         f"SELECT * FROM {qualified(LATE.database, LATE.table)} WHERE source = {literal(scope.source.name)}"
-        f" AND token = {token} AND definition IN {texts([d.name for d in _checked_for_late(definitions)])}"
+        f" AND token = {token}"
     )
-    shows = ("definition", "row_id", "entity", "event_time", "action")
-    return Part(recorded, {"late_rows_recorded": "1"}, shows)
-
-
-def _checked_for_late(definitions: Sequence[Definition]) -> list[Definition]:
-    return [d for d in definitions if isinstance(d.source.windows[d.name], SlidingWindow | SessionWindow)]
-
-
-def _first_end(definition: Definition) -> str:
-    gap_us = definition.span_us if definition.is_session else 0
-    return f"unix_micros({name(f't_{definition.time}')}) + {gap_us}"
+    return Part(recorded, {"late_rows_recorded": "1"}, ("definition", "row_id", "entity", "event_time", "action"))
 
 
 def _has_key_and_time(definition: Definition) -> str:

@@ -4,6 +4,7 @@ are ordered.
 | constructor | result | notes |
 | --- | --- | --- |
 | `count()` | int64 | rows, whatever they hold |
+| `count(c)` | int64 | values |
 | `sum_(c)` | int64, float64, decimal | integers exact, past int64 an error; doubles exact, rounded once |
 | `avg(c)` | float64 | the sum so rounded, divided by the number of values |
 | `min_(c)`, `max_(c)` | as `c` | NaN above every number, as in Spark; -0.0 below 0.0; strings by code point |
@@ -89,6 +90,21 @@ class Count(Aggregate):
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """The number of rows that count in each window."""
         return pa.array(rows.spans.counts)
+
+
+@dataclass(frozen=True)
+class CountValues(Aggregate):
+    """Number of rows with a value."""
+
+    column: str
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """int64."""
+        return pa.int64()
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """The number of values in each window."""
+        return pa.array(rows.values(self.column)[0].counts)
 
 
 @dataclass(frozen=True)
@@ -235,9 +251,9 @@ class CountDistinct(Aggregate):
         return pa.array(numbers)
 
 
-def count() -> Count:
-    """The number of rows."""
-    return Count()
+def count(column: str | None = None) -> Aggregate:
+    """The number of rows, or of values in a column."""
+    return Count() if column is None else CountValues(column)
 
 
 def sum_(column: str) -> Sum:

@@ -60,6 +60,13 @@ class WindowRows:
         position[settle_ties(group, times[taken], [arrival, values])] = np.arange(taken.size)
         return position
 
+    def places_of(self, values: pa.Array, taken: Ints) -> Ints:
+        """The permutation that sorts these rows by (key, time by which they are placed, own time, arrival, value)."""
+        group = np.searchsorted(self.rows.offsets, taken, side="right")
+        own = None if self.event_times is None else self.event_times[taken]
+        arrival = None if self.arrival is None else self.arrival[taken]
+        return settle_ties(group, self.rows.times[taken], [own, arrival, values])
+
 
 class Aggregate(ABC):
     """One output column of a window. Values that are null are passed over; what is left may be nothing."""

@@ -134,7 +134,7 @@ def _first_rows(first: Ints, past: Ints, offsets: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Collect(Aggregate):
-    """The first values as a list; rows that were moved to a later window come in the order of that window's times."""
+    """The first values as a list; a row that was moved to a later window comes at the time it was moved to."""
 
     column: str
     limit: int
@@ -146,9 +146,8 @@ class Collect(Aggregate):
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """At most `limit` values a window, in order; an empty list where there is none."""
         spans, values, taken = rows.values(self.column)
-        order = np.argsort(rows.order_of(values, taken), kind="stable") if rows.event_times is None else None
-        if order is not None:
-            spans, values = Spans(spans.first[order], spans.past[order], spans.n_windows), values.take(pa.array(order))
+        order = rows.places_of(values, taken)
+        spans, values = Spans(spans.first[order], spans.past[order], spans.n_windows), values.take(pa.array(order))
         offsets = np.concatenate(([0], np.cumsum(np.minimum(spans.counts, self.limit))))
         listed = values.take(pa.array(_first_rows(spans.first, spans.past, offsets)))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), listed)

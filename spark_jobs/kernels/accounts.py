@@ -1,0 +1,88 @@
+"""The account of touched rows: what a definition made of each, so that no row is lost unseen.
+
+Counted once a row, net of retractions (a row that went counts −1):
+
+    accepted     counts in all windows over it
+    partial      late: counts in some of them alone
+    moved        late for all, counts in those over its drop's start (`next_window`)
+    discarded    late for all, counts in none
+    skipped      has no value where the kind asks for one
+
+Two more are checks: `late` (updates, not net) are the rows that `silver.late` must list; `astray` says by how much the
+windows made differ from this account (0 in a sound run).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.lateness import Lateness
+from spark_jobs.kernels.windows import SkippedRows
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Numbers of rows; see the module."""
+
+    accepted: int = 0
+    partial: int = 0
+    moved: int = 0
+    discarded: int = 0
+    skipped: int = 0
+    late: int = 0
+    astray: int = 0
+
+    def __add__(self, other: Account) -> Account:
+        return Account(*(getattr(self, name) + getattr(other, name) for name in NAMES))
+
+    @property
+    def rows(self) -> int:
+        """All rows of the account, net of retractions."""
+        return self.accepted + self.partial + self.moved + self.discarded + self.skipped
+
+
+NAMES = tuple(field.name for field in fields(Account))
+
+
+def skipped_rows(rows: pa.Table, required: Sequence[str]) -> Flags:
+    """Which rows lack a value in one of the columns."""
+    skipped = np.zeros(rows.num_rows, np.bool_)
+    for name in required:
+        skipped |= rows.column(name).is_null().to_numpy()
+    return skipped
+
+
+def account(diff: npt.NDArray[np.int64], lateness: Lateness, skipped: Flags, chosen: Flags) -> Account:
+    """The account of the `chosen` rows, by their diffs."""
+    net = np.where(chosen & ~skipped, diff, 0)
+
+    def total(flags: Flags) -> int:
+        return int(net[flags].sum())
+
+    elsewhere = lateness.partial | lateness.moved | lateness.discarded
+    return Account(
+        accepted=total(~elsewhere),
+        partial=total(lateness.partial),
+        moved=total(lateness.moved),
+        discarded=total(lateness.discarded),
+        skipped=int(diff[chosen & skipped].sum()),
+        late=int(np.count_nonzero(chosen & ~skipped & lateness.late)),
+    )
+
+
+def astray(lateness: Lateness, skipped: Flags, counts: SkippedRows) -> int:
+    """By how many rows the windows made of these rows differ from their lateness.
+
+    A row that counts in some windows alone counts nowhere if no other row made one of those.
+    """
+    discarded = int(np.count_nonzero(lateness.discarded & ~skipped))
+    most = discarded + int(np.count_nonzero(lateness.partial & ~skipped))
+    off = max(discarded - counts.late_rows, counts.late_rows - most, 0)
+    return off + abs(int(np.count_nonzero(skipped)) - counts.null_value) + counts.null_key + counts.null_time

@@ -1,0 +1,154 @@
+"""Calls as a source file writes them, `name(argument, …)`: aggregates of windows, and triggers of adaptive windows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from spark_jobs.sources.problems import refuse
+from spark_jobs.sources.quantities import parse_size
+from spark_jobs.sources.section import Section
+
+_CALL = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
+_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
+_NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
+
+FINEST_ACCURACY = 2.0**-50
+"""A finer quantile would need more bits than a double has."""
+MOST_COLLECTED = 1_000_000
+"""Values in one list."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What may stand in the brackets: how many columns (`most` None: any number), then which numbers.
+
+    `numbers`: per number its name, its bounds (both included) and whether it is whole; the last `optional` may be
+    absent.
+    """
+
+    shown: str
+    least: int = 1
+    most: int | None = 1
+    numbers: tuple[tuple[str, float, float, bool], ...] = ()
+    optional: int = 0
+
+
+_ONE = ("sum", "avg", "min", "max", "first", "last", "variance", "stddev", "count_distinct")
+SIGNATURES: Mapping[str, Signature] = {
+    "count": Signature("count()", least=0),
+    **{name: Signature(f"{name}(column)") for name in _ONE},
+    "approx_quantile": Signature(
+        "approx_quantile(column, fraction, accuracy)",
+        numbers=(("fraction", 0, 1, False), ("accuracy", 0, 0.5, False)),
+        optional=1,
+    ),
+    "collect": Signature("collect(column, limit)", numbers=(("limit", 1, MOST_COLLECTED, True),)),
+    "vector_sum": Signature("vector_sum(column, …)", most=None),
+    "vector_mean": Signature("vector_mean(column, …)", most=None),
+}
+"""The aggregates that a source file may name."""
+
+
+def split_call(text: Any) -> tuple[str, list[str]] | None:
+    """`name(a, b)` or `name` as a name and its arguments; None for anything else."""
+    match = _CALL.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    inside = (match[2] or "").strip()
+    return match[1], [part.strip() for part in inside.split(",")] if inside else []
+
+
+class Aggregate(Section):
+    """One aggregate of a window: a call of `SIGNATURES`, its columns and its numbers."""
+
+    function: str
+    columns: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_call(cls, value: Any) -> Any:
+        call = split_call(value)
+        if call is None or call[0] not in SIGNATURES or "(" not in value:
+            raise refuse(", ".join(signature.shown for signature in SIGNATURES.values()), value)
+        function, arguments = call
+        signature = SIGNATURES[function]
+        columns = [argument for argument in arguments if _COLUMN.fullmatch(argument)]
+        numbers = arguments[len(columns) :]
+        if columns != arguments[: len(columns)] or not _fits(signature, columns, numbers):
+            raise refuse(_shown(signature), value)
+        return {"function": function, "columns": tuple(columns), "numbers": tuple(float(n) for n in numbers)}
+
+
+def _fits(signature: Signature, columns: list[str], numbers: list[str]) -> bool:
+    if len(columns) < signature.least or (signature.most is not None and len(columns) > signature.most):
+        return False
+    if not len(signature.numbers) - signature.optional <= len(numbers) <= len(signature.numbers):
+        return False
+    return all(
+        _NUMBER.fullmatch(text)
+        and lo <= float(text) <= hi
+        and (not whole or text.isdecimal())
+        # an accuracy of 0 is exact; between 0 and the finest no double could tell
+        and not (name == "accuracy" and 0 < float(text) < FINEST_ACCURACY)
+        for text, (name, lo, hi, whole) in zip(numbers, signature.numbers, strict=False)
+    )
+
+
+def _shown(signature: Signature) -> str:
+    bounds = ", ".join(
+        f"{name} {'a whole number ' if whole else ''}from {lo:g} to {hi:g}" for name, lo, hi, whole in signature.numbers
+    )
+    optional = f" (the last {signature.optional} may be left out)" if signature.optional else ""
+    return f"{signature.shown}{', with ' + bounds if bounds else ''}{optional}"
+
+
+TRIGGERS: Mapping[str, str] = {
+    "time": "time",
+    "count": "count(rows)",
+    "size": "size(bytes)",
+    "rate_change": "rate_change(share)",
+    "memory_pressure": "memory_pressure(share)",
+}
+"""What may close an adaptive window, and how it is written."""
+
+
+class Trigger(Section):
+    """What closes an adaptive window, and from which threshold on (none for `time`)."""
+
+    reason: Literal["time", "count", "size", "rate_change", "memory_pressure"]
+    threshold: float = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_call(cls, value: Any) -> Any:
+        call = split_call(value)
+        if call is None or call[0] not in TRIGGERS:
+            raise refuse(", ".join(TRIGGERS.values()), value)
+        reason, arguments = call
+        return {"reason": reason, "threshold": _threshold(reason, arguments, value)}
+
+
+def _threshold(reason: str, arguments: list[str], value: Any) -> float:
+    if reason == "time" and not arguments:
+        return 0.0
+    if reason == "memory_pressure" and not arguments:
+        return 0.95
+    argument = arguments[0] if len(arguments) == 1 and reason != "time" else ""
+    if reason == "size" and argument:
+        return float(parse_size(int(argument) if argument.isdecimal() else argument))
+    if reason == "count" and argument.isdecimal() and int(argument) >= 1:
+        return float(argument)
+    share = float(argument) if _NUMBER.fullmatch(argument) else 0.0
+    if (reason == "rate_change" and share > 0) or (reason == "memory_pressure" and 0 < share <= 1):
+        return share
+    raise refuse(
+        "time, count(rows) of 1 row or more, size(bytes) such as size(1 MiB), rate_change(share) above 0,"
+        " memory_pressure(share) above 0 and at most 1",
+        value,
+    )
