@@ -37,9 +37,9 @@ class Settings(BaseSettings):
         default_factory=lambda known: str(known["home"] / "lake"),
         description="the tables' root: an absolute path, or a URI such as s3a://bucket/lake",
     )
-    landing: Path = Field(
+    landing: Path | str = Field(
         default_factory=lambda known: known["home"] / "landing",
-        description="where sources' files arrive, one folder per source",
+        description="where sources' files arrive, one folder per source: a path, or a URI such as s3a://bucket/landing",
     )
     jars: Path = Field(default=CHECKOUT / ".jars", description="the folder of Delta's jars, filled by `make setup`")
     sources: Path = Field(default=CHECKOUT / "dags" / "sources", description="the folder of the sources' YAML files")
@@ -104,10 +104,18 @@ class Settings(BaseSettings):
         default=None, description="SQLAlchemy URL of Airflow's metadata; by default SQLite under home"
     )
 
-    @field_validator("home", "landing", "jars", "sources", "dags")
+    @field_validator("home", "jars", "sources", "dags")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         return Path(os.path.abspath(value.expanduser()))  # noqa: PTH100  (keeps symbolic links, as users named them)
+
+    @field_validator("landing")
+    @classmethod
+    def _folder_or_uri(cls, value: Path | str) -> Path | str:
+        text = str(value)
+        if "://" in text and not text.startswith("file:"):
+            return text.rstrip("/")
+        return Path(os.path.abspath(Path(text.removeprefix("file://")).expanduser()))  # noqa: PTH100
 
     @field_validator("lake")
     @classmethod
@@ -120,6 +128,21 @@ class Settings(BaseSettings):
     def lake_path(self) -> Path | None:
         """The lake's folder if it is on a local disk, else None."""
         return None if "://" in self.lake else Path(self.lake)
+
+    @property
+    def landing_folder(self) -> Path:
+        """The landing directory as a folder of this machine.
+
+        Raises:
+            ConfigurationError: it is a URI.
+        """
+        if isinstance(self.landing, str):
+            raise ConfigurationError(
+                expected="a landing directory on this machine",
+                found=self.landing,
+                next_step="copy the files there with the store's own tools, or set TIDEMARK_LANDING to a path",
+            )
+        return self.landing
 
     @property
     def server_dir(self) -> Path:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote, urlsplit, urlunsplit
 
+from pyarrow import fs
+
+from spark_jobs.landing.opened import UnusableFileError, is_remote, local_path, open_file, reaching, remote_folder
 from spark_jobs.sources import Source
 
 _BLOCK = 1 << 20
-_NO_BLOCKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe would wait for its writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,24 @@ class LandingFile:
     reason: str = ""
 
 
-class UnusableFileError(Exception):
-    """A file that cannot be read, with the rule that it breaks; becomes a row of the quarantine."""
+class LandingDirectory(Protocol):
+    """Where drops land. Both methods raise UnusableFileError."""
 
-    def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(reason)
-        self.rule, self.reason = rule, reason
+    def entries(self, folder: str) -> list[str]:
+        """Names of everything in a folder, given relative to the directory; none if it is not there."""
+
+    def location(self, path: str) -> str:
+        """Where the file at `path`, relative to the directory, is read."""
 
 
 def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[LandingFile]:
     """The files of a drop by name; none if nothing has landed. Names that start with `.` or `_` are not files of the
-    drop.
+    drop. `root` is a local path or a URI, see `opened`.
+
+    Raises:
+        LandingUnreachable: a remote landing directory does not answer.
     """
-    landing = Path(root).resolve()
+    landing: LandingDirectory = RemoteDirectory(str(root)) if is_remote(root) else LocalDirectory(local_path(root))
     folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
     try:
         names = _names(landing, folder, pattern)
@@ -63,41 +69,71 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
     return [_listed(landing, seq_no, rank, f"{folder}/{name}" if folder else name) for rank, name in enumerate(names)]
 
 
-@contextmanager
-def open_regular(place: str | Path) -> Iterator[int]:
-    """A descriptor of the regular file at `place`, links not followed. Raises UnusableFileError."""
-    try:
-        descriptor = os.open(place, _NO_BLOCKING)
-    except OSError as error:
-        raise UnusableFileError("unreadable_file", f"expected a readable file, found: {error.strerror}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnusableFileError("not_a_file", "expected a file, found a directory or a device")
-        yield descriptor
-    finally:
-        os.close(descriptor)
+class LocalDirectory:
+    """A folder of this machine. Links are followed as long as they stay in it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+
+    def entries(self, folder: str) -> list[str]:
+        """See `LandingDirectory`."""
+        place = self._inside(folder)
+        if not place.exists():
+            return []
+        if not place.is_dir():
+            raise _no_directory()
+        return [entry.name for entry in place.iterdir()]
+
+    def location(self, path: str) -> str:
+        """See `LandingDirectory`."""
+        return str(self._inside(path))
+
+    def _inside(self, path: str) -> Path:
+        """The place that `path` leads to, all links followed; refuses one outside the directory."""
+        place = Path(os.path.realpath(self._root / path))
+        if not place.is_relative_to(self._root):
+            raise UnusableFileError(
+                "outside_landing", "expected a place in the landing directory, found a link out of it"
+            )
+        return place
 
 
-def _names(landing: Path, folder: str, pattern: str) -> list[str]:
+class RemoteDirectory:
+    """A folder of another file system, named by a URI; it has no links."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = urlsplit(uri)
+
+    def entries(self, folder: str) -> list[str]:
+        """See `LandingDirectory`."""
+        uri = self.location(folder)
+        system, path = remote_folder(uri)
+        with reaching(uri):
+            kind = system.get_file_info(path).type
+            if kind == fs.FileType.NotFound:
+                return []
+            if kind == fs.FileType.Directory:
+                return [entry.base_name for entry in system.get_file_info(fs.FileSelector(path))]
+        raise _no_directory()
+
+    def location(self, path: str) -> str:
+        """See `LandingDirectory`."""
+        if ".." in path.split("/"):
+            raise UnusableFileError("outside_landing", "expected a place in the landing directory, found `..`")
+        return urlunsplit(self._uri._replace(path=f"{self._uri.path.rstrip('/')}/{quote(path)}"))
+
+
+def _no_directory() -> UnusableFileError:
+    return UnusableFileError("not_a_directory", "expected a directory with the drop's files, found something else")
+
+
+def _names(landing: LandingDirectory, folder: str, pattern: str) -> list[str]:
     """Names of the matching entries of a drop's folder, in the order of their bytes."""
-    place = _inside(landing, folder)
-    if not place.exists():
-        return []
-    if not place.is_dir():
-        raise UnusableFileError("not_a_directory", "expected a directory with the drop's files, found something else")
-    names = sorted((entry.name for entry in place.iterdir()), key=os.fsencode)
+    names = sorted(landing.entries(folder), key=os.fsencode)
     return [name for name in names if name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)]
 
 
-def _inside(landing: Path, path: str) -> Path:
-    """The place that `path` leads to, all links followed; refuses one outside `landing`."""
-    place = Path(os.path.realpath(landing / path))
-    if not place.is_relative_to(landing):
-        raise UnusableFileError("outside_landing", "expected a place in the landing directory, found a link out of it")
-    return place
-
-
-def _listed(landing: Path, seq_no: int, rank: int, path: str) -> LandingFile:
+def _listed(landing: LandingDirectory, seq_no: int, rank: int, path: str) -> LandingFile:
     try:
         return _checked(landing, seq_no, rank, path)
     except UnusableFileError as unusable:
@@ -110,13 +146,13 @@ def _unusable(seq_no: int, rank: int, path: str, unusable: UnusableFileError) ->
     return LandingFile(seq_no, shown, rank, 0, digest, 0, "", unusable.rule, unusable.reason)
 
 
-def _checked(landing: Path, seq_no: int, rank: int, path: str) -> LandingFile:
+def _checked(landing: LandingDirectory, seq_no: int, rank: int, path: str) -> LandingFile:
     if not path.isprintable():  # also the sign that bytes of the name are no UTF-8
         raise UnusableFileError("bad_name", "expected a file name of printable UTF-8 text, found other characters")
-    place = _inside(landing, path)
+    location = landing.location(path)
     digest = hashlib.sha256()
-    with open_regular(place) as descriptor:
-        while block := os.read(descriptor, _BLOCK):
+    with open_file(location) as opened:
+        while block := opened.raw.read(_BLOCK):
             digest.update(block)
-        status = os.fstat(descriptor)
-    return LandingFile(seq_no, path, rank, status.st_size, digest.hexdigest(), status.st_mtime_ns, str(place))
+        size, modified_ns = opened.status()
+    return LandingFile(seq_no, path, rank, size, digest.hexdigest(), modified_ns, location)

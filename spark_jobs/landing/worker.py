@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Literal
@@ -16,7 +15,8 @@ from typing import IO, Any, Literal
 import pyarrow as pa
 
 from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_ndjson, read_parquet
-from spark_jobs.landing.files import LandingFile, UnusableFileError, open_regular
+from spark_jobs.landing.files import LandingFile
+from spark_jobs.landing.opened import UnusableFileError, open_file
 from spark_jobs.sources.drops import LINE_LIMIT, row_id_base
 
 Format = Literal["csv", "ndjson", "parquet"]
@@ -64,19 +64,17 @@ def read_file(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.
 
 
 def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.RecordBatch]:
-    with open_regular(file.location) as descriptor:
-        status = os.fstat(descriptor)
-        if (status.st_size, status.st_mtime_ns) != (file.size, file.modified_ns):
+    with open_file(file.location) as opened:
+        if opened.status() != (file.size, file.modified_ns):
             raise _changed()
-        with os.fdopen(os.dup(descriptor), "rb", buffering=0) as raw:
-            if form == "parquet":
-                yield from read_parquet(raw, spec)
-                checksum = _checksum(raw)
-            else:
-                hashed = _Hashed(raw)
-                read = read_csv if form == "csv" else read_ndjson
-                yield from read(_blocks(hashed), spec)
-                checksum = hashed.finish()
+        if form == "parquet":
+            yield from read_parquet(opened.raw, spec)
+            checksum = _checksum(opened.raw)
+        else:
+            hashed = _Hashed(opened.raw)
+            read = read_csv if form == "csv" else read_ndjson
+            yield from read(_blocks(hashed), spec)
+            checksum = hashed.finish()
     if checksum != file.checksum:
         raise _changed()
 

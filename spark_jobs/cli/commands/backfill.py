@@ -143,7 +143,7 @@ def _prepare(settings: Settings) -> None:
 
     from spark_jobs.sample import prepare_sample
 
-    prepare_sample(settings.landing, first=date.fromisoformat(FIRST), last=date.fromisoformat(LAST))
+    prepare_sample(settings.landing_folder, first=date.fromisoformat(FIRST), last=date.fromisoformat(LAST))
 
 
 QUERIES = {

@@ -65,7 +65,7 @@ def prepare(
 
     settings = load_settings()
     days = [None if text is None else instant(text).date() for text in (first, last)]
-    drops = prepare_sample(settings.landing, first=days[0], last=days[1])
+    drops = prepare_sample(settings.landing_folder, first=days[0], last=days[1])
     totals: dict[str, dict[str, int]] = {}
     for drop in drops:
         of_source = totals.setdefault(drop.source, {"drops": 0, "written": 0, "rows": 0})
