@@ -13,6 +13,6 @@ def compact(stage: Stage) -> None:
     """Write the corrections of `gold.state`; nothing is visible before `publish`."""
     if stage.scope.nothing_to_do() or stage.source.state is None:
         return
-    with state_corrections(stage.lake, stage.scope, stage.fence.token) as rows:
-        stage.lake.append(STATE, rows, stage.fence)
+    rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
+    stage.lake.append(STATE, rows, stage.fence)
     pass_gate(stage, "gold", measure_gold(stage.lake.spark, stage.scope, token=stage.fence.token))

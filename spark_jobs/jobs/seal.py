@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spark_jobs.gates.measures import trace as measure_trace
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.landing.pending import landings_between, pending_updates
 from spark_jobs.trace.advance import advance
-from spark_jobs.trace.frontiers import moves_since
+from spark_jobs.trace.frontiers import Move, moves_since
 
 
 def seal(stage: Stage) -> None:
     """Append the landings that are not in the trace yet, seal at the interval's end, drain and trim."""
     before = stage.frontiers
+    unpublished = before.seal_us > 0 and not stage.scope.nothing_to_do()
     pending = pending_updates(stage.lake, stage.source, before.landed_through)
     moved = advance(
         stage.lake,
@@ -23,8 +26,8 @@ def seal(stage: Stage) -> None:
         drops=stage.drops,
         hi_us=stage.hi_us,
         landed=pending.rows,
-        landed_through=pending.through,
-        unpublished=before.seal_us > 0 and not stage.scope.nothing_to_do(),
+        landed_through=max(pending.landings, default=before.landed_through),
+        unpublished=unpublished,
     )
     stage.summary.update(
         appended=moved.appended,
@@ -33,15 +36,16 @@ def seal(stage: Stage) -> None:
         seal_us=moved.after.seal_us,
         moved=moved.moved,
     )
-    _pass_gate(stage)
-
-
-def _pass_gate(stage: Stage) -> None:
-    """Measure every move of the frontiers that is not published yet, so that a repeated run meets a failed gate
-    again."""
-    for move in moves_since(stage.lake, stage.source, stage.publication.token):
+    # a move that is not published is measured again, so that a repeated run meets a failed gate again
+    for move in moves_since(stage.lake, stage.source, stage.publication.token) if unpublished else []:
         landings = landings_between(stage.lake, stage.source, move.before.landed_through, move.after.landed_through)
-        measured = measure_trace(
-            stage.lake.spark, stage.source, before=move.before, after=move.after, token=move.token, landings=landings
-        )
-        pass_gate(stage, "trace", measured)
+        _pass_gate(stage, move, landings)
+    if moved.moved and not unpublished:
+        _pass_gate(stage, Move(stage.fence.token, before, moved.after), pending.landings)
+
+
+def _pass_gate(stage: Stage, move: Move, landings: Sequence[int]) -> None:
+    measured = measure_trace(
+        stage.lake.spark, stage.source, before=move.before, after=move.after, token=move.token, landings=landings
+    )
+    pass_gate(stage, "trace", measured)

@@ -106,7 +106,7 @@ def _attempt(
     begun = time.monotonic()
     folder = settings.home / "leases"
     with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == "land", wait_s=WAIT_S) as lease:
-        lake = Lake(spark)
+        lake = Lake(spark, lease.carried)
         stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, accept)
         if name not in STAGED and name != "publish":
             lease.staged.clear()

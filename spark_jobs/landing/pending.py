@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Updates to append, with the columns of `tables.updates` but batch, time and token (None: nothing landed), and the
-    greatest landing that they are of."""
+    landings of the ledger that are not in the trace yet, oldest first."""
 
     rows: DataFrame | None
-    through: int
+    landings: tuple[int, ...]
 
 
 def landings_between(lake: Lake, source: Source, after: int, through: int | None = None) -> list[int]:
@@ -35,13 +35,13 @@ def landings_between(lake: Lake, source: Source, after: int, through: int | None
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     """The updates of every landing of the ledger beyond `landed_through`."""
     ledger = lake.read(FILES).where((F.col("source") == source.name) & (F.col("landing") > landed_through))
-    landings = ledger.groupBy("landing").agg(F.sum("rows").alias("rows")).collect()
-    through = max((row.landing for row in landings), default=landed_through)
-    with_rows = [row.landing for row in landings if row.rows]
+    found = ledger.groupBy("landing").agg(F.sum("rows").alias("rows")).collect()
+    landings = tuple(sorted(row.landing for row in found))
+    with_rows = [row.landing for row in found if row.rows]
     if not with_rows:
-        return Pending(None, through)
+        return Pending(None, landings)
     rows = chunk_rows(lake, source).where(F.col("landing").isin(with_rows)).drop("landing")
-    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), through)
+    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), landings)
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:

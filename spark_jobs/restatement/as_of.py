@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.folding import fold_inputs, fold_rows
+from spark_jobs.restatement.published import visible
 from spark_jobs.restatement.touched import at
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
@@ -27,7 +28,7 @@ from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import batch_rows, trace_handles
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 class NotPublished(TidemarkError):
@@ -82,7 +83,7 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
     """The rows of a window table as they were known at `at_us`: key columns, bounds, aggregates, revision,
     known_from."""
     time_us, current = as_of_time(lake, definition.source, at_us)
-    rows = lake.read(definition.table()).where(_visible(current))
+    rows = lake.read(definition.table()).where(visible(current))
     held = rows.where((F.col("era") != "closing") & (F.col("known_from") <= at(time_us)))
     held = held.where(F.col("known_to").isNull() | (F.col("known_to") > at(time_us)))
     closed = rows.where((F.col("era") == "closing") & (F.col("known_to") <= at(time_us)))
@@ -90,10 +91,6 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
     kept = held.join(closed.select(*identity), identity, "left_anti")
     hidden = {column.name for column in VALIDITY} - {"revision", "known_from"}
     return kept.select(*[c for c in definition.table().column_names if c not in hidden])
-
-
-def _visible(current: Publication) -> Column:
-    return (F.col("token") <= current.settled) | F.col("token").isin(list(current.tokens))
 
 
 def states_at(

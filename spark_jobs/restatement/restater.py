@@ -21,6 +21,7 @@ from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.kernels.restatement import SLICE, restate
 from spark_jobs.kernels.windows import SkippedRows
 from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.published import without_closed
 
 LEAST_ROWS = 1 << 17
 """Rows that are worked on at once, if groups are small."""
@@ -42,6 +43,7 @@ def given_schema(definition: Definition) -> pa.Schema:
             ("touched", pa.bool_()),
             *bounds,
             ("revision", pa.int32()),
+            ("era", pa.string()),
             *own,
             *[(f"a_{name}", kind) for name, kind in definition.result_types.items()],
         ]
@@ -86,7 +88,7 @@ class Restater:
         is_window = held.column("is_window")
         marked = ["diff", "touched"]
         rows = held.filter(pc.invert(is_window)).select([*self.definition.inputs().names, *marked])
-        published = held.filter(is_window).select(self._window_columns())
+        published = without_closed(held.filter(is_window).select(self._window_columns()), self._identity())
         lateness = self.definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
         rows = rows.append_column("min_end", pa.array(lateness.min_end))
         rows = rows.append_column("placed", pa.array(lateness.placed))
@@ -105,7 +107,10 @@ class Restater:
 
     def _window_columns(self) -> list[str]:
         own = ["window_start", "window_end", *self.definition.own_columns, *self.definition.aggregates]
-        return [*self.definition.groups, *own, "known_from", "revision"]
+        return [*self.definition.groups, *own, "known_from", "revision", "era"]
+
+    def _identity(self) -> list[str]:
+        return [*self.definition.groups, "window_start"]
 
     def _counted_here(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Touched rows; of a row that is in several slices, the copy in the slice of its own time."""

@@ -9,7 +9,6 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.kernels.deltas.rows import RowsNeededError
 from spark_jobs.kernels.restatement import CLOSING, LIVE
 from spark_jobs.restatement.folding import fold_inputs, fold_rows
+from spark_jobs.restatement.published import published_rows, without_closed
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
@@ -36,27 +36,22 @@ _OUT = [c for c in STATE.columns if c.name not in ("source", "token")]
 _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "known_from", "revision"]
 
 
-@contextmanager
-def state_corrections(lake: Lake, scope: Scope, token: int) -> Iterator[DataFrame]:
-    """The rows to append to `gold.state_history`, of a source with state; good while the context is open."""
+def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame:
+    """The rows to append to `gold.state_history`, of a source with state."""
     source = scope.source
-    prior = _prior(lake, source)
+    prior = _prior(lake, scope)
     touching = fold_inputs(scope.touching(lake), source)
     if scope.everything:
-        yield _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
-        return
-    folded = _folded(touching, prior, source, scope, onto_prior=True).persist()
-    try:
-        refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
-        made = folded.where(F.col("era") != REFOLD)
-        if refold:
-            of_refolded = F.col("entity").isin(refold)
-            all_rows = fold_inputs(scope.standing(lake), source).where(of_refolded)
-            made = made.unionByName(_folded(all_rows, prior.where(of_refolded), source, scope, onto_prior=False))
-        yield _stamped(made, source, token)
-    finally:
-        # every later write to a table that a cached plan reads would plan it again
-        folded.unpersist()
+        return _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
+    # not `persist`: Spark plans a cached query again at every write to a table that it reads
+    folded = _folded(touching, prior, source, scope, onto_prior=True).localCheckpoint()
+    refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
+    made = folded.where(F.col("era") != REFOLD)
+    if refold:
+        of_refolded = F.col("entity").isin(refold)
+        all_rows = fold_inputs(scope.standing(lake), source).where(of_refolded)
+        made = made.unionByName(_folded(all_rows, prior.where(of_refolded), source, scope, onto_prior=False))
+    return _stamped(made, source, token)
 
 
 def _stamped(made: DataFrame, source: Source, token: int) -> DataFrame:
@@ -65,10 +60,10 @@ def _stamped(made: DataFrame, source: Source, token: int) -> DataFrame:
     return stamped.withColumns(constants).repartition(1).sortWithinPartitions("entity")
 
 
-def _prior(lake: Lake, source: Source) -> DataFrame:
-    """Published states of the source, times as microseconds."""
-    states = lake.spark.table("gold.state").where(F.col("source") == source.name)
-    return states.select("entity", *[F.unix_micros(c).alias(c) if c in _TIMES else F.col(c) for c in _PRIOR])
+def _prior(lake: Lake, scope: Scope) -> DataFrame:
+    """Published states of the source and what closes some of them, times as microseconds."""
+    states = published_rows(lake, STATE, scope.publication).where(F.col("source") == scope.source.name)
+    return states.select("entity", *[F.unix_micros(c).alias(c) if c in _TIMES else F.col(c) for c in _PRIOR], "era")
 
 
 def _folded(rows: DataFrame, prior: DataFrame, source: Source, scope: Scope, *, onto_prior: bool) -> DataFrame:
@@ -95,7 +90,7 @@ class _Folder:
         both = pa.Table.from_batches(held)
         is_prior = both.column("is_prior")
         rows = both.filter(pc.invert(is_prior))
-        prior = both.filter(is_prior)
+        prior = without_closed(both.filter(is_prior), ["entity"])
         if self.onto_prior:
             # a state that no row touches stays as it is
             prior = prior.filter(pc.is_in(prior.column("entity"), pc.unique(rows.column("entity"))))

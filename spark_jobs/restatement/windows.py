@@ -19,6 +19,7 @@ from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.restatement import SLICE
 from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.restater import ACCOUNT_PREFIX, LARGEST_GROUP, Restater, result_schema
 from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, within
 from spark_jobs.sources import Source
@@ -112,7 +113,7 @@ def corrections(
         return None
     span_us = definition.kind.geometry.span
     near = coalesce_ranges([(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges])
-    published = _published(lake, definition)
+    published = published_rows(lake, definition.table(), scope.publication)
     if not scope.everything:
         # a changed definition may have published windows anywhere
         near, published = _within_reach(definition, near, published)
@@ -136,10 +137,6 @@ def _within_reach(definition: Definition, near: list[Range], published: DataFram
         return near, published.where(within("window_start", near))
     sessions = published.where(_overlapping(near))
     return coalesce_ranges(near + _bounds(sessions)), sessions
-
-
-def _published(lake: Lake, definition: Definition) -> DataFrame:
-    return lake.spark.table(f"silver.{definition.name}")
 
 
 def _overlapping(ranges: list[Range]) -> Column:
@@ -243,6 +240,6 @@ def _prefixed(definition: Definition, published: DataFrame) -> DataFrame:
     keys = [F.col(k).alias(f"k_{k}") for k in definition.key]
     results = [F.col(name(n)).alias(f"a_{n}") for n in definition.window.aggregates]
     own = [F.col(name(n)) for n in definition.own_columns]
-    rows = published.select(F.lit(True).alias("is_window"), *keys, *times, "revision", *own, *results)
+    rows = published.select(F.lit(True).alias("is_window"), *keys, *times, "revision", "era", *own, *results)
     length = definition.kind.slice_us
     return rows if length is None else rows.withColumn(SLICE, _floored(F.col("window_start"), length))

@@ -55,6 +55,8 @@ class Lease:
     """A source held by one attempt: its fence, and what the run's finished stages left for the next ones.
 
     `staged`: the tokens under which they wrote, by stage. `verdicts`: what their gates found, until a table holds it.
+    `carried`: what the stage before knew of the source's small tables when it ended (`Lake.carried`). An attempt that
+    does not end leaves nothing to carry, so the next one reads the tables.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class Lease:
     fence: Fence
     staged: dict[str, int] = field(default_factory=dict)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
+    carried: dict[str, str] = field(default_factory=dict)
 
     def record(self, stage: str) -> None:
         """Note that `stage` is done under this attempt's token; the run's publication will name it."""
@@ -75,6 +78,7 @@ class Lease:
             "pid": os.getpid(),
             "staged": self.staged,
             "verdicts": self.verdicts,
+            "carried": self.carried,
         }
         with self.path.open("r+") as handle:
             handle.write(json.dumps(lease))
@@ -113,6 +117,8 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
         kept = {} if starts_run else {name: lease[name] for name in ("staged", "verdicts")}
         taken = Lease(path, run_id, Fence(source, lease["token"] + 1), **kept)
         taken.save()
+        if not starts_run:
+            taken.carried.update(lease.get("carried", {}))
         yield taken
 
 

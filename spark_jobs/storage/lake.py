@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 class Lake:
     """Tables of one Spark session. Cheap to make; holds no state but what it has seen to exist."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, carried: dict[str, str] | None = None) -> None:
         self.spark = spark
         self.commits = 0
         """Delta commits made through this object, for the run's report."""
+        self.carried = carried
+        """What is in force of one source, by name, as JSON: what the stage before handed on, and what was read or
+        committed here since. None: nothing holds the source's lease, so every question reads the tables."""
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -14,6 +15,10 @@ from spark_jobs.storage.times import instant
 
 BEFORE_ALL_US = 0
 """`published` before the first publication: no change has a time below it."""
+
+
+CARRIED = "publication"
+"""Its name in `Lake.carried`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +34,27 @@ class Publication:
     run_id: str = ""
     token: int = 0
 
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` gives an equal value."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Publication:
+        """Read what `to_json` gave."""
+        fields = json.loads(text)
+        return cls(**{**fields, "tokens": tuple(fields["tokens"])})
+
 
 def load(lake: Lake, source: Source) -> Publication:
     """The publication in force, or the empty one before the first."""
+    if lake.carried is None:
+        return _read(lake, source)
+    if CARRIED not in lake.carried:
+        lake.carried[CARRIED] = _read(lake, source).to_json()
+    return Publication.from_json(lake.carried[CARRIED])
+
+
+def _read(lake: Lake, source: Source) -> Publication:
     times = [F.unix_micros(c).alias(c) for c in ("published", "reached", "complete")]
     of_source = lake.read(PUBLISHED).where(F.col("source") == source.name)
     row = of_source.select(*times, "settled", "tokens", "definition", "run_id", "token").first()
@@ -64,3 +87,5 @@ def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -
         "definition": publication.definition,
     }
     lake.replace_source(PUBLISHED, lake.frame(PUBLISHED, [row]), fence)
+    if lake.carried is not None:
+        lake.carried[CARRIED] = replace(publication, token=fence.token).to_json()

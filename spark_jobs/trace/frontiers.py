@@ -21,6 +21,9 @@ from spark_jobs.storage.times import instant
 
 SeqRange = tuple[int, int]
 
+CARRIED = "frontiers"
+"""Their name in `Lake.carried`."""
+
 
 class StateCorrupt(TidemarkError):
     """The stored state can't be read. Facts: `source`."""
@@ -97,6 +100,14 @@ def load(lake: Lake, source: Source) -> SourceFrontiers:
     Raises:
         StateCorrupt: the newest row can't be read.
     """
+    if lake.carried is None:
+        return _read(lake, source)
+    if CARRIED not in lake.carried:
+        lake.carried[CARRIED] = _read(lake, source).to_json()
+    return SourceFrontiers.from_json(lake.carried[CARRIED])
+
+
+def _read(lake: Lake, source: Source) -> SourceFrontiers:
     rows = lake.read(FRONTIERS).where(F.col("source") == source.name).orderBy(F.col("token").desc()).limit(1).collect()
     if not rows:
         return SourceFrontiers.start(source)
@@ -146,3 +157,5 @@ def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: Sou
         "state": frontiers.to_json(),
     }
     lake.append(FRONTIERS, lake.frame(FRONTIERS, [row]), fence)
+    if lake.carried is not None:
+        lake.carried[CARRIED] = frontiers.to_json()
