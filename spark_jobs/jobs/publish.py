@@ -11,6 +11,7 @@ from spark_jobs.publish.marts import build_marts
 from spark_jobs.restatement.versions import version
 from spark_jobs.session import session_kind
 from spark_jobs.storage import publication
+from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.settle import settled
 
 
@@ -26,23 +27,29 @@ def publish(stage: Stage) -> None:
     Raises:
         StageMissing: `window` or `compact` has not run since the trace last moved.
     """
-    before = stage.publication
-    stage.summary.update(published_us=before.published_us, moved=False)
-    if not stage.scope.nothing_to_do():
+    due = not stage.scope.nothing_to_do()
+    if due:
         _refuse_missing(stage)
-        after = replace(
-            before,
-            published_us=stage.frontiers.seal_us,
-            reached_us=stage.frontiers.reached_us,
-            complete_us=stage.frontiers.complete_us(stage.source),
-            tokens=tuple(sorted({*before.tokens, *stage.lease.staged.values()})),
-            definition=version(stage.source),
-            run_id=stage.run_id,
-        )
-        publication.commit(stage.lake, stage.source, stage.fence, settled(stage.lake, stage.source, after))
-        stage.summary.update(published_us=after.published_us, moved=True)
+    # first the verdicts: whatever is published has passed gates whose verdicts can be read
     write_verdicts(stage)
-    _build_marts(stage, stage.summary["published_us"])
+    shown = _publish(stage) if due else stage.publication
+    stage.summary.update(published_us=shown.published_us, moved=due)
+    _build_marts(stage, shown.published_us)
+
+
+def _publish(stage: Stage) -> Publication:
+    before = stage.publication
+    after = replace(
+        before,
+        published_us=stage.frontiers.seal_us,
+        reached_us=stage.frontiers.reached_us,
+        complete_us=stage.frontiers.complete_us(stage.source),
+        tokens=tuple(sorted({*before.tokens, *stage.lease.staged.values()})),
+        definition=version(stage.source),
+        run_id=stage.run_id,
+    )
+    publication.commit(stage.lake, stage.source, stage.fence, settled(stage.lake, stage.source, after))
+    return after
 
 
 def _build_marts(stage: Stage, published_us: int) -> None:

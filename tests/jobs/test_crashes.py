@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.jobs.stage import STAGES
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
 from tests.jobs.harness import DATABASES, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import ALL, READINGS
 
@@ -26,7 +30,7 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(settings)
 
 
-def _undisturbed(spark: SparkSession, home: Settings) -> dict[str, list]:
+def _undisturbed(spark: SparkSession, home: Settings) -> dict[str, list[tuple[Any, ...]]]:
     for day in range(2):
         run(spark, home, day, day)
     expected = {table: published(spark, table, "final") for table in ALL}
@@ -35,45 +39,48 @@ def _undisturbed(spark: SparkSession, home: Settings) -> dict[str, list]:
     return expected
 
 
+COMMITS = (
+    "bronze.meters_chunks",
+    "bronze.files",
+    "trace.meters_updates",
+    "trace.frontiers",
+    "silver.hourly_history",
+    "silver.shifts_history",
+    "silver.late_history",
+    "gold.state_history",
+    "quality.verdicts",
+    "trace.published",
+)
+"""What a day with a late row commits, in order."""
+
+
 def test_a_run_killed_after_each_of_its_commits_and_run_again(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = _undisturbed(lake, home)
     run(lake, home, 0, 0)
     before = {table: published(lake, table) for table in ALL}
-    made: list[str] = []
-    for name in ("append", "replace_source"):
-        _count_and_kill(monkeypatch, name, made)
-    killed_at = []
-    while True:
-        made.clear()
-        budget = len(killed_at) + 1
-        monkeypatch.setattr(Lake, "budget", budget, raising=False)
-        try:
+    for target in COMMITS:
+        with monkeypatch.context() as patch, pytest.raises(Killed, match=target):
+            _kill_after(patch, target)
             run(lake, home, 1, 1)
-        except Killed as end:
-            killed_at.append(str(end))
-            if str(end) != "trace.published":
-                assert before == {table: published(lake, table) for table in ALL}, f"visible after {end}"
-            if str(end) == "trace.published":
-                break
-        else:
-            break
-    assert killed_at[0] == "bronze.meters_chunks"
-    assert {"bronze.files", "trace.frontiers", "gold.state_history"} <= set(killed_at)
-    monkeypatch.setattr(Lake, "budget", 10**6)
-    run(lake, home, 1, 1)
+        if target != COMMITS[-1]:
+            assert before == {table: published(lake, table) for table in ALL}, f"visible after {target}"
+    assert expected == {table: published(lake, table, "final") for table in ALL}
+    assert [stage["commits"] for stage in run(lake, home, 1, 1)] == [0] * len(STAGES)
     assert expected == {table: published(lake, table, "final") for table in ALL}
 
 
-def _count_and_kill(monkeypatch: pytest.MonkeyPatch, name: str, made: list[str]) -> None:
-    """Let the commit through, then end the process if it was the last one of this attempt's budget."""
-    original = getattr(Lake, name)
+def _kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
+    """Let the commits through, and end the process after the one to the table `target`."""
+    for name in ("append", "replace_source"):
+        patch.setattr(Lake, name, _dying(getattr(Lake, name), target))
 
-    def commit(self: Lake, table: object, *arguments: object) -> None:
+
+def _dying(original: Callable[..., None], target: str) -> Callable[..., None]:
+    def commit(self: Lake, table: Table, *arguments: object) -> None:
         original(self, table, *arguments)
-        made.append(table.qualified)  # type: ignore[attr-defined]
-        if len(made) >= self.budget:  # type: ignore[attr-defined]
-            raise Killed(made[-1])
+        if table.qualified == target:
+            raise Killed(target)
 
-    monkeypatch.setattr(Lake, name, commit)
+    return commit

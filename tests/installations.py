@@ -1,0 +1,64 @@
+"""Installations of a test's own: a data directory, ports that nobody uses, and the commands of a user."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.config import Settings
+
+CHECKOUT = Path(__file__).parents[1]
+TIDEMARK = Path(sys.executable).with_name("tidemark")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Installation:
+    """One data directory, on ports of its own."""
+
+    def __init__(self, home: Path) -> None:
+        ports = {name: _free_port() for name in ("thrift_port", "connect_port", "airflow_port")}
+        self.settings = Settings(home=home, heap="2g", **ports)
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
+        self.environment = {
+            **inherited,
+            **self.settings.environment(),
+            "PATH": f"{TIDEMARK.parent}:{os.environ['PATH']}",
+        }
+
+    def run(self, *command: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            command, env=self.environment, cwd=CHECKOUT, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        """Start a command in a process group of its own, as a terminal does."""
+        return subprocess.Popen(
+            command,
+            env=self.environment,
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def json(self, *arguments: str) -> Any:
+        """The result of a `tidemark` command that must succeed."""
+        done = self.run(str(TIDEMARK), *arguments, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def sql(self, query: str) -> list[dict[str, Any]]:
+        """All rows of a query."""
+        return self.json("sql", query, "--limit", "0")["rows"]

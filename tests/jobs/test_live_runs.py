@@ -1,0 +1,117 @@
+"""`tidemark run` as a user runs it, on a lake server: interrupted, killed, and read while it publishes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from spark_jobs.server.health import thrift_query
+from tests.installations import TIDEMARK, Installation
+
+pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.timeout(1200)]
+
+FIRST, LAST = "2013-01-01", "2013-01-05"
+TIMES = (
+    "SELECT (SELECT max(known_from) FROM gold.flights) AS state, (SELECT max(known_from) FROM silver.rotations) AS"
+    " sessions, (SELECT max(known_from) FROM silver.departure_delays) AS delays"
+)
+"""Every day of flights changes all three, so one publication shows one time."""
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    made = Installation(tmp_path_factory.mktemp("live"))
+    try:
+        started = made.run(str(TIDEMARK), "up", "--no-airflow")
+        assert started.returncode == 0, started.stdout + started.stderr
+        made.json("prepare", "--from", FIRST, "--to", LAST)
+        yield made
+    finally:
+        made.run(str(TIDEMARK), "down")
+
+
+def _command(day: str) -> list[str]:
+    return [str(TIDEMARK), "run", "flights", "--from", day, "--to", day]
+
+
+def _publications(installation: Installation) -> list[dict]:
+    return installation.sql("SELECT token, published FROM trace.published WHERE source = 'flights'")
+
+
+def _lease_token(installation: Installation) -> int:
+    path = installation.settings.home / "leases" / "flights.lease"
+    text = path.read_text() if path.exists() else ""
+    return int(text.split('"token": ')[1].split(",")[0]) if text else 0
+
+
+def _wait_for_token(installation: Installation, token: int, process) -> None:
+    deadline = time.monotonic() + 240
+    while _lease_token(installation) < token:
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_ctrl_c_ends_a_run_and_its_spark_work_and_the_next_run_goes_on(installation: Installation) -> None:
+    process = installation.start(*_command(FIRST))
+    children = psutil.Process(process.pid)
+    _wait_for_token(installation, 3, process)  # land, seal and now window
+    time.sleep(1.0)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output, output
+    assert not children.is_running()
+    token = _lease_token(installation)
+    assert _publications(installation) == []
+    again = installation.json("run", "flights", "--from", FIRST, "--to", FIRST)
+    assert again["stages"][0]["files"] == 0, "what had landed is not landed again"
+    assert [row["token"] for row in _publications(installation)] == [token + 5]
+
+
+def test_runs_killed_at_any_moment_leave_what_an_undisturbed_one_leaves(installation: Installation) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    for _ in range(4):
+        process = installation.start(*_command("2013-01-02"))
+        before = _lease_token(installation)
+        _wait_for_token(installation, before + 1, process)
+        time.sleep(moments.uniform(0, 15))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for day in ("2013-01-01", "2013-01-02"):
+        installation.json("run", "flights", "--from", day, "--to", day)
+    in_files = sum(_aircraft_rows(installation, day) for day in ("2013-01-01", "2013-01-02"))
+    found, *_ = installation.sql(
+        "SELECT (SELECT sum(flights) FROM gold.flights) AS states, (SELECT count(*) FROM bronze.deltas) AS deltas,"
+        " (SELECT count(DISTINCT delta_id) FROM bronze.deltas) AS distinct_deltas"
+    )
+    assert set(found.values()) == {in_files}
+
+
+def _aircraft_rows(installation: Installation, day: str) -> int:
+    """Rows of a day's files that name an aircraft."""
+    files = (installation.settings.landing / "flights" / day).iterdir()
+    return sum(row["tailnum"] not in ("", "NA") for file in files for row in csv.DictReader(file.open()))
+
+
+def test_names_joined_in_one_query_show_one_publication_while_runs_publish(installation: Installation) -> None:
+    process = installation.start(str(TIDEMARK), "run", "flights", "--from", "2013-01-03", "--to", "2013-01-03")
+    seen = set()
+    for day in ("2013-01-04", LAST, None):
+        while process.poll() is None:
+            (times,) = thrift_query(installation.settings, TIMES)
+            assert len(set(times)) == 1, times
+            seen.add(times[0])
+        assert process.returncode == 0, process.stdout.read()
+        if day is not None:
+            process = installation.start(*_command(day))
+    assert len(seen) >= 3, "the reader saw publications go by"
