@@ -9,14 +9,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.jobs.names import names_follow
 from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.landing import ledger
 from spark_jobs.landing.chunking import as_chunks
 from spark_jobs.landing.duplicates import Resolved, resolve
 from spark_jobs.landing.pending import landings_between
 from spark_jobs.landing.reader import LandingFile, list_drop_files, read_files
-from spark_jobs.restatement.catalog import ensure_source
-from spark_jobs.restatement.versions import check_version
+from spark_jobs.restatement.catalog import ensure_source, widen_tables
+from spark_jobs.restatement.versions import check_version, version
 from spark_jobs.sources import load_sources
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks
 
@@ -44,11 +45,13 @@ def land(stage: Stage) -> None:
 
 
 def ensure_tables(stage: Stage) -> None:
-    """Create what the source needs; the views anew where an accepted definition changes them."""
+    """Create what the source needs; an accepted definition's new columns, too."""
     known = load_sources(stage.settings.sources).values()
     ensure_source(stage.lake, stage.source, known)
     if check_version(stage.source, stage.publication, accepted=stage.accept_definition):
-        ensure_source(stage.lake, stage.source, known, changed=True)
+        widen_tables(stage.lake, stage.source)
+    elif not stage.publication.definition:
+        names_follow(stage, version(stage.source))
 
 
 def _pass_gate(stage: Stage) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
+from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.publish.marts import build_marts
 from spark_jobs.restatement.versions import version
 from spark_jobs.session import session_kind
@@ -34,6 +35,8 @@ def publish(stage: Stage) -> None:
     write_verdicts(stage)
     shown = _publish(stage) if due else stage.publication
     stage.summary.update(published_us=shown.published_us, moved=due)
+    if shown.published_us > 0:
+        let_names_follow(stage, version(stage.source))
     _build_marts(stage, shown.published_us)
 
 

@@ -16,7 +16,7 @@ from spark_jobs.storage.tables import LATE
 def window(stage: Stage) -> None:
     """Write the corrections of every window definition and the late rows; nothing is visible before `publish`."""
     stage.summary["definitions"] = [d.name for d in stage.definitions]
-    if stage.scope.nothing_to_do() or not stage.definitions:
+    if stage.scope.nothing_to_do() or not (stage.definitions or stage.scope.everything):
         return
     ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
@@ -29,7 +29,7 @@ def window(stage: Stage) -> None:
             accounts[definition.name] = made.account
             largest = max(largest, made.largest_group)
     stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, largest_group=largest)
-    if any(ranges.values()):
+    if any(ranges.values()) or stage.scope.everything:
         late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token)
         if late is not None:
             stage.lake.append(LATE, late, stage.fence)

@@ -8,8 +8,8 @@ Counted once a row, net of retractions (a row that went counts −1):
     discarded    late for all, counts in none
     skipped      has no value where the kind asks for one
 
-Two more are checks: `late` (updates, not net) are the rows that `silver.late` must list; `astray` says by how much the
-windows made differ from this account (0 in a sound run).
+Two more are checks: `late` are the rows of these that `silver.late` must list; `astray` says by how much the windows
+made differ from this account (0 in a sound run).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def account(diff: npt.NDArray[np.int64], lateness: Lateness, skipped: Flags, cho
         moved=total(lateness.moved),
         discarded=total(lateness.discarded),
         skipped=int(diff[chosen & skipped].sum()),
-        late=int(np.count_nonzero(chosen & ~skipped & lateness.late)),
+        late=total(lateness.late),
     )
 
 

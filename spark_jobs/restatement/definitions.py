@@ -186,7 +186,7 @@ class Definition:
 
     def table(self) -> Table:
         """The history table."""
-        return windows(self.source, self.name, self.value_columns())
+        return windows(self.source, self.name, self.value_columns(), self.identity)
 
     @property
     def identity(self) -> list[str]:

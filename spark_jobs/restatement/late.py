@@ -31,13 +31,13 @@ _SCHEMA = (
 
 
 def late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
-    """The rows to append to `silver.late_history`; None for a source without windows."""
+    """The rows to append to `silver.late_history`; None for a source without windows, then and now."""
     frame = None
     for definition in definitions:
         rows = _candidates(lake, scope, definition)
         frame = rows if frame is None else frame.unionByName(rows)
     if frame is None:
-        return None
+        return _taken_back(lake, scope, token) if scope.everything else None
     found = frame.coalesce(1).mapInArrow(_Judge({d.name: d for d in definitions}), _SCHEMA)
     stamped = found.withColumns(
         {
@@ -47,7 +47,19 @@ def late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: in
             "token": F.lit(token).cast("bigint"),
         }
     )
-    return stamped.select(*LATE.column_names)
+    rows = stamped.select(*LATE.column_names)
+    return rows.unionByName(_taken_back(lake, scope, token)) if scope.everything else rows
+
+
+def _taken_back(lake: Lake, scope: Scope, token: int) -> DataFrame:
+    """What is listed now, taken back: after a change of definition every late row is judged anew."""
+    current = scope.publication
+    listed = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
+    visible = (F.col("token") <= current.settled) | F.col("token").isin(list(current.tokens))
+    rows = lake.read(LATE).where((F.col("source") == scope.source.name) & visible)
+    standing = rows.groupBy(*listed).agg((-F.sum("diff")).alias("diff")).where("diff <> 0")
+    marks = {"known_from": at(scope.known_from_us), "token": F.lit(token).cast("bigint")}
+    return standing.withColumns(marks).select(*LATE.column_names)
 
 
 def _candidates(lake: Lake, scope: Scope, definition: Definition) -> DataFrame:

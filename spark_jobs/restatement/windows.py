@@ -128,7 +128,8 @@ def corrections(
     columns = [c for c in definition.table().column_names if c != "token"]
     stamped = observed.select(*[F.timestamp_micros(c).alias(c) if c in TIMES else F.col(name(c)) for c in columns])
     stamped = stamped.withColumn("token", F.lit(token).cast("bigint"))
-    return Corrections(stamped.sortWithinPartitions(*definition.identity), observation)
+    # by time first: the files of a backfill are cut along it, and what restates a few days reads few of them
+    return Corrections(stamped.sortWithinPartitions("window_start", *definition.key), observation)
 
 
 def _within_reach(definition: Definition, near: list[Range], published: DataFrame) -> tuple[list[Range], DataFrame]:

@@ -148,7 +148,7 @@ class AdaptiveWindow(WindowBase):
     min_us: PositiveDuration = Field(default=10_000, alias="min")
     max_us: PositiveDuration = Field(default=5_000_000, alias="max")
     reset_us: PositiveDuration = Field(default=DAY_US, alias="reset")
-    triggers: tuple[Trigger, ...] | None = Field(default=None, min_length=1)
+    triggers: tuple[Trigger, ...] | None = None
     memory: Memory = Memory()
     vector: str | None = None
     size_bytes: str | None = None
@@ -160,6 +160,13 @@ class AdaptiveWindow(WindowBase):
         if min_us is not None and min_us > max_us:
             raise refuse_in_words(f"at least `min`, {format_duration(min_us)}", format_duration(max_us))
         return max_us
+
+    @field_validator("triggers")
+    @classmethod
+    def _check_triggers(cls, triggers: tuple[Trigger, ...] | None) -> tuple[Trigger, ...] | None:
+        if triggers == ():
+            raise refuse("at least one trigger, or no such key", [])
+        return triggers
 
 
 Window = Annotated[

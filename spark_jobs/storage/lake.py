@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.schema import IDENTITY, Table
 from spark_jobs.storage.sql import literal, name, qualified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+MOST_ROWS_A_FILE = 1_000_000
+"""A backfill of years writes several files, each a stretch of its sort order, so that later reads skip most."""
+
+
+class TableDiffers(ConfigurationError):
+    """A table stands with columns that its description does not fit. Facts: `table`."""
+
+    code = "table_differs"
 
 
 class Lake:
@@ -42,6 +53,33 @@ class Lake:
             self.run(table.ddl())
         return missing
 
+    def widen(self, table: Table) -> None:
+        """Add the columns that the existing table lacks; what it has beyond them stays, with nulls from now on.
+
+        Raises:
+            TableDiffers: a column has another type, or rows are told apart by other columns.
+        """
+        stands = {field.name: field.dataType.simpleString() for field in self.read(table).schema}
+        wanted = {field.name: field.dataType.simpleString() for field in self.frame(table, []).schema}
+        shown = self.run(f"SHOW TBLPROPERTIES {qualified(table.database, table.table)}").collect()
+        identity = next((row.value for row in shown if row.key == IDENTITY), "")
+        other = [
+            f"{column} as {stands[column]}" for column in wanted if stands.get(column, wanted[column]) != wanted[column]
+        ]
+        if other or identity != ",".join(table.identity):
+            raise TableDiffers(
+                expected=", ".join(f"{c} as {wanted[c]}" for c in wanted if f"{c} as {stands.get(c)}" in other)
+                or f"rows of {table.qualified} told apart by {', '.join(table.identity)}",
+                found=", ".join(other) or f"told apart by {identity.replace(',', ', ')}",
+                consequence="nothing was run",
+                next_step="give the changed window or aggregate another name: history keeps the old one as it was",
+                table=table.qualified,
+            )
+        missing = [column for column in table.columns if column.name not in stands]
+        if missing:
+            columns = ", ".join(column.ddl() for column in missing)
+            self.run(f"ALTER TABLE {qualified(table.database, table.table)} ADD COLUMNS ({columns})")
+
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""
         return {row.tableName for row in self.run(f"SHOW TABLES IN {name(database)}").collect()}
@@ -67,7 +105,8 @@ class Lake:
     def append(self, table: Table, rows: DataFrame, fence: Fence) -> None:
         """Append, once: a repeat under the same or an older token is skipped by Delta."""
         ordered = rows.select(*table.column_names)
-        ordered.writeTo(table.qualified).options(**fence.writer_options()).append()
+        options = {**fence.writer_options(), "maxRecordsPerFile": str(MOST_ROWS_A_FILE)}
+        ordered.writeTo(table.qualified).options(**options).append()
         self.commits += 1
 
     def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from spark_jobs.storage.sql import literal, name
 
+IDENTITY = "tidemark.identity"
+"""Table property: the columns of `Table.identity`, with commas between."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -36,6 +39,8 @@ class Table:
     columns: tuple[Column, ...]
     partitions: tuple[str, ...] = ()
     skipping: tuple[str, ...] = field(default=())
+    identity: tuple[str, ...] = ()
+    """Columns that tell rows apart which hold at the same time, kept with the table; none: it doesn't say."""
 
     @property
     def qualified(self) -> str:
@@ -59,6 +64,8 @@ class Table:
         columns = ", ".join(column.ddl() for column in self.columns)
         partitions = f" PARTITIONED BY ({', '.join(map(name, self.partitions))})" if self.partitions else ""
         properties = {"delta.enableDeletionVectors": "false"}
+        if self.identity:
+            properties[IDENTITY] = ",".join(self.identity)
         if self.skipping:
             properties["delta.dataSkippingStatsColumns"] = ",".join(self.skipping)
         rendered = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())

@@ -328,10 +328,11 @@ def chunks(source: Source) -> Table:
     )
 
 
-def windows(source: Source, definition: str, values: list[Column]) -> Table:
+def windows(source: Source, definition: str, values: list[Column], identity: list[str]) -> Table:
     """`silver.<definition>_history`: the published windows of one definition with their history.
 
-    `values` are the key columns and the aggregates, as the window kernel names and types them.
+    `values` are the key columns and the aggregates, as the window kernel names and types them; `identity` the columns
+    that tell two windows apart which hold at the same time.
     """
     return Table(
         "silver",
@@ -340,4 +341,5 @@ def windows(source: Source, definition: str, values: list[Column]) -> Table:
         (*values, *VALIDITY),
         ("era",),
         tuple(dict.fromkeys(["window_start", "window_end", "known_from", "known_to", "token", values[0].name])),
+        (source.source, *identity),
     )

@@ -229,18 +229,3 @@ def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str
 def row_bytes(row: Row) -> int:
     """The size of a row: what the test says it is."""
     return int(row.values.get("__bytes", 0))
-
-
-def final(spec: Spec, start: int, end: int, complete: int) -> bool:
-    """Whether every row of any drop at or after `complete` would be discarded from the window, or moved on.
-
-    By trial: the drop at `complete` is the least late, and its rows are tried at every place that could change the
-    window.
-    """
-    if spec.kind == "session":
-        gap = spec.lengths["gap"]
-        return not counts(spec, end + gap + gap, complete)
-    if spec.kind == "adaptive":
-        reset = spec.lengths["reset"]
-        return not counts(spec, (start // reset + 1) * reset, complete)
-    return not counts(spec, end, complete)

@@ -191,17 +191,69 @@ def test_one_wrong_field_is_one_problem_at_its_path(path: str, value: Any, at: s
     assert set(found) == {at}
 
 
+HOPPING = {"kind": "hopping", "size": "1 h", "advance": "20 min"}
+ADAPTIVE = {"kind": "adaptive"}
+
+
 @pytest.mark.parametrize(
-    "window",
+    ("window", "at", "expected"),
     [
-        {"kind": "hopping", "size": "1 h", "step": "2 h"},
-        {"kind": "adaptive", "min": "2 h", "max": "1 h"},
-        {"kind": "session"},
-        {"size": "1 h"},
+        ({"kind": "sliding"}, "size", "to be given"),
+        ({"kind": "session"}, "gap", "to be given"),
+        ({"kind": "session", "gap": "0 s"}, "gap", "greater than zero"),
+        ({"kind": "sliding", "size": 60}, "size", "with its unit"),
+        ({"size": "1 h"}, "kind", "to be given"),
+        ({"kind": "tumbling", "size": "1 month"}, "size", "units"),
+        ({"kind": "tumbling", "size": "1 h", "advance": "1 h"}, "advance", "one of the keys"),
+        (HOPPING | {"advance": "2 h"}, "advance", "at most the size, 1 hour"),
+        ({"kind": "hopping", "size": "1 h", "step": "1 h"}, "step", "`advance`"),
+        ({"kind": "hopping", "size": "1 h", "step": "1 h"}, "advance", "to be given"),
+        ({"kind": "calendar", "period": "1 hour"}, "period", "day, week, month, quarter, year"),
+        ({"kind": "calendar", "period": "0 days"}, "period", "from 1 to 1000"),
+        ({"kind": "calendar", "period": "1 day", "zone": "Mars/Base"}, "zone", "time zone"),
+        (ADAPTIVE | {"min": "2 h", "max": "1 h"}, "max", "at least `min`, 2 hours"),
+        (ADAPTIVE | {"target_batch_size": 0}, "target_batch_size", "greater than 0"),
+        (ADAPTIVE | {"target": 5}, "target", "`target_batch_size`"),
+        (ADAPTIVE | {"triggers": ["tme"]}, "triggers.0", "count(rows)"),
+        (ADAPTIVE | {"triggers": ["time", "count(0)"]}, "triggers.1", "1 row or more"),
+        (ADAPTIVE | {"triggers": ["memory_pressure(1.5)"]}, "triggers.0", "at most 1"),
+        (ADAPTIVE | {"triggers": ["size(1 parsec)"]}, "triggers.0", "a size"),
+        (ADAPTIVE | {"triggers": []}, "triggers", "at least one"),
+        (ADAPTIVE | {"vector": "tell"}, "vector", "declared column"),
+        (ADAPTIVE | {"size_bytes": "till"}, "size_bytes", "a column of type int"),
+        (ADAPTIVE | {"memory": {"max_bytes": 0}}, "memory.max_bytes", "a size"),
+        (ADAPTIVE | {"late": "next_window"}, "late", "windows of kind adaptive come from rows"),
+        ({"kind": "sliding", "size": "1 h", "late": "next_window"}, "late", "windows of kind sliding come from rows"),
+        ({"kind": "session", "gap": "1 h", "late": "next_window"}, "late", "windows of kind session come from rows"),
+        (HOPPING | {"aggregates": {"stats": "avg(till)"}}, "aggregates.stats", "float or int for avg"),
+        (HOPPING | {"aggregates": {"q": "approx_quantile(amount)"}}, "aggregates.q", "fraction from 0 to 1"),
+        (HOPPING | {"aggregates": {"q": "approx_quantile(amount, 2)"}}, "aggregates.q", "fraction from 0 to 1"),
+        (HOPPING | {"aggregates": {"q": "approx_quantile(amount, 1, 1e-30)"}}, "aggregates.q", "accuracy"),
+        (HOPPING | {"aggregates": {"c": "collect(amount)"}}, "aggregates.c", "limit a whole number from 1"),
+        (HOPPING | {"aggregates": {"c": "collect(amount, 1.5)"}}, "aggregates.c", "limit a whole number from 1"),
+        (HOPPING | {"aggregates": {"v": "vector_sum(amount, till)"}}, "aggregates.v", "float or int"),
+        (HOPPING | {"aggregates": {"v": "vector_sum()"}}, "aggregates.v", "vector_sum(column, …)"),
+        (HOPPING | {"aggregates": {"n": "count"}}, "aggregates.n", "count()"),
+        (HOPPING | {"aggregates": {"m": "min(amount, weight)"}}, "aggregates.m", "min(column)"),
+        (ADAPTIVE | {"aggregates": {"stats": "count()"}}, "aggregates", "adaptive windows"),
     ],
-)
-def test_a_window_without_sane_parameters_is_refused(window: dict[str, Any]) -> None:
-    assert problems(changed("windows.sales", window | {"key": "till", "aggregates": {"n": "count()"}}))
+)  # fmt: skip
+def test_a_wrong_parameter_of_a_window_is_named_at_its_path(window: dict[str, Any], at: str, expected: str) -> None:
+    document = changed("windows.sales", {"key": "till", "aggregates": {"n": "count()"}} | window)
+    document["delta_id"] = ["till"]
+    found = problems(document)
+    assert expected in found[f"windows.sales.{at}"][0], found
+    assert {path.removeprefix("windows.sales.") for path in found} <= {at, "step", "advance"}
+
+
+def test_all_wrong_parameters_of_a_window_are_named_at_once() -> None:
+    wrong = {"min": "2 h", "max": "1 h", "reset": "0 s", "triggers": ["time", "sise(1)"], "late": "next_window"}
+    found = problems(changed("windows.sales", {**ADAPTIVE, **wrong, "key": "tell", "aggregates": {"n": "sum(till)"}}))
+    assert set(found) == {
+        f"windows.sales.{field}"
+        for field in ("kind", "max", "reset", "triggers.1", "late", "key", "aggregates.n")
+    }  # fmt: skip
+    assert "delta_id" in found["windows.sales.kind"][0], "adaptive windows list their deltas"
 
 
 @pytest.mark.parametrize(

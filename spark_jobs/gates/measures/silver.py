@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, timestamp, violation
+from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, texts, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.definitions import Definition
@@ -42,7 +42,7 @@ def silver(
     skipped; without them all windows are read.
     """
     parts = [_windows(scope, d, token, (ranges or {}).get(d.name)) for d in definitions]
-    parts += [_rows_due(scope, definitions), _late(scope, token)]
+    parts += [_rows_due(scope, definitions), _late(scope, definitions, token)]
     names = (
         "repeated_windows",
         "windows_of_wrong_length",
@@ -172,12 +172,14 @@ def _rows_due(scope: Scope, definitions: Sequence[Definition]) -> Part:
     return Part(touching(scope), {"rows_due": " + ".join(due) or "0"}, shows)
 
 
-def _late(scope: Scope, token: int) -> Part:
+def _late(scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
+    """What silver.late gained, net; after a change of definition, all that it would list."""
+    which = visible(scope.publication, token) if scope.everything else f"token = {token}"
     recorded = (
         f"SELECT * FROM {qualified(LATE.database, LATE.table)} WHERE source = {literal(scope.source.name)}"
-        f" AND token = {token}"
+        f" AND definition IN {texts([d.name for d in definitions])} AND {which}"
     )
-    return Part(recorded, {"late_rows_recorded": "1"}, ("definition", "row_id", "entity", "event_time", "action"))
+    return Part(recorded, {"late_rows_recorded": "diff"}, ("definition", "row_id", "entity", "event_time", "action"))
 
 
 def _has_key_and_time(definition: Definition) -> str:

@@ -1,0 +1,92 @@
+"""The page on source files: every window it shows is read, and its table is what these rows make."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spark_jobs.restatement.definitions import Definition
+from spark_jobs.sources import parse_source
+from tests.restatement.oracle import EPOCH, Row
+from tests.restatement.simulation import Simulation
+
+PAGE = Path(__file__).parents[2] / "dags" / "sources" / "README.md"
+_TICK = timedelta(microseconds=1)
+Table = list[dict[str, str]]
+
+
+def tables(text: str) -> list[Table]:
+    """The tables of a text, cells as they stand."""
+    found: list[Table] = []
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        header, _, *lines = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in block.splitlines()]
+        found.append([dict(zip(header, line, strict=True)) for line in lines])
+    return found
+
+
+def examples() -> list[tuple[dict[str, Any], Table]]:
+    """Every window that the page shows with its table, which is the first one after it."""
+    parts = PAGE.read_text().split("```yaml\n")[1:]
+    return [
+        (yaml.safe_load(window), (tables(rest) or [[]])[0]) for window, _, rest in (p.partition("```") for p in parts)
+    ]
+
+
+def micros(text: str) -> int:
+    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // _TICK
+
+
+def rows() -> list[Row]:
+    made = []
+    for place, line in enumerate(tables(PAGE.read_text())[0]):
+        lo = micros(line["lands in the drop of"])
+        values = {"load": int(line["load"]), "heat": float(line["heat"]), "__bytes": 1}
+        made.append(Row(lo, micros(line["at"]), ("m",), lo + place, values, line["row"], "m"))
+    return made
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def time_shown(time_us: int) -> str:
+    time = EPOCH + time_us * _TICK
+    return f"{time:%Y-%m-%d %H:%M}{f':{time:%S.%f}' if time.second or time.microsecond else ''}"
+
+
+@pytest.mark.parametrize("place", range(len(examples())))
+def test_the_page_shows_the_table_that_its_rows_make(place: int) -> None:
+    window, table = examples()[place]
+    document = {
+        "source": "meters",
+        "start": "2024-01-01",
+        "landing": {"path": "meters/{date}/*", "format": "ndjson"},
+        "columns": {"id": "string", "meter": "string", "at": "timestamp", "load": "int", "heat": "float"},
+        "timelines": ["at"],
+        "event_time": "at",
+        "entity": "meter",
+        "delta_id": "id",
+        "windows": {"shown": {"key": "meter", **window}},
+    }
+    simulation = Simulation(Definition(parse_source(yaml.safe_dump(document), file="meters.yml"), "shown"))
+    simulation.run(rows()[:3])
+    simulation.run(rows()[3:])
+    made = []
+    for (_, start, end, *number), outputs in sorted(simulation.published().items()):
+        cells = {"window_start": time_shown(start), "window_end": time_shown(end)}
+        cells |= {"window_id": number[0]} if number else {}
+        made.append(cells | {name: shown(value) for name, value in outputs.items()})
+    assert [{name: row[name] for name in table[0]} for row in made] == table
+
+
+def test_every_kind_has_an_example() -> None:
+    assert {window["kind"] for window, _ in examples()} == {
+        "tumbling", "hopping", "calendar", "sliding", "session", "adaptive",
+    }  # fmt: skip

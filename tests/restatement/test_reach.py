@@ -1,0 +1,71 @@
+"""What restating reads: the files within reach of the touched rows, however long the history is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.config import Settings
+from spark_jobs.restatement.catalog import ensure_source
+from spark_jobs.restatement.definitions import Definition, definitions
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.restatement.windows import corrections, touched_ranges
+from spark_jobs.sources import Source, parse_source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import PUBLISHED, updates
+from tests.restatement.history import ANY_LATENESS, History, append
+
+pytestmark = pytest.mark.spark
+
+LATE_HOUR = 3 * 24 + 6
+"""Hours from the start of the row that comes late."""
+
+
+@pytest.fixture
+def source(lake: SparkSession, settings: Settings) -> Source:
+    found = parse_source(ANY_LATENESS, file="meters.yml")
+    ensure_source(Lake(lake), found, [found])
+    return found
+
+
+def publish_windows(spark: SparkSession, history: History) -> None:
+    """A window of an hour over each row as published, one file a day: what is in them is no matter here."""
+    start = F.col("t_taken")
+    values = {
+        "meter": F.col("c_meter"),
+        "window_start": start,
+        "window_end": start + timedelta(hours=1),
+        "n": F.lit(1),
+        "known_from": start,
+        "revision": F.lit(0),
+        "era": F.lit("live"),
+        "token": F.lit(1),
+    }
+    for definition in definitions(history.source):
+        windows = history.rows(spark).withColumns(values).repartitionByRange(history.days, "day")
+        append(definition.table(), windows)
+
+
+def read_for(spark: SparkSession, scope: Scope, definition: Definition) -> tuple[int, int]:
+    """Files that the corrections read, and the rows that they are."""
+    ranges = touched_ranges(Lake(spark), scope, [definition])[definition.name]
+    made = corrections(Lake(spark), scope, definition, ranges, token=2)
+    assert made is not None
+    return len(made.rows.inputFiles()), made.rows.count()
+
+
+def test_a_late_row_reads_the_files_of_its_days_however_long_the_history(lake: SparkSession, source: Source) -> None:
+    read = []
+    for days in (6, 24):
+        history = History(source, days, rows_a_day=24, meters=1)
+        scope = history.write(lake, late=F.col("id") == LATE_HOUR)
+        publish_windows(lake, history)
+        read.append({d.name: read_for(lake, scope, d) for d in definitions(source)})
+        for table in (updates(source), PUBLISHED, *[d.table() for d in definitions(source)]):
+            lake.sql(f"DELETE FROM {table.qualified}")
+    assert read[0] == read[1]
+    # of trace and history the day of the row, the late batch, and the publication
+    assert all(files <= 6 and corrected > 0 for files, corrected in read[0].values())
