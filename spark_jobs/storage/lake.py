@@ -77,8 +77,7 @@ class Lake:
             )
         missing = [column for column in table.columns if column.name not in stands]
         if missing:
-            columns = ", ".join(column.ddl() for column in missing)
-            self.run(f"ALTER TABLE {qualified(table.database, table.table)} ADD COLUMNS ({columns})")
+            self.run(table.added(missing))
 
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""

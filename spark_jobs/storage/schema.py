@@ -5,6 +5,7 @@ A table is described once, here or in `tables.py`; every reader and writer takes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spark_jobs.storage.sql import literal, name
@@ -73,3 +74,8 @@ class Table:
             f"CREATE TABLE IF NOT EXISTS {name(self.database)}.{name(self.table)} ({columns}) USING delta{partitions}"
             f" COMMENT {literal(self.comment)} TBLPROPERTIES ({rendered})"
         )
+
+    def added(self, columns: Iterable[Column]) -> str:
+        """ALTER TABLE that gives an older version of the table these columns."""
+        listed = ", ".join(column.ddl() for column in columns)
+        return f"ALTER TABLE {name(self.database)}.{name(self.table)} ADD COLUMNS ({listed})"
