@@ -72,12 +72,13 @@ class Restater:
     definition: Definition
     known_from_us: int
     everything: bool
+    least_rows: int = LEAST_ROWS
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Corrections group by group, and at the end the account."""
         total, largest = Account(), 0
         schema = result_schema(self.definition)
-        for held in whole_groups(batches, self.definition.groups, least_rows=LEAST_ROWS):
+        for held in whole_groups(batches, self.definition.groups, least_rows=self.least_rows):
             made, own = self._restate(held)
             total, largest = total + own, max(largest, held.num_rows)
             yield from filled(made, schema).to_batches()

@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.definitions import Definition
-from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema
+from spark_jobs.restatement.restater import ACCOUNT_PREFIX, LARGEST_GROUP, Restater, given_schema
 from tests.restatement.oracle import Row
 
 BATCH = 3
 """Rows of a batch: groups straddle batches."""
+LEAST_ROWS = 4
+"""Rows that a worker holds at least."""
 
 
 @dataclass
@@ -36,6 +38,8 @@ class Simulation:
     windows: list[dict[str, Any]] = field(default_factory=list)
     """As workers are given them."""
     runs: int = 0
+    largest_group: int = 0
+    """Rows and windows that the last run held at once."""
 
     def run(self, came: Iterable[Row], went: Iterable[Row] = (), *, everything: bool = False) -> Account:
         """Publish what these rows change; returns the account of the run."""
@@ -43,7 +47,7 @@ class Simulation:
         given = list(self._given(everything))
         given.sort(key=lambda row: tuple(row[group] for group in self.definition.groups))
         table = pa.Table.from_pylist(given, schema=given_schema(self.definition))
-        worker = Restater(self.definition, known_from_us=self.runs, everything=everything)
+        worker = Restater(self.definition, known_from_us=self.runs, everything=everything, least_rows=LEAST_ROWS)
         made = pa.Table.from_batches(list(worker(iter(table.to_batches(max_chunksize=BATCH))))).to_pylist()
         self.runs += 1
         for update in self.updates:
@@ -67,6 +71,7 @@ class Simulation:
     def _publish(self, made: list[dict[str, Any]]) -> Account:
         account = made.pop()
         assert account["era"] is None
+        self.largest_group = account[LARGEST_GROUP]
         names = {c: f"k_{c}" for c in self.definition.key} | {a[2:]: a for a in self.definition.aggregates}
         for row in made:
             renamed = {names.get(name, name): value for name, value in row.items()}

@@ -13,7 +13,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.restatement import restater
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import Source, parse_source
 from tests.restatement.oracle import Row, Spec, expected, grid, skipped
@@ -183,7 +182,6 @@ def test_many_histories_publish_what_the_standing_rows_define(shape: str, policy
 
 def follow(shape: str, policy: str, steps: list[Any]) -> None:
     spec, simulation = spec_of(shape, policy), Simulation(definition_of(shape, policy))
-    restater.LEAST_ROWS = 4
     alive: list[Row] = []
     landed = 0
     for came, picks in steps:
