@@ -91,6 +91,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.pyspark.python": settings.python,
+        "spark.python.daemon.module": "spark_jobs.jobs.worker_daemon",
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": _java_options(settings, scratch),
         **{f"spark.hadoop.{name}": str(scratch / "hive") for name in _HIVE_SCRATCH_KEYS},

@@ -1,16 +1,19 @@
-"""Job `rehearse`: a day of the sample through every kernel, without Spark, so that they are compiled before a run.
+"""Job `rehearse`: a few rows of each source through every kernel, without Spark, so that a run finds them compiled.
 
     python -m spark_jobs.jobs.rehearse
 
 Numba keeps compiled kernels beside their modules; without this a first run compiles them in its tasks, one by one.
-Needs no server and leaves nothing behind. `make setup` calls it.
+Needs no server and leaves nothing behind. `make setup` calls it, and the process that Spark forks workers from
+(`worker_daemon`), whose workers then have all of it in memory.
 """
 
 from __future__ import annotations
 
+import csv
+import json
 import sys
 import tempfile
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,18 +28,23 @@ from spark_jobs.landing.worker import read_file
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.folding import fold_rows
 from spark_jobs.restatement.restater import Restater, filled, given_schema
-from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import Source, load_sources
-from spark_jobs.storage.times import instant
+from spark_jobs.sources.columns import Column
 
-DAY = date(2013, 1, 2)
+_VALUES = {"int": 1, "float": 0.5, "bool": True, "string": "a"}
+_EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
 
 
 def rehearse(source: Source, landing_root: Path) -> int:
-    """One day's files of `source` read, chunked, windowed and folded; returns the number of rows."""
-    seq_no = source.drops.seq_no_at((DAY - instant(0).date()).days * 86_400_000_000)
+    """A file of `source` written below `landing_root`, read, chunked, windowed and folded; returns the number of rows.
+
+    0 for a source of Parquet files, which are read by other means, and where the made-up rows are none of the source's.
+    """
+    if source.landing.format == "parquet":
+        return 0
+    _write_specimen(source, landing_root)
     spec = record_spec(source)
-    read = [b for f in list_drop_files(landing_root, source, seq_no) for b in read_file(f, source.landing.format, spec)]
+    read = [b for f in list_drop_files(landing_root, source, 0) for b in read_file(f, source.landing.format, spec)]
     if not read:
         return 0
     rows = pa.Table.from_batches(read)
@@ -50,6 +58,35 @@ def rehearse(source: Source, landing_root: Path) -> int:
     if source.state is not None:
         _fold(source, rows)
     return rows.num_rows
+
+
+def _write_specimen(source: Source, landing_root: Path) -> None:
+    """The source's first drop with a file of three rows, a minute apart."""
+    start_s = source.drops.start_us // 10**6
+    rows = [
+        {source.header_name(name): _value(column, start_s + 60 * i) for name, column in source.columns.items()}
+        for i in range(3)
+    ]
+    path = landing_root / source.drops.path(source.landing.path, 0).replace("*", "specimen")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        if source.landing.format == "ndjson":
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter=source.landing.delimiter)
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def _value(column: Column, time_s: int) -> object:
+    if column.type not in ("timestamp", "date"):
+        return _VALUES[column.type]
+    if column.format in _EPOCH_UNITS:
+        return time_s * _EPOCH_UNITS[column.format]
+    time = datetime.fromtimestamp(time_s, UTC)
+    if column.format != "iso":
+        return time.strftime(column.format)
+    return time.date().isoformat() if column.type == "date" else time.isoformat()
 
 
 def _window(definition: Definition, rows: pa.Table) -> None:
@@ -90,9 +127,8 @@ def _constants(rows: pa.Table, **values: int) -> dict[str, pa.Array]:
 
 
 def main() -> int:
-    """Rehearse every source that the sample has files for."""
+    """Rehearse every source."""
     with tempfile.TemporaryDirectory() as folder:
-        prepare_sample(Path(folder), first=DAY, last=DAY)
         for source in load_sources(load_settings().sources).values():
             rehearse(source, Path(folder))
     return 0
