@@ -13,8 +13,13 @@ In memory, without Spark:
 {'flow': Latest(row_id=1, time=4, value=5)}
 >>> store.range_query("pump", "day", 0, 9, ["flow"]).to_pylist()
 [{'row_id': 1, 'time': 4, 'flow': 5}]
+
+`DeltaChunkStore` keeps the same chunks in a Delta table and answers alike. `SourceChunks` queries what a source of the
+pipeline has landed.
 """
 
+from spark_jobs.chunks.delta import DeltaChunkStore
+from spark_jobs.chunks.source_chunks import NothingLanded, SourceChunks, UnknownComponent, UnknownTimeline
 from spark_jobs.kernels.chunks.batcher import ChunkBatcher
 from spark_jobs.kernels.chunks.config import BatcherConfig, StoreConfig
 from spark_jobs.kernels.chunks.gc import GcOptions
@@ -30,12 +35,17 @@ __all__ = [
     "ChunkStats",
     "ChunkStore",
     "ComponentColumn",
+    "DeltaChunkStore",
     "GcOptions",
     "InsertReport",
     "Latest",
+    "NothingLanded",
     "RangeAnswer",
     "Row",
+    "SourceChunks",
     "StoreConfig",
     "StoreStats",
     "TimeColumn",
+    "UnknownComponent",
+    "UnknownTimeline",
 ]

@@ -19,6 +19,7 @@ from spark_jobs.landing.reader import LandingFile, list_drop_files, read_files
 from spark_jobs.restatement.catalog import ensure_source, widen_tables
 from spark_jobs.restatement.versions import check_version, version
 from spark_jobs.sources import load_sources
+from spark_jobs.storage.dense_files import page_rows
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks
 
 NOTHING = {"rows": 0, "rejects": 0, "duplicates": 0}
@@ -77,7 +78,8 @@ def _write(stage: Stage, files: list[LandingFile]) -> list[dict[str, Any]]:
         }
         if total["rows"]:
             made = as_chunks(resolved.counted, stage.source, token, BatcherConfig.landing())
-            stage.lake.append(chunks(stage.source), made, stage.fence)
+            in_page = page_rows(total["rows"], max(c["entities"] for c in counts.values()))
+            stage.lake.append_dense(chunks(stage.source), made, stage.fence, in_page)
         if total["rejects"]:
             rejects = read.where("rule IS NOT NULL").withColumns(landing).coalesce(1)
             stage.lake.append(QUARANTINE, rejects, stage.fence)
@@ -94,13 +96,15 @@ def _write(stage: Stage, files: list[LandingFile]) -> list[dict[str, Any]]:
 
 
 def _counts(resolved: Resolved) -> dict[tuple[int, int], dict[str, int]]:
-    """Per (drop, file rank): rows that count, rejects, duplicates."""
+    """Per (drop, file rank): rows that count, rejects, duplicates, and about how many entities."""
     found: dict[tuple[int, int], dict[str, int]] = {}
     counted = resolved.all.groupBy("seq_no", "file_rank").agg(
         F.count_if(F.expr("rule IS NULL AND counted_row_id IS NULL")).alias("rows"),
         F.count_if(F.expr("rule IS NOT NULL")).alias("rejects"),
         F.count_if(F.expr("rule IS NULL AND counted_row_id IS NOT NULL")).alias("duplicates"),
+        F.approx_count_distinct("entity").alias("entities"),
     )
+    names = (*NOTHING, "entities")
     for row in counted.collect():
-        found[(row.seq_no, row.file_rank)] = {"rows": row.rows, "rejects": row.rejects, "duplicates": row.duplicates}
+        found[(row.seq_no, row.file_rank)] = {name: row[name] for name in names}
     return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.schema import IDENTITY, Table
 from spark_jobs.storage.sql import literal, name, qualified
@@ -106,6 +107,13 @@ class Lake:
         ordered = rows.select(*table.column_names)
         options = {**fence.writer_options(), "maxRecordsPerFile": str(MOST_ROWS_A_FILE)}
         ordered.writeTo(table.qualified).options(**options).append()
+        self.commits += 1
+
+    def append_dense(self, table: Table, rows: DataFrame, fence: Fence, rows_in_page: int) -> None:
+        """`append` of chunks, in files of the layout of `storage.dense_files`."""
+        ordered = rows.select(*table.column_names)
+        with dense_files(self.spark, table, rows_in_page):
+            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS, **fence.writer_options()).append()
         self.commits += 1
 
     def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:

@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "server.errors": set(),
     "server.lake_lock": {"config", "server.errors"},
     "session": {"config", "server.errors", "server.lake_lock"},
-    "chunks": {"kernels"},
+    "chunks": {"kernels", "sources", "storage"},
     "windows": {"kernels"},
     "corrections": {"kernels"},
     "checkpoints": {"kernels", "storage"},

@@ -71,6 +71,12 @@ def test_a_refusal_as_json_carries_its_code_and_facts(here, capsys):
     assert (error["code"], error["address"]) == ("server_unreachable", "localhost:1")
 
 
+@pytest.mark.parametrize("asked", [[], ["--from", "2013-01-01"], ["--latest-at", "2013-01-01", "--to", "2013-01-02"]])
+def test_a_query_asks_for_a_range_or_for_one_time(here, asked, capsys):
+    assert run(["query", "flights", "--entity", "N1", "--timeline", "departed", *asked]) == 2
+    assert "either --from and --to, or --latest-at" in " ".join(capsys.readouterr().err.split())
+
+
 def test_debug_lets_the_traceback_through(here):
     from spark_jobs.server.errors import ServerUnreachable
 

@@ -1,6 +1,6 @@
 """What every chunk store must do, in memory or on disk: subclass `ChunkStoreContract` and give it a store.
 
-A store under contract has `insert(chunk)`, `range_query`, `latest_at`, `gc`, `drop_time_range`, `drop_entity`,
+A store under contract has `insert`, `insert_all`, `range_query`, `latest_at`, `gc`, `drop_time_range`, `drop_entity`,
 `compact`, `chunks()` and `stats()` as `spark_jobs.chunks.ChunkStore` has them. Only answers and rows are asserted,
 chunk layouts only where the contract names them, so that a store may lay out its chunks as it likes.
 """
@@ -60,8 +60,7 @@ class ChunkStoreContract:
         return sorted(row_id for held in store.chunks() for row_id in held.row_ids.tolist())
 
     def test_a_range_includes_both_ends_and_orders_ties_by_row_id(self, store: ChunkStore) -> None:
-        store.insert(chunk("a", on_day((1, 3, 10), (4, 5, 40))))
-        store.insert(chunk("b", on_day((2, 3, 20), (3, 9, 30))))
+        store.insert_all([chunk("a", on_day((1, 3, 10), (4, 5, 40))), chunk("b", on_day((2, 3, 20), (3, 9, 30)))])
         assert self.flows(store, 3, 5) == [(3, 1, 10), (3, 2, 20), (5, 4, 40)]
 
     def test_an_inverted_range_is_empty(self, store: ChunkStore) -> None:
@@ -79,9 +78,13 @@ class ChunkStoreContract:
         assert self.flows(store, 3, 6) == [(3, 2, 20), (5, 3, 30)]
 
     def test_latest_at_takes_the_greatest_time_then_the_greatest_row_id(self, store: ChunkStore) -> None:
-        store.insert(chunk("long", on_day((5, 1, 50), (6, 8, 60))))
-        store.insert(chunk("short", on_day((7, 4, 70))))
-        store.insert(chunk("tied", on_day((3, 4, 30))))
+        store.insert_all(
+            [
+                chunk("long", on_day((5, 1, 50), (6, 8, 60))),
+                chunk("short", on_day((7, 4, 70))),
+                chunk("tied", on_day((3, 4, 30))),
+            ]
+        )
         assert store.latest_at("pump", "day", 7, ["flow"])["flow"].row_id == 7
         assert store.latest_at("pump", "day", 8, ["flow"])["flow"].value == 60
         assert store.latest_at("pump", "day", 0, ["flow"]) == {}
@@ -92,8 +95,12 @@ class ChunkStoreContract:
         assert (found["flow"].row_id, found["heat"].row_id) == (1, 2)
 
     def test_a_sparse_component_is_found_by_its_own_range(self, store: ChunkStore) -> None:
-        store.insert(chunk("a", rows((1, {"day": 1}, {"heat": 1}), (2, {"day": 9}, {"flow": 2}))))
-        store.insert(chunk("b", on_day((3, 5, 30))))
+        store.insert_all(
+            [
+                chunk("a", rows((1, {"day": 1}, {"heat": 1}), (2, {"day": 9}, {"flow": 2}))),
+                chunk("b", on_day((3, 5, 30))),
+            ]
+        )
         assert store.latest_at("pump", "day", 8, ["flow"])["flow"].row_id == 3
 
     def test_several_components_are_joined_on_the_row(self, store: ChunkStore) -> None:
@@ -105,14 +112,14 @@ class ChunkStoreContract:
         ]
 
     def test_a_static_value_overrides_all_temporal_ones(self, store: ChunkStore) -> None:
-        store.insert(chunk("a", on_day((1, 3, 10))))
-        store.insert(chunk("s", rows((2, {}, {"flow": 0}))))
+        store.insert_all([chunk("a", on_day((1, 3, 10))), chunk("s", rows((2, {}, {"flow": 0})))])
         assert self.flows(store, 3, 3) == [(None, 2, 0)]
         assert store.latest_at("pump", "day", -5, ["flow"])["flow"].time is None
 
     def test_the_static_row_with_the_greatest_id_wins_in_any_order(self, store: ChunkStore) -> None:
-        store.insert(chunk("new", rows((9, {}, {"flow": 9}))))
-        store.insert(chunk("old", rows((2, {}, {"flow": 2, "heat": 2}))))
+        store.insert_all(
+            [chunk("new", rows((9, {}, {"flow": 9}))), chunk("old", rows((2, {}, {"flow": 2, "heat": 2})))]
+        )
         found = store.latest_at("pump", "day", 0, ["flow", "heat"])
         assert (found["flow"].row_id, found["heat"].row_id) == (9, 2)
 
@@ -143,16 +150,16 @@ class ChunkStoreContract:
 
     def test_a_split_and_merged_store_keeps_all_rows_and_answers(self) -> None:
         store = self.new_store(StoreConfig(max_bytes=10, max_rows=4, max_rows_if_unsorted=2))
-        for number in range(6):
-            store.insert(chunk(f"c{number}", on_day(*((number * 3 + i, number * 2 + i, i) for i in range(3)))))
+        store.insert_all(
+            chunk(f"c{number}", on_day(*((number * 3 + i, number * 2 + i, i) for i in range(3)))) for number in range(6)
+        )
         store.insert(chunk("large", on_day(*((100 + i, 50 - i, i) for i in range(9)))))
         assert self.row_ids(store) == [*range(18), *range(100, 109)]
         assert len(self.flows(store, 0, 60)) == 27
         assert all(held.num_rows <= 4 for held in store.chunks())
 
     def test_compaction_shrinks_is_idempotent_and_keeps_the_answers(self, store: ChunkStore) -> None:
-        for number in range(20):
-            store.insert(chunk(f"c{number}", on_day((number, number % 7, number))))
+        store.insert_all(chunk(f"c{number}", on_day((number, number % 7, number))) for number in range(20))
         before = self.flows(store, 0, 9)
         limits = StoreConfig(max_rows=8, max_rows_if_unsorted=4, recheck_merged=True)
         count = store.compact(limits)
@@ -164,31 +171,34 @@ class ChunkStoreContract:
 
     def test_dropping_a_time_range_takes_rows_from_all_timelines_but_no_static_row(self, store: ChunkStore) -> None:
         both = rows(*((i, {"day": i, "sent": 10 - i}, {"flow": i}) for i in range(1, 6)))
-        store.insert(chunk("a", both))
-        store.insert(chunk("s", rows((9, {}, {"heat": 1}))))
+        store.insert_all([chunk("a", both), chunk("s", rows((9, {}, {"heat": 1})))])
         assert store.drop_time_range("day", 2, 3) == 2
         assert store.drop_time_range("day", 3, 2) == 0
         assert self.row_ids(store) == [1, 4, 5, 9]
         assert store.range_query("pump", "sent", 0, 10, ["flow"])["row_id"].to_pylist() == [5, 4, 1]
 
     def test_dropping_an_entity_leaves_names_that_only_begin_alike(self, store: ChunkStore) -> None:
-        store.insert(chunk("t", on_day((1, 1, 1))))
-        store.insert(chunk("s", rows((2, {}, {"heat": 1}))))
-        store.insert(chunk("x", on_day((3, 1, 1)), entity="pump/1"))
+        store.insert_all(
+            [
+                chunk("t", on_day((1, 1, 1))),
+                chunk("s", rows((2, {}, {"heat": 1}))),
+                chunk("x", on_day((3, 1, 1)), entity="pump/1"),
+            ]
+        )
         assert store.drop_entity("pump") == ["s", "t"]
         assert store.drop_entity("pump") == []
         assert self.row_ids(store) == [3]
 
     def test_collection_frees_the_oldest_rows_first_and_never_static_ones(self, store: ChunkStore) -> None:
         store.insert(chunk("s", rows((0, {}, {"heat": 1}))))
-        for number, time in ((3, 1), (1, 3), (2, 2)):
-            store.insert(chunk(f"c{number}", on_day((number, time, number))))
+        store.insert_all(
+            chunk(f"c{number}", on_day((number, time, number))) for number, time in ((3, 1), (1, 3), (2, 2))
+        )
         assert store.gc(GcOptions(free_bytes=2)) == ["c1", "c2"]
         assert store.gc(GcOptions()) == ["c3"]
         assert self.row_ids(store) == [0]
 
     def test_collection_keeps_what_latest_at_answers(self, store: ChunkStore) -> None:
-        store.insert(chunk("long", on_day((1, 0, 1), (2, 100, 2))))
-        store.insert(chunk("later_start", on_day((3, 50, 3))))
+        store.insert_all([chunk("long", on_day((1, 0, 1), (2, 100, 2))), chunk("later_start", on_day((3, 50, 3)))])
         assert store.gc(GcOptions(protect_latest=1)) == ["later_start"]
         assert store.latest_at("pump", "day", 1000, ["flow"])["flow"].row_id == 2

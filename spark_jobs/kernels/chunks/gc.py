@@ -10,9 +10,10 @@ plan.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import floor
+from typing import Any
 
 import numpy as np
 
@@ -55,34 +56,69 @@ class GcOptions:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What the decision needs to know of one chunk, whoever holds it.
+
+    Args:
+        name: what the holder calls the chunk.
+        first_row_id: its least row id.
+        size_bytes: its size.
+        is_static: whether it has no times; such a chunk only counts.
+        is_protected: whether a guard holds for it.
+        distance: of its nearest row from the time to collect away from; None without one.
+    """
+
+    name: Any
+    first_row_id: int
+    size_bytes: int
+    is_static: bool
+    is_protected: bool
+    distance: int | None
+
+
 def plan_gc(catalog: Catalog, options: GcOptions) -> list[int]:
     """Keys of the chunks to drop, in drop order."""
-    target = _target_bytes(catalog, options)
+    return [candidate.name for candidate in choose(candidates(catalog, options), options)]
+
+
+def candidates(catalog: Catalog, options: GcOptions) -> list[Candidate]:
+    """Every chunk as `choose` looks at it, by least row id; entities don't depend on each other."""
     protected = _protected_keys(catalog, options)
-    plan: dict[int, None] = {}
+    found = []
+    for key in catalog.by_first_row():
+        chunk = catalog.stored[key].chunk
+        distance = None
+        if options.furthest_from is not None and options.furthest_from[0] in chunk.timelines:
+            distance = _distance(chunk, *options.furthest_from)
+        found.append(Candidate(key, chunk.first_row_id, chunk.size_bytes, chunk.is_static, key in protected, distance))
+    return found
+
+
+def choose(found: Iterable[Candidate], options: GcOptions) -> list[Candidate]:
+    """The chunks to drop of all that the store holds, in drop order."""
+    held = sorted(found, key=lambda candidate: candidate.first_row_id)
+    target = _target_bytes(held, options)
+    plan: dict[int, Candidate] = {}
     freed = 0
-    for key in _drop_order(catalog, options):
+    for candidate in _drop_order([c for c in held if not c.is_static]):
         if target is not None and freed >= target:
             break
-        if key not in protected and key not in plan:
-            plan[key] = None
-            freed += catalog.stored[key].chunk.size_bytes
-    return list(plan)
+        if not candidate.is_protected and candidate.first_row_id not in plan:
+            plan[candidate.first_row_id] = candidate
+            freed += candidate.size_bytes
+    return list(plan.values())
 
 
-def _target_bytes(catalog: Catalog, options: GcOptions) -> int | None:
+def _target_bytes(held: list[Candidate], options: GcOptions) -> int | None:
     if options.fraction is None:
         return options.free_bytes
-    total = sum(stored.chunk.size_bytes for stored in catalog.stored.values())
-    return floor(total * options.fraction + 0.5)
+    return floor(sum(candidate.size_bytes for candidate in held) * options.fraction + 0.5)
 
 
-def _drop_order(catalog: Catalog, options: GcOptions) -> Iterator[int]:
-    oldest_first = catalog.by_first_row(catalog.temporal_keys())
-    if options.furthest_from is not None:
-        timeline, at = options.furthest_from
-        on_timeline = [key for key in oldest_first if timeline in catalog.stored[key].chunk.timelines]
-        yield from sorted(on_timeline, key=lambda key: -_distance(catalog.stored[key].chunk, timeline, at))
+def _drop_order(oldest_first: list[Candidate]) -> Iterator[Candidate]:
+    on_timeline = [(-c.distance, c) for c in oldest_first if c.distance is not None]
+    yield from (candidate for _, candidate in sorted(on_timeline, key=lambda pair: pair[0]))
     yield from oldest_first
 
 

@@ -12,8 +12,8 @@ Row ids are unique over the whole store; that is the caller's promise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +22,12 @@ from spark_jobs.kernels.chunks import reads, summary
 from spark_jobs.kernels.chunks.compaction import compacted
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.errors import UnsortedRows
-from spark_jobs.kernels.chunks.gc import GcOptions, plan_gc
+from spark_jobs.kernels.chunks.gc import Candidate, GcOptions, candidates, plan_gc
 from spark_jobs.kernels.chunks.index import Catalog, StoredChunk
 from spark_jobs.kernels.chunks.model import Chunk
 from spark_jobs.kernels.chunks.reads import Latest, RangeAnswer
 from spark_jobs.kernels.chunks.summary import StoreStats
-from spark_jobs.kernels.chunks.write import insert_static, insert_temporal
+from spark_jobs.kernels.chunks.write import insert_static, insert_temporal, restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class InsertReport:
 
 
 class ChunkStore:
-    """A store of chunks in memory, for tests and small data; the tables of `bronze` behave alike.
+    """A store of chunks in memory, for tests and small data; `spark_jobs.chunks.DeltaChunkStore` is one on a table.
 
     Args:
         config: limits of splitting and merging.
@@ -49,30 +49,45 @@ class ChunkStore:
         self.config = StoreConfig() if config is None else config
         self._catalog = Catalog()
 
+    @classmethod
+    def restore(cls, stored: Iterable[StoredChunk], config: StoreConfig | None = None) -> ChunkStore:
+        """A store of the chunks that another one held (its `stored()`), as they were."""
+        store = cls(config)
+        store._catalog = restored(stored)
+        return store
+
+    def stored(self) -> list[StoredChunk]:
+        """The live chunks with their descent, by least row id."""
+        return [self._catalog.stored[key] for key in self._catalog.by_first_row()]
+
     def insert(self, chunk: Chunk) -> InsertReport:
         """Insert a chunk; see the module for what happens in which order.
 
         Raises:
             UnsortedRows: the chunk's row ids do not ascend.
         """
-        if chunk.num_rows == 0 or not chunk.components:
+        if self._has_nothing_new(chunk):
             return InsertReport(changed=False)
-        live = self._catalog.keys_from(chunk.id)
-        if any(not self._catalog.stored[key].from_split for key in live):
-            return InsertReport(changed=False)
-        if not chunk.has_ascending_rows:
-            raise UnsortedRows(
-                expected=f"ascending row ids in chunk {chunk.id!r}",
-                found="a row id that is not greater than the one before it",
-                next_step="sort the rows by row id",
-            )
-        for key in live:
+        _check_ascending(chunk)
+        for key in self._catalog.keys_from(chunk.id):
             self._catalog.remove(key)
         stored = StoredChunk(chunk, {chunk.id})
         if chunk.is_static:
             return InsertReport(changed=True, deleted=insert_static(self._catalog, stored))
         insert_temporal(self._catalog, stored, self.config)
         return InsertReport(changed=True)
+
+    def insert_all(self, chunks: Iterable[Chunk]) -> list[InsertReport]:
+        """Insert chunks one after another, all or none: every one is checked before the first is inserted.
+
+        Raises:
+            UnsortedRows: row ids of a chunk that is not known yet do not ascend.
+        """
+        given = list(chunks)
+        for chunk in given:
+            if not self._has_nothing_new(chunk):
+                _check_ascending(chunk)
+        return [self.insert(chunk) for chunk in given]
 
     def chunks(self) -> list[Chunk]:
         """The live chunks, by least row id."""
@@ -150,6 +165,12 @@ class ChunkStore:
         """Drop whole temporal chunks until the target is met; their ids in drop order."""
         return [self._catalog.remove(key).chunk.id for key in plan_gc(self._catalog, options)]
 
+    def gc_candidates(self, options: GcOptions) -> list[Candidate]:
+        """The chunks as a collection looks at them, by least row id, named by their ids: for a store whose entities
+        are in many places."""
+        found = candidates(self._catalog, options)
+        return [replace(candidate, name=self._catalog.stored[candidate.name].chunk.id) for candidate in found]
+
     def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
         """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; how many.
 
@@ -195,3 +216,17 @@ class ChunkStore:
         themselves.
         """
         return self.config, *self._catalog.snapshot()
+
+    def _has_nothing_new(self, chunk: Chunk) -> bool:
+        if chunk.num_rows == 0 or not chunk.components:
+            return True
+        return any(not self._catalog.stored[key].from_split for key in self._catalog.keys_from(chunk.id))
+
+
+def _check_ascending(chunk: Chunk) -> None:
+    if not chunk.has_ascending_rows:
+        raise UnsortedRows(
+            expected=f"ascending row ids in chunk {chunk.id!r}",
+            found="a row id that is not greater than the one before it",
+            next_step="sort the rows by row id",
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.index import Catalog, StoredChunk
 from spark_jobs.kernels.chunks.merge import concat, elect
@@ -64,6 +66,22 @@ def reinserted(catalog: Catalog, config: StoreConfig) -> Catalog:
         else:
             insert_temporal(anew, stored, config)
     return anew
+
+
+def restored(chunks: Iterable[StoredChunk]) -> Catalog:
+    """A catalog of chunks that were live in another one, as they were: nothing is split, merged or overtaken."""
+    catalog = Catalog()
+    for held in sorted(chunks, key=lambda stored: stored.chunk.first_row_id):
+        key = catalog.put(held)
+        if not held.chunk.is_static:
+            continue
+        slots = catalog.entities[held.chunk.entity].static
+        for component in held.chunk.components:
+            holder = slots.get(component)
+            greatest = None if holder is None else catalog.stored[holder].chunk.greatest_row_id(component)
+            if greatest is None or held.chunk.greatest_row_id(component) > greatest:
+                slots[component] = key
+    return catalog
 
 
 def _neighbour(catalog: Catalog, chunk: Chunk, config: StoreConfig) -> int | None:

@@ -1,0 +1,257 @@
+"""A chunk store on a Delta table: the in-memory store's interface and answers, kept on disk.
+
+Every operation is one commit, or none if it changes nothing. What an operation does to an entity does not depend on the
+other entities: so an insert reads the entities of its chunks and applies the kernel's store to them here, and whatever
+concerns the whole table (compaction, dropping a time range, collecting) runs it on the workers, an entity at a time.
+Memory is that of the greatest entity, or, for an insert, of the batch's entities.
+
+One writer at a time; readers need nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.chunks.entity_steps import (
+    CANDIDATES,
+    REPORT,
+    Compact,
+    DropTimeRange,
+    Step,
+    find_candidates,
+    on_entity,
+)
+from spark_jobs.chunks.reading import ChunkReader
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks.config import StoreConfig
+from spark_jobs.kernels.chunks.gc import Candidate, GcOptions, choose
+from spark_jobs.kernels.chunks.index import StoredChunk
+from spark_jobs.kernels.chunks.model import Chunk
+from spark_jobs.kernels.chunks.reads import Latest
+from spark_jobs.kernels.chunks.store import ChunkStore, InsertReport
+from spark_jobs.kernels.chunks.stored import StoredLayout, stored_chunks, stored_table
+from spark_jobs.kernels.chunks.summary import ChunkStats, StoreStats
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Column as TableColumn
+from spark_jobs.storage.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
+
+COMPONENT_TYPES = {
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+}
+"""Types of components, as SQL and as Arrow name them."""
+
+MANY_ENTITIES = 1_000
+"""Changed entities beyond which the whole table is rewritten: a longer list in the commit's condition costs more to
+match with files than it saves."""
+
+
+class DeltaChunkStore:
+    """A store of chunks in a Delta table, created if it is not there.
+
+    Args:
+        spark: a session, classic or Connect.
+        table: `database.table`.
+        timelines: names of the timelines that chunks may be on; times are whole numbers in the timeline's own unit.
+        components: name to type, one of `COMPONENT_TYPES`.
+        config: limits of splitting and merging.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: str,
+        *,
+        timelines: Sequence[str],
+        components: Mapping[str, str],
+        config: StoreConfig | None = None,
+    ) -> None:
+        self.config = StoreConfig() if config is None else config
+        self._layout = StoredLayout(tuple(timelines), {name: _arrow_type(name, t) for name, t in components.items()})
+        self._table = stored_chunks_table(table, timelines, components)
+        self._lake = Lake(spark)
+        self._lake.run(self._table.ddl())
+
+    def insert(self, chunk: Chunk) -> InsertReport:
+        """Insert a chunk; see `ChunkStore.insert`.
+
+        Raises:
+            UnsortedRows: the chunk's row ids do not ascend.
+            ParameterError: the table does not declare what the chunk holds.
+        """
+        return self.insert_all([chunk])[0]
+
+    def insert_all(self, chunks: Iterable[Chunk]) -> list[InsertReport]:
+        """Insert chunks one after another, all or none: one read of their entities, one commit. An id names a chunk
+        of one entity.
+
+        Raises:
+            UnsortedRows: row ids of a chunk that is not known yet do not ascend.
+            ParameterError: the table does not declare what a chunk holds.
+        """
+        given = [self._as_declared(chunk) for chunk in chunks]
+        entities = sorted({chunk.entity for chunk in given if chunk.components})
+        if not entities:
+            return [InsertReport(changed=False) for _ in given]
+        before = stored_chunks(self._frame().where(F.col("entity").isin(entities)).toArrow(), self._layout)
+        store = ChunkStore.restore(before, self.config)
+        reports = store.insert_all(given)
+        self._commit(before, store.stored())
+        return reports
+
+    def chunks(self) -> list[Chunk]:
+        """The live chunks, by least row id; all of them in memory."""
+        return [held.chunk for held in stored_chunks(self._frame().toArrow(), self._layout)]
+
+    def stats(self) -> StoreStats:
+        """Numbers of chunks, rows and non-null cells."""
+        events = F.lit(0)
+        for name in self._layout.components:
+            events += F.coalesce(F.size(F.filter(F.col(f"c_{name}"), lambda value: value.isNotNull())), F.lit(0))
+        sums = [F.count("*").alias("chunks"), F.sum("rows").alias("rows"), F.sum(events).alias("events")]
+        found = self._frame().groupBy(self._static().alias("static")).agg(*sums).collect()
+        by_kind = {row.static: ChunkStats(row.chunks, row.rows, row.events) for row in found}
+        nothing = ChunkStats(0, 0, 0)
+        return StoreStats(static=by_kind.get(True, nothing), temporal=by_kind.get(False, nothing))
+
+    def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
+        """See `ChunkStore.latest_at`."""
+        return self._reader().latest_at(entity, timeline, at, components)
+
+    def range_query(self, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
+        """See `ChunkStore.range_query`."""
+        return self._reader().range_query(entity, timeline, lo, hi, components)
+
+    def gc(self, options: GcOptions) -> list[str]:
+        """Drop whole temporal chunks until the target is met; their ids in drop order."""
+        asked = find_candidates(self._layout, options)
+        found = self._frame().groupBy("entity").applyInArrow(asked, CANDIDATES).toArrow().to_pylist()
+        plan = choose((Candidate(**row) for row in found), options)
+        self._replace(F.col("first_row_id").isin([candidate.first_row_id for candidate in plan]), bool(plan))
+        return [candidate.name for candidate in plan]
+
+    def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
+        """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; how many."""
+        if timeline not in self._layout.timelines or lo > hi:
+            return 0
+        return self._on_every_entity(DropTimeRange(timeline, lo, hi))["dropped"]
+
+    def drop_entity(self, entity: str) -> list[str]:
+        """Drop all chunks of exactly this entity; their ids, static ones first, then by least row id."""
+        of_entity = F.col("entity") == entity
+        by_kind = self._frame().where(of_entity).select("chunk_id", "first_row_id", self._static().alias("static"))
+        found = by_kind.orderBy(F.desc("static"), "first_row_id").collect()
+        self._replace(of_entity, bool(found))
+        return [row.chunk_id for row in found]
+
+    def compact(self, config: StoreConfig, passes: int = 50) -> int:
+        """Insert everything anew under `config` until the number of an entity's chunks stops falling; the number of
+        all chunks. The store then neither merges nor splits."""
+        held = self._on_every_entity(Compact(config, passes))["rows"]
+        self.config = StoreConfig.off()
+        return held
+
+    def _frame(self) -> DataFrame:
+        return self._lake.read(self._table)
+
+    def _reader(self) -> ChunkReader:
+        return ChunkReader(self._frame(), self._layout, has_static=True)
+
+    def _static(self) -> Column:
+        condition = F.lit(True)
+        for timeline in self._layout.timelines:
+            condition &= F.col(f"min_{timeline}").isNull()
+        return condition
+
+    def _as_declared(self, chunk: Chunk) -> Chunk:
+        """The chunk with the declared types, as it will be read back."""
+        if not chunk.components:
+            return chunk
+        table = stored_table([StoredChunk(chunk, {chunk.id})], self._layout)
+        return stored_chunks(table, self._layout)[0].chunk
+
+    def _commit(self, before: list[StoredChunk], after: list[StoredChunk]) -> None:
+        """Write what is new and remove what is gone; a chunk that stayed is the same object."""
+        unchanged = set(map(id, before)) & set(map(id, after))
+        new = [held for held in after if id(held) not in unchanged]
+        gone = [held for held in before if id(held) not in unchanged]
+        if not new and not gone:
+            return
+        rows = self._lake.spark.createDataFrame(stored_table(new, self._layout)).coalesce(1)
+        if not gone:
+            self._write(rows).append()
+            return
+        entities = {held.chunk.entity for held in gone + new}
+        firsts = {held.chunk.first_row_id for held in gone + new}
+        replaced = F.col("entity").isin(sorted(entities)) & F.col("first_row_id").isin(sorted(firsts))
+        self._replace(replaced, True, rows)
+
+    def _on_every_entity(self, step: Step) -> dict[str, int]:
+        """Run a step on each entity's chunks and commit what it changed; the sums of the entities' reports."""
+        run = on_entity(self._layout, self.config, step)
+        made = self._frame().groupBy("entity").applyInArrow(run, f"{self._table.schema()}, {REPORT}").persist()
+        try:
+            is_report = F.col("chunk_id").isNull()
+            reports = made.where(is_report).select("entity", "changed", "rows", "dropped").collect()
+            changed = sorted(report.entity for report in reports if report.changed)
+            everything = len(changed) > MANY_ENTITIES
+            replaced = F.lit(True) if everything else F.col("entity").isin(changed)
+            rows = made.where(~is_report & replaced).select(*self._table.column_names)
+            self._replace(replaced, bool(changed), rows)
+        finally:
+            made.unpersist()
+        return {name: sum(report[name] for report in reports) for name in ("rows", "dropped")}
+
+    def _replace(self, replaced: Column, needed: bool, rows: DataFrame | None = None) -> None:
+        """Put `rows` in the place of those that `replaced` selects, in one commit."""
+        if needed:
+            self._write(self._frame().limit(0) if rows is None else rows).overwrite(replaced)
+
+    def _write(self, rows: DataFrame) -> DataFrameWriterV2:
+        return rows.select(*self._table.column_names).writeTo(self._table.qualified)
+
+
+def stored_chunks_table(name: str, timelines: Sequence[str], components: Mapping[str, str]) -> Table:
+    """The Delta table of stored chunks under this name; its columns are those of `StoredLayout.schema()`."""
+    database, _, table = name.rpartition(".")
+    columns = [
+        TableColumn("entity", "STRING", "The entity."),
+        TableColumn("chunk_id", "STRING", "Name of the chunk; pieces of a split share one."),
+        TableColumn("first_row_id", "BIGINT", "Least row id: it tells live chunks apart."),
+        TableColumn("rows", "INT", "Number of rows."),
+        TableColumn("size_bytes", "BIGINT", "Sum of the rows' sizes."),
+        TableColumn("sources", "ARRAY<STRING>", "Ids under which the rows were inserted."),
+        TableColumn("from_split", "BOOLEAN", "Whether it is a piece of a chunk that was split on insert."),
+        TableColumn("row_ids", "ARRAY<BIGINT>", "Ids of the rows, ascending."),
+        TableColumn("row_bytes", "ARRAY<BIGINT>", "Sizes of the rows."),
+    ]
+    for timeline in timelines:
+        columns += [
+            TableColumn(f"t_{timeline}", "ARRAY<BIGINT>", f"Times on {timeline}; null if the chunk is not on it."),
+            TableColumn(f"min_{timeline}", "BIGINT", f"Least time on {timeline}."),
+            TableColumn(f"max_{timeline}", "BIGINT", f"Greatest time on {timeline}."),
+            TableColumn(f"sorted_{timeline}", "BOOLEAN", f"Whether times on {timeline} never decrease."),
+        ]
+    columns += [TableColumn(f"c_{c}", f"ARRAY<{kind}>", f"Values of {c}.") for c, kind in components.items()]
+    bounds = [f"{bound}_{timeline}" for timeline in timelines for bound in ("min", "max")]
+    skipping = ("entity", "first_row_id", *bounds)
+    return Table(database, table, "Stored chunks, one row each.", tuple(columns), (), skipping)
+
+
+def _arrow_type(component: str, name: str) -> pa.DataType:
+    if name.lower() not in COMPONENT_TYPES:
+        raise ParameterError(
+            expected=f"one of {', '.join(COMPONENT_TYPES)} as the type of {component!r}",
+            found=repr(name),
+            next_step="declare the component with one of them",
+        )
+    return COMPONENT_TYPES[name.lower()]

@@ -1,0 +1,103 @@
+"""What runs in the Python workers, an entity at a time: the kernel's store over the entity's chunks of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+
+from spark_jobs.kernels.chunks.config import StoreConfig
+from spark_jobs.kernels.chunks.gc import GcOptions
+from spark_jobs.kernels.chunks.store import ChunkStore
+from spark_jobs.kernels.chunks.stored import StoredLayout, stored_chunks, stored_table
+
+REPORT = "changed BOOLEAN, dropped BIGINT"
+"""Columns that `on_entity` adds. An entity's chunks are followed by its report: a row without a `chunk_id`, whose
+`rows` is the number of the entity's chunks."""
+
+CANDIDATES = (
+    "name STRING, first_row_id BIGINT, size_bytes BIGINT, is_static BOOLEAN, is_protected BOOLEAN,"
+    " distance DECIMAL(20, 0)"
+)
+"""A `Candidate` as Spark has it; the distance of two 64-bit times needs 65 bits."""
+
+
+class Step(Protocol):
+    """A change of one entity's store."""
+
+    def __call__(self, store: ChunkStore) -> int:
+        """Change the store; how many rows were dropped."""
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Compaction to convergence."""
+
+    config: StoreConfig
+    passes: int
+
+    def __call__(self, store: ChunkStore) -> int:
+        """Compact; no row is dropped."""
+        store.compact(self.config, self.passes)
+        return 0
+
+
+@dataclass(frozen=True)
+class DropTimeRange:
+    """Dropping the rows of a time range."""
+
+    timeline: str
+    lo: int
+    hi: int
+
+    def __call__(self, store: ChunkStore) -> int:
+        """Drop the rows; how many."""
+        return store.drop_time_range(self.timeline, self.lo, self.hi)
+
+
+def on_entity(layout: StoredLayout, config: StoreConfig, step: Step) -> Callable[[pa.Table], pa.Table]:
+    """For `applyInArrow`: an entity's chunks to its chunks after a step, also those that stayed (the caller may have to
+    rewrite them all), and the report."""
+    return partial(_run, layout=layout, config=config, step=step)
+
+
+def _run(table: pa.Table, *, layout: StoredLayout, config: StoreConfig, step: Step) -> pa.Table:
+    store = ChunkStore.restore(stored_chunks(table, layout), config)
+    before = store.stored()
+    dropped = step(store)
+    after = store.stored()
+    changed = set(map(id, before)) != set(map(id, after))
+    chunks = stored_table(after, layout)
+    report = {"entity": table["entity"][0].as_py(), "rows": len(after)}
+    told = {field.name: [report.get(field.name)] for field in chunks.schema}
+    rows = pa.concat_tables([chunks, pa.table(told, schema=chunks.schema)])
+    added = {"changed": pa.scalar(changed), "dropped": pa.scalar(dropped, pa.int64())}
+    for name, value in added.items():
+        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    return rows
+
+
+def find_candidates(layout: StoredLayout, options: GcOptions) -> Callable[[pa.Table], pa.Table]:
+    """For `applyInArrow`: an entity's chunks as candidates of a collection."""
+    return partial(_candidates, layout=layout, options=options)
+
+
+def _candidates(table: pa.Table, *, layout: StoredLayout, options: GcOptions) -> pa.Table:
+    store = ChunkStore.restore(stored_chunks(table, layout))
+    found = store.gc_candidates(options)
+    return pa.table(
+        {
+            "name": pa.array([candidate.name for candidate in found], pa.string()),
+            "first_row_id": pa.array([candidate.first_row_id for candidate in found], pa.int64()),
+            "size_bytes": pa.array([candidate.size_bytes for candidate in found], pa.int64()),
+            "is_static": pa.array([candidate.is_static for candidate in found], pa.bool_()),
+            "is_protected": pa.array([candidate.is_protected for candidate in found], pa.bool_()),
+            "distance": pa.array(
+                [None if c.distance is None else Decimal(c.distance) for c in found], pa.decimal128(20, 0)
+            ),
+        }
+    )

@@ -1,0 +1,139 @@
+"""Queries of what a source has landed: the chunks of `bronze.<source>_chunks` that count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.chunks.reading import ChunkReader
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.kernels.chunks.reads import Latest
+from spark_jobs.kernels.chunks.stored import StoredLayout
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import FILES, chunks
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ARROW_TYPES = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+}
+"""Arrow's name of a declared column's type."""
+
+
+class UnknownTimeline(ParameterError):
+    """The source declares no such timeline. Facts: `source`, `timeline`."""
+
+    code = "unknown_timeline"
+
+
+class UnknownComponent(ParameterError):
+    """The source declares no such column. Facts: `source`, `component`."""
+
+    code = "unknown_component"
+
+
+class NothingLanded(TidemarkError):
+    """The source has no chunk table yet. Fact: `source`."""
+
+    code = "nothing_landed"
+
+
+class SourceChunks:
+    """Range and latest-at queries of one source's landed rows.
+
+    Args:
+        spark: a session, classic or Connect.
+        source: the source; its columns are the components, its timelines the timelines.
+
+    Raises:
+        NothingLanded: no drop of the source has landed yet.
+    """
+
+    def __init__(self, spark: SparkSession, source: Source) -> None:
+        self._lake, self._source = Lake(spark), source
+        if chunks(source).table not in self._lake.names_if_present("bronze"):
+            raise NothingLanded(
+                expected=f"a landed drop of {source.name}",
+                found="none",
+                consequence="there is nothing to query",
+                next_step=f"land one with `tidemark run {source.name} --from … --to …`",
+                source=source.name,
+            )
+
+    def range_query(
+        self, entity: str, timeline: str, lo_us: int, hi_us: int, components: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The entity's rows with a time in `[lo_us, hi_us]`, both inclusive, and a value of any of the components.
+
+        Times are microseconds since 1970. Columns: `row_id`, `time` (timestamp in UTC) and the components (None: all
+        columns of the source), by (time, row id). An unknown entity and an inverted range give no row.
+
+        Raises:
+            UnknownTimeline, UnknownComponent: the source does not declare it.
+        """
+        names = self._checked(timeline, components)
+        found = self._reader(timeline, names).range_query(entity, timeline, lo_us, hi_us, names)
+        columns = {"row_id": found["row_id"], "time": found["time"].cast(ARROW_TYPES["timestamp"])}
+        columns |= {name: self._typed(name, found[name]) for name in names}
+        return pa.table(columns)
+
+    def latest_at(
+        self, entity: str, timeline: str, at_us: int, components: Sequence[str] | None = None
+    ) -> dict[str, Latest]:
+        """Per component (None: all columns) the entity's value with the greatest (time, row id) at or before `at_us`,
+        in microseconds since 1970; components without one are left out.
+
+        Raises:
+            UnknownTimeline, UnknownComponent: the source does not declare it.
+        """
+        names = self._checked(timeline, components)
+        return self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
+
+    def _checked(self, timeline: str, components: Sequence[str] | None) -> list[str]:
+        declared = self._source.timelines
+        if timeline not in declared:
+            raise UnknownTimeline(
+                expected=f"one of the timelines {', '.join(declared)} of {self._source.name}",
+                found=repr(timeline),
+                source=self._source.name,
+                timeline=timeline,
+            )
+        names = list(self._source.columns if components is None else dict.fromkeys(components))
+        unknown = [name for name in names if name not in self._source.columns]
+        if unknown:
+            raise UnknownComponent(
+                expected=f"some of the columns {', '.join(self._source.columns)} of {self._source.name}",
+                found=repr(unknown[0]),
+                source=self._source.name,
+                component=unknown[0],
+            )
+        return names
+
+    def _reader(self, timeline: str, components: Sequence[str]) -> ChunkReader:
+        types = {name: ARROW_TYPES[self._source.columns[name].type] for name in components}
+        has_history = "diff" in chunks(self._source).column_names
+        return ChunkReader(self._counted(), StoredLayout((timeline,), types), _timestamp, has_history=has_history)
+
+    def _counted(self) -> DataFrame:
+        """The chunks whose landing is in the ledger."""
+        landed = self._lake.read(FILES).where(F.col("source") == self._source.name).select("landing").distinct()
+        rows = self._lake.read(chunks(self._source)).join(F.broadcast(landed), "landing", "left_semi")
+        return rows.withColumn("first_row_id", F.element_at("row_ids", 1))
+
+    def _typed(self, component: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        kind = ARROW_TYPES[self._source.columns[component].type]
+        return pa.chunked_array([pa.array(column.to_pylist(), kind)]) if column.type != kind else column
+
+
+def _timestamp(time_us: int) -> Column:
+    return F.timestamp_micros(F.lit(time_us))

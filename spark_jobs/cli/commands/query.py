@@ -1,0 +1,75 @@
+"""`query`: the rows of one entity in a range of time, or its latest values, from what has landed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.config import load_settings
+from spark_jobs.errors import ParameterError
+
+if TYPE_CHECKING:
+    from spark_jobs.kernels.chunks.reads import Latest
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(query)
+
+
+def query(
+    source: SourceArgument,
+    entity: Annotated[str, typer.Option(help="The entity, exactly.")],
+    timeline: Annotated[str, typer.Option(help="A timeline of the source.")],
+    first: Annotated[str | None, typer.Option("--from", help="Start of the range, included.")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="End of the range, included.")] = None,
+    latest_at: Annotated[str | None, typer.Option(help="Each component's latest value at this time.")] = None,
+    components: Annotated[str | None, typer.Option(help="Columns, separated by commas; default: all.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rows of an entity in a range of time, or its latest values at a time, as they landed."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    span = _asked(first, last, latest_at)
+    names = None if components is None else [name.strip() for name in components.split(",")]
+    with server_session(settings, "tidemark-query") as spark:
+        from spark_jobs.chunks import SourceChunks
+        from spark_jobs.storage.times import micros
+
+        landed = SourceChunks(spark, checked)
+        if len(span) == 1:
+            rows = _latest_rows(landed.latest_at(entity, timeline, micros(span[0]), names))
+            columns = ["component", "time", "row_id", "value"]
+        else:
+            found = landed.range_query(entity, timeline, micros(span[0]), micros(span[1]), names)
+            rows, columns = found.to_pylist(), found.column_names
+    emit(as_json, {"columns": columns, "rows": rows}, lambda: table(columns, [list(row.values()) for row in rows]))
+
+
+def _asked(first: str | None, last: str | None, latest_at: str | None) -> list[datetime]:
+    """The range's two ends, or the one time of a latest-at."""
+    ends = [text for text in (first, last) if text is not None]
+    if (latest_at is not None and ends) or (latest_at is None and len(ends) < 2):
+        given = [name for name, text in (("--from", first), ("--to", last), ("--latest-at", latest_at)) if text]
+        raise ParameterError(
+            expected="either --from and --to, or --latest-at", found=" and ".join(given) or "none of them"
+        )
+    return [instant(text) for text in (ends if latest_at is None else [latest_at])]
+
+
+def _latest_rows(found: dict[str, Latest]) -> list[dict[str, Any]]:
+    from spark_jobs.storage.times import instant as of_micros
+
+    return [
+        {
+            "component": name,
+            "time": None if latest.time is None else of_micros(latest.time),
+            "row_id": latest.row_id,
+            "value": latest.value,
+        }
+        for name, latest in found.items()
+    ]

@@ -1,0 +1,192 @@
+"""Stored chunks as rows of a table, and back: the form in which a store that outlives its process keeps them.
+
+One Arrow row per chunk. Columns, for the timelines T and components C that the table declares:
+
+    entity, chunk_id       text
+    first_row_id           int64, the least row id: it names the chunk, as rows are unique over a store
+    rows                   int32
+    size_bytes             int64, the sum of `row_bytes`
+    sources                list<text>: ids under which the rows were inserted
+    from_split             bool: a piece of a chunk that was split on insert
+    row_ids, row_bytes     list<int64>, in row-id order
+    t_T                    list<int64>; null where the chunk is not on T
+    min_T, max_T, sorted_T its tight bounds and whether it never decreases; null likewise
+    c_C                    list of the component's type; null where no row has a value
+
+A chunk that is on no timeline is static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks.index import StoredChunk
+from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn
+from spark_jobs.kernels.chunks.tables import component_column
+
+_ID = pa.int64()
+
+
+@dataclass(frozen=True)
+class StoredLayout:
+    """What a table of stored chunks can hold: its timelines, and the Arrow type of each component."""
+
+    timelines: tuple[str, ...]
+    components: Mapping[str, pa.DataType]
+
+    def schema(self) -> pa.Schema:
+        """The table's columns, in order."""
+        fields = [
+            pa.field("entity", pa.string()),
+            pa.field("chunk_id", pa.string()),
+            pa.field("first_row_id", _ID),
+            pa.field("rows", pa.int32()),
+            pa.field("size_bytes", pa.int64()),
+            pa.field("sources", pa.list_(pa.string())),
+            pa.field("from_split", pa.bool_()),
+            pa.field("row_ids", pa.list_(_ID)),
+            pa.field("row_bytes", pa.list_(pa.int64())),
+        ]
+        for name in self.timelines:
+            fields += [pa.field(f"t_{name}", pa.list_(pa.int64()))]
+            fields += [pa.field(f"{bound}_{name}", pa.int64()) for bound in ("min", "max")]
+            fields += [pa.field(f"sorted_{name}", pa.bool_())]
+        return pa.schema([*fields, *(pa.field(f"c_{name}", pa.list_(kind)) for name, kind in self.components.items())])
+
+
+def stored_table(stored: Iterable[StoredChunk], layout: StoredLayout) -> pa.Table:
+    """Stored chunks as a table of `layout.schema()`, in the order given.
+
+    Raises:
+        ParameterError: a chunk has a timeline or component that the layout lacks, a value that its component's type
+            does not hold exactly, or a row id of more than 64 signed bits.
+    """
+    rows = [_row(held, layout) for held in stored]
+    schema = layout.schema()
+    columns = [_column([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def stored_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
+    """The chunks of a table of `layout.schema()`, by least row id. `row_bytes`, timelines and components that the
+    table lacks are left out; without `sources` a chunk descends from its own id."""
+    present = set(table.column_names)
+    timelines = [name for name in layout.timelines if f"t_{name}" in present]
+    components = [name for name in layout.components if f"c_{name}" in present]
+    order = np.argsort(table["first_row_id"].to_numpy(), kind="stable")
+    table = table.take(pa.array(order))
+    return [_stored(table, index, timelines, components) for index in range(table.num_rows)]
+
+
+def standing_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
+    """The chunks of a table that also says, in `diff` and `landing`, whether a chunk's rows came (1) or went (-1), and
+    by which landing: without the rows that went by a later landing than they came by."""
+    went = pc.less(table["diff"], 0)
+    gone, came = table.filter(went), table.filter(pc.invert(went))
+    came = came.take(pa.array(np.argsort(came["first_row_id"].to_numpy(), kind="stable")))
+    lists = gone["row_ids"].combine_chunks()
+    gone_ids = lists.flatten().to_numpy()
+    gone_by = np.repeat(gone["landing"].to_numpy(), pc.list_value_length(lists).to_numpy())
+    standing = []
+    for held, landing in zip(stored_chunks(came, layout), came["landing"].to_pylist(), strict=True):
+        stays = ~np.isin(held.chunk.row_ids, gone_ids[gone_by > landing])
+        if stays.any():
+            standing.append(held if stays.all() else replace(held, chunk=held.chunk.take(stays, held.chunk.id)))
+    return standing
+
+
+def _column(cells: list[Any], kind: pa.DataType) -> pa.Array:
+    """One column of chunks' cells; a list is a numpy array, an Arrow array or a Python list."""
+    if not pa.types.is_list(kind):
+        return pa.array(cells, kind)
+    lists = [pa.array([] if cell is None else cell, kind.value_type) for cell in cells]
+    offsets = np.append(0, np.cumsum([len(values) for values in lists])).astype(np.int32)
+    flat = pa.concat_arrays(lists) if lists else pa.array([], kind.value_type)
+    absent = pa.array([cell is None for cell in cells], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(offsets), flat, type=kind, mask=absent)
+
+
+def _row(held: StoredChunk, layout: StoredLayout) -> dict[str, Any]:
+    chunk = held.chunk
+    _check_declared(chunk, layout)
+    row: dict[str, Any] = {
+        "entity": chunk.entity,
+        "chunk_id": chunk.id,
+        "first_row_id": chunk.first_row_id,
+        "rows": chunk.num_rows,
+        "size_bytes": chunk.size_bytes,
+        "sources": sorted(held.sources),
+        "from_split": held.from_split,
+        "row_ids": chunk.row_ids,
+        "row_bytes": chunk.row_bytes,
+    }
+    for name in layout.timelines:
+        column = chunk.timelines.get(name)
+        row[f"t_{name}"] = None if column is None else column.times
+        row[f"min_{name}"] = None if column is None else column.min
+        row[f"max_{name}"] = None if column is None else column.max
+        row[f"sorted_{name}"] = None if column is None else column.is_sorted
+    for name, kind in layout.components.items():
+        values = chunk.components.get(name)
+        row[f"c_{name}"] = None if values is None else _typed(name, values, kind)
+    return row
+
+
+def _check_declared(chunk: Chunk, layout: StoredLayout) -> None:
+    for what, found, declared in (
+        ("timelines", chunk.timelines, layout.timelines),
+        ("components", chunk.components, layout.components),
+    ):
+        unknown = sorted(set(found) - set(declared))
+        if unknown:
+            raise ParameterError(
+                expected=f"{what} {', '.join(declared)} in chunk {chunk.id!r}",
+                found=", ".join(unknown),
+                next_step=f"declare the {what} when the store is made",
+            )
+    if chunk.row_ids.dtype != np.int64:
+        raise ParameterError(
+            expected=f"row ids of 64 signed bits in chunk {chunk.id!r}",
+            found=str(int(chunk.row_ids[-1])),
+            next_step="keep such rows in memory, or number them anew",
+        )
+
+
+def _typed(name: str, column: ComponentColumn, kind: pa.DataType) -> pa.Array:
+    """The column's values as the declared type, exactly, or a refusal."""
+    try:
+        return pa.array(column.values, mask=None if column.all_valid else ~column.valid).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as refused:
+        raise ParameterError(
+            expected=f"values of {name!r} that {kind} holds exactly",
+            found=str(refused),
+            next_step="declare the component with the type of its values",
+        ) from None
+
+
+def _stored(table: pa.Table, index: int, timelines: list[str], components: list[str]) -> StoredChunk:
+    def flat(name: str) -> pa.Array:
+        return table[name][index].values
+
+    chunk_id = table["chunk_id"][index].as_py()
+    sizes = flat("row_bytes").to_numpy() if "row_bytes" in table.column_names else None
+    chunk = Chunk.from_columns(
+        chunk_id,
+        table["entity"][index].as_py(),
+        row_ids=flat("row_ids").to_numpy(),
+        times={n: flat(f"t_{n}").cast(pa.int64()).to_numpy() for n in timelines if table[f"t_{n}"][index].is_valid},
+        components={
+            name: component_column(flat(f"c_{name}")) for name in components if table[f"c_{name}"][index].is_valid
+        },
+        row_bytes=sizes,
+    )
+    sources = table["sources"][index].as_py() if "sources" in table.column_names else [chunk_id]
+    from_split = table["from_split"][index].as_py() if "from_split" in table.column_names else False
+    return StoredChunk(chunk, set(sources), bool(from_split))

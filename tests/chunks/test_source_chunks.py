@@ -1,0 +1,118 @@
+"""Queries of landed chunks say what the files say, whatever drop, file and order the rows came in."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.chunks import NothingLanded, SourceChunks, UnknownComponent, UnknownTimeline
+from spark_jobs.config import Settings
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.sources import Source, load_source
+from spark_jobs.storage.times import micros
+from tests.jobs.harness import DAY, START, write_lines, write_source
+
+pytestmark = pytest.mark.spark
+
+SOURCE = """
+source: meters
+start: 2024-01-01
+landing: {path: "meters/{date}/*", format: ndjson}
+columns: {id: string, meter: string, at: timestamp, seen: timestamp, load: int, heat: float, note: string}
+timelines: {taken: at, seen: seen}
+event_time: [taken, seen]
+entity: meter
+"""
+
+
+def minutes(number: int) -> datetime:
+    return START + timedelta(minutes=number)
+
+
+def line(meter: str, taken: int | None, seen: int, **values: Any) -> str:
+    times = {"at": None if taken is None else minutes(taken).isoformat(), "seen": minutes(seen).isoformat()}
+    return json.dumps({"id": f"{meter}{taken}-{seen}", "meter": meter, **times, **values})
+
+
+LINES = [
+    # drop, then what line() takes; ties on `taken`, out of order, a row without it, sparse columns
+    (0, "a", 10, 20, {"load": 1, "heat": 0.5}),
+    (0, "a", 30, 31, {"load": 2}),
+    (0, "a", 5, 40, {"load": 3}),
+    (0, "b", 10, 20, {"load": 100}),
+    (1, "a", 30, 1500, {"load": 4, "note": "again"}),
+    (1, "a", None, 1510, {"load": 5}),
+    (1, "a", 1490, 1500, {"heat": 2.5}),
+    (2, "a", 2900, 2950, {"load": 6}),
+]
+
+
+@pytest.fixture
+def landed(lake: SparkSession, settings: Settings) -> tuple[SparkSession, Source]:
+    settings = write_source(settings, SOURCE)
+    for drop in range(3):
+        write_lines(settings, drop, [line(m, taken, seen, **v) for d, m, taken, seen, v in LINES if d == drop])
+        _land(lake, settings, drop)
+    return lake, load_source(settings.sources / "meters.yml")
+
+
+def _land(spark: SparkSession, settings: Settings, drop: int) -> None:
+    lo = START + drop * DAY
+    run_stage("land", source="meters", lo=lo, hi=lo + DAY, run_id=f"r{drop}", settings=settings, spark=spark)
+
+
+def expected_range(meter: str, key: int, lo: int, hi: int, columns: list[str]) -> list[tuple[Any, ...]]:
+    """(time, values) by (time, arrival) of the rows in the range that have any of the columns."""
+    rows = [
+        (row[key], number, *[row[4].get(column) for column in columns])
+        for number, row in enumerate(LINES)
+        if row[1] == meter and row[key] is not None and lo <= row[key] <= hi and any(c in row[4] for c in columns)
+    ]
+    return [(minutes(time), *values) for time, _, *values in sorted(rows)]
+
+
+def test_ranges_and_latest_values_are_those_of_the_files(landed):
+    spark, source = landed
+    chunks = SourceChunks(spark, source)
+    for timeline, key, lo, hi, columns in (
+        ("taken", 2, 5, 30, ["load"]),
+        ("taken", 2, 6, 3000, ["load", "heat", "note"]),
+        ("seen", 3, 20, 1510, ["load"]),
+        ("seen", 3, 30, 20, ["load"]),
+    ):
+        found = chunks.range_query("a", timeline, micros(minutes(lo)), micros(minutes(hi)), columns)
+        assert found.column_names == ["row_id", "time", *columns]
+        rows = [tuple(row.values())[1:] for row in found.to_pylist()]
+        assert rows == expected_range("a", key, lo, hi, columns)
+    latest = chunks.latest_at("a", "taken", micros(minutes(2000)), ["load", "heat", "note"])
+    assert {name: (answer.time, answer.value) for name, answer in latest.items()} == {
+        "load": (micros(minutes(30)), 4),
+        "heat": (micros(minutes(1490)), 2.5),
+        "note": (micros(minutes(30)), "again"),
+    }
+    assert chunks.latest_at("a", "taken", micros(minutes(4)), None) == {}
+    nobody = chunks.range_query("nobody", "taken", 0, micros(minutes(9999)))
+    assert (nobody.num_rows, nobody.column_names[2:]) == (0, list(source.columns))
+
+
+def test_a_chunk_that_no_ledger_row_names_is_not_seen(landed):
+    spark, source = landed
+    spark.sql("INSERT INTO bronze.meters_chunks SELECT * EXCEPT (landing), 99 AS landing FROM bronze.meters_chunks")
+    found = SourceChunks(spark, source).range_query("b", "taken", 0, micros(minutes(9999)), ["load"])
+    assert found["load"].to_pylist() == [100]
+
+
+def test_unknown_names_are_refused_by_name(landed):
+    spark, source = landed
+    chunks = SourceChunks(spark, source)
+    with pytest.raises(UnknownTimeline, match="one of the timelines taken, seen of meters, found 'felt'"):
+        chunks.range_query("a", "felt", 0, 1)
+    with pytest.raises(UnknownComponent, match="found 'weight'"):
+        chunks.latest_at("a", "taken", 0, ["load", "weight"])
+    other = source.model_copy(update={"source": "never_landed"})
+    with pytest.raises(NothingLanded, match="never_landed"):
+        SourceChunks(spark, other)
