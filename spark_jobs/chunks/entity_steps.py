@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -62,10 +61,14 @@ class DropTimeRange:
 def on_entity(layout: StoredLayout, config: StoreConfig, step: Step) -> Callable[[pa.Table], pa.Table]:
     """For `applyInArrow`: an entity's chunks to its chunks after a step, also those that stayed (the caller may have to
     rewrite them all), and the report."""
-    return partial(_run, layout=layout, config=config, step=step)
+
+    def run(table: pa.Table) -> pa.Table:  # a function, not a `partial`: Spark looks at its type hints
+        return _after_step(table, layout, config, step)
+
+    return run
 
 
-def _run(table: pa.Table, *, layout: StoredLayout, config: StoreConfig, step: Step) -> pa.Table:
+def _after_step(table: pa.Table, layout: StoredLayout, config: StoreConfig, step: Step) -> pa.Table:
     store = ChunkStore.restore(stored_chunks(table, layout), config)
     before = store.stored()
     dropped = step(store)
@@ -83,10 +86,14 @@ def _run(table: pa.Table, *, layout: StoredLayout, config: StoreConfig, step: St
 
 def find_candidates(layout: StoredLayout, options: GcOptions) -> Callable[[pa.Table], pa.Table]:
     """For `applyInArrow`: an entity's chunks as candidates of a collection."""
-    return partial(_candidates, layout=layout, options=options)
+
+    def run(table: pa.Table) -> pa.Table:
+        return _candidates(table, layout, options)
+
+    return run
 
 
-def _candidates(table: pa.Table, *, layout: StoredLayout, options: GcOptions) -> pa.Table:
+def _candidates(table: pa.Table, layout: StoredLayout, options: GcOptions) -> pa.Table:
     store = ChunkStore.restore(stored_chunks(table, layout))
     found = store.gc_candidates(options)
     return pa.table(

@@ -56,8 +56,8 @@ def dense_files(spark: SparkSession, table: Table, rows_in_page: int) -> Iterato
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
+        for name, earlier in before.items():
+            if earlier is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, value)
+                spark.conf.set(name, earlier)

@@ -1,10 +1,12 @@
 """Landing into chunks and reading ranges of them, each figure beside its peer (plain Delta rows) in the same run.
 
-    python tests/benchmarks/bronze.py landing  [--rows 5000000]      rate and bytes against Spark's own read and write
-    python tests/benchmarks/bronze.py query    [--rows 10000000]     bytes and time of 0.1 % of one entity's time
-    python tests/benchmarks/bronze.py disorder [--rows 2000000]      30 % of the rows late by up to an hour
-    python tests/benchmarks/bronze.py memory   [--rows 20000000]     peak memory of the Python workers, beside 1M rows
-    python tests/benchmarks/bronze.py kernel                         the same queries in memory
+    python tests/benchmarks/bronze.py landing query disorder memory kernel [--rows N]
+
+    landing   rate and bytes of 5M rows against Spark's own read and write of the same files
+    query     bytes and time of 0.1 % of one entity's time among 10M rows (landing's rows, if both are asked for)
+    disorder  2M rows in order, and with 30 % of them late by up to an hour
+    memory    peak memory of a Python worker while 1M and 20M rows land
+    kernel    the same queries in memory
 
 The workload: a day of devices that each report ten values (measurements, counters, states) in even steps; files hold
 the rows as they arrive, all devices mixed, up to two seconds late. Input is made once per size under `--work` and kept.
@@ -75,125 +77,115 @@ FILES = 8
 SEED = 20240101
 QUERIES = 9
 MIB = 1 << 20
+SMALL_DROP = 1_000_000
 
 
 def main() -> int:
     """Measure what the command line asks for; 1 if a promise is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    measures = {"landing": landing, "query": query, "disorder": disorder, "memory": memory, "kernel": kernel}
-    sizes = {"landing": 5_000_000, "query": 10_000_000, "disorder": 2_000_000, "memory": 20_000_000, "kernel": 0}
-    parser.add_argument("what", choices=measures)
+    parser.add_argument("what", nargs="+", choices=MEASURES)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--devices", type=int, default=1_000)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "tidemark-bronze")
     parser.add_argument("--prepare", action="store_true", help="only make the input")
     options = parser.parse_args()
-    options.rows = sizes[options.what] if options.rows is None else options.rows
-    figures = [] if options.prepare else list(measures[options.what](options))
     if options.prepare:
         prepare(options)
-    return 0 if all(figure.kept for figure in figures) else 1
+        return 0
+    kept = []
+    with bench(options) as bed:
+        for what in options.what:
+            for figure in MEASURES[what][0](bed, options):
+                print(figure.line(), flush=True)
+                kept.append(figure.kept)
+    return 0 if all(kept) else 1
 
 
-def shown(figures: Iterator[Figure]) -> Iterator[Figure]:
-    """Print each figure as soon as it is there."""
-    for figure in figures:
-        print(figure.line(), flush=True)
-        yield figure
-
-
-def landing(options: argparse.Namespace) -> Iterator[Figure]:
+def landing(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
     """Rate and bytes of landing against Spark reading the same files and writing plain rows."""
-    return shown(_landing(options))
+    rows = size_of("landing", options)
+    bed.warm()
+    files = telemetry(options, rows)
+    spent = {"plain": bed.write_plain(files), "chunks": bed.land(files)}
+    rates = {name: rows / seconds / 1e3 for name, seconds in spent.items()}
+    sizes = {name: bed.stored_bytes(table) for name, table in bed.tables.items()}
+    yield Figure(f"plain, {rows:,} rows: read and written", rates["plain"], "krows/s")
+    yield Figure("chunks: the whole stage `land`, gate included", rates["chunks"], "krows/s")
+    yield Figure("rate of landing over plain", rates["chunks"] / rates["plain"], "x", at_least=0.33)
+    yield Figure("plain rows on disk", sizes["plain"] / rows, "B/row")
+    yield Figure("chunks on disk", sizes["chunks"] / rows, "B/row")
+    yield Figure("bytes of chunks over plain", sizes["chunks"] / sizes["plain"], "x", at_most=0.6)
 
 
-def _landing(options: argparse.Namespace) -> Iterator[Figure]:
-    with bench(options, "landing") as bed:
-        bed.warm()
-        files = telemetry(options, options.rows)
-        spent = {"plain": bed.write_plain(files), "chunks": bed.land(files)}
-        rates = {name: options.rows / seconds / 1e3 for name, seconds in spent.items()}
-        sizes = {name: bed.stored_bytes(table) for name, table in bed.tables.items()}
-        yield Figure("plain rows: read and written", rates["plain"], "krows/s")
-        yield Figure("chunks: the whole stage `land`, gate included", rates["chunks"], "krows/s")
-        yield Figure("rate of landing over plain", rates["chunks"] / rates["plain"], "x", at_least=0.33)
-        yield Figure("plain rows on disk", sizes["plain"] / options.rows, "B/row")
-        yield Figure("chunks on disk", sizes["chunks"] / options.rows, "B/row")
-        yield Figure("bytes of chunks over plain", sizes["chunks"] / sizes["plain"], "x", at_most=0.6)
-
-
-def query(options: argparse.Namespace) -> Iterator[Figure]:
+def query(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
     """A range of 0.1 % of one entity's time against the filter of the plain table."""
-    return shown(_query(options))
-
-
-def _query(options: argparse.Namespace) -> Iterator[Figure]:
-    with bench(options, "query") as bed:
-        files = telemetry(options, options.rows)
+    if "landing" not in options.what:
+        files = telemetry(options, size_of("query", options))
         bed.write_plain(files)
         bed.land(files)
-        idle = bed.idle_bytes()
-        for names in (COMPONENTS[:1], COMPONENTS):
-            asked = bed.questions(options.devices)
-            plain = bed.measured(lambda device, lo, hi, names=names: bed.filtered(device, lo, hi, names), asked)
-            dense = bed.measured(lambda device, lo, hi, names=names: bed.ranged(device, lo, hi, names), asked)
-            what = f"{len(names)} of {len(COMPONENTS)} components"
-            read = [max(spent.read - idle, 0) / 1e3 for spent in (plain, dense)]
-            yield Figure(f"plain filter, {what}: bytes read", read[0], "kB")
-            yield Figure(f"chunk range, {what}: bytes read", read[1], "kB")
-            yield Figure(f"bytes of the range over the filter, {what}", 100 * read[1] / read[0], "%", at_most=1)
-            yield Figure(f"plain filter, {what}, median", plain.seconds * 1e3, "ms")
-            yield Figure(f"chunk range, {what}, median", dense.seconds * 1e3, "ms")
-            yield Figure(f"plain over chunks, end to end, {what}", plain.seconds / dense.seconds, "x", at_least=3)
+    idle = bed.idle_bytes()
+    for names in (COMPONENTS[:1], COMPONENTS):
+        asked = bed.questions(options.devices)
+        plain = bed.measured(lambda device, lo, hi, names=names: bed.filtered(device, lo, hi, names), asked)
+        dense = bed.measured(lambda device, lo, hi, names=names: bed.ranged(device, lo, hi, names), asked)
+        what = f"{len(names)} of {len(COMPONENTS)} components"
+        read = [max(spent.read - idle, 0) / 1e3 for spent in (plain, dense)]
+        yield Figure(f"plain filter, {what}: bytes read", read[0], "kB")
+        yield Figure(f"chunk range, {what}: bytes read", read[1], "kB")
+        yield Figure(f"bytes of the range over the filter, {what}", 100 * read[1] / read[0], "%", at_most=1)
+        yield Figure(f"plain filter, {what}, median", plain.seconds * 1e3, "ms")
+        yield Figure(f"chunk range, {what}, median", dense.seconds * 1e3, "ms")
+        yield Figure(f"plain over chunks, end to end, {what}", plain.seconds / dense.seconds, "x", at_least=3)
 
 
-def disorder(options: argparse.Namespace) -> Iterator[Figure]:
+def disorder(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
     """30 % of the rows late by up to an hour, against the same rows in order."""
-    return shown(_disorder(options))
-
-
-def _disorder(options: argparse.Namespace) -> Iterator[Figure]:
-    landed, asked = {}, {}
-    with bench(options, "disorder") as bed:
-        bed.warm()
-        for name, late_share in (("in order", 0.0), ("30 % late", 0.3)):
-            bed.clear()
-            landed[name] = bed.land(telemetry(options, options.rows, late_share))
-            spent = bed.measured(lambda d, lo, hi: bed.ranged(d, lo, hi, COMPONENTS), bed.questions(options.devices))
-            asked[name] = spent.seconds
-            yield Figure(f"landing, {name}", options.rows / landed[name] / 1e3, "krows/s")
-            yield Figure(f"range, {name}, median", asked[name] * 1e3, "ms")
+    landed, asked, rows = {}, {}, size_of("disorder", options)
+    bed.warm()
+    for name, late_share in (("in order", 0.0), ("30 % late", 0.3)):
+        bed.clear()
+        landed[name] = bed.land(telemetry(options, rows, late_share))
+        spent = bed.measured(lambda d, lo, hi: bed.ranged(d, lo, hi, COMPONENTS), bed.questions(options.devices))
+        asked[name] = spent.seconds
+        yield Figure(f"landing, {rows:,} rows, {name}", rows / landed[name] / 1e3, "krows/s")
+        yield Figure(f"range, {name}, median", asked[name] * 1e3, "ms")
     yield Figure("landing, late over in order", landed["30 % late"] / landed["in order"], "x", at_most=1.3)
     yield Figure("range, late over in order", asked["30 % late"] / asked["in order"], "x", at_most=2)
 
 
-def memory(options: argparse.Namespace) -> Iterator[Figure]:
+def memory(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
     """Peak memory of the Python workers while a drop lands, small and large."""
-    return shown(_memory(options))
-
-
-def _memory(options: argparse.Namespace) -> Iterator[Figure]:
     peaks = []
-    for rows in (1_000_000, options.rows):
-        with bench(options, "memory") as bed, worker_peak() as peak:
-            bed.land(telemetry(options, rows))
+    for rows in (SMALL_DROP, size_of("memory", options)):
+        bed.clear()
+        files = telemetry(options, rows)
+        with worker_peak() as peak:
+            bed.land(files)
         peaks.append(peak.bytes / MIB)
         yield Figure(f"peak of one Python worker, {rows:,} rows", peaks[-1], "MiB")
     yield Figure("the larger over the smaller", peaks[1] / peaks[0], "x", at_most=1.3)
 
 
-def kernel(options: argparse.Namespace) -> Iterator[Figure]:
+def kernel(_: Bed, options: argparse.Namespace) -> Iterator[Figure]:
     """Queries in memory: a million chunks, and a range against a filter of a plain Arrow table."""
-    return shown(iter([*many_chunks(1_000_000), *against_a_plain_table(10_000_000, options.devices)]))
+    yield from many_chunks(1_000_000)
+    yield from against_a_plain_table(10_000_000, options.devices)
+
+
+def size_of(what: str, options: argparse.Namespace) -> int:
+    """Rows of a measure: the option, else its own size."""
+    return MEASURES[what][1] if options.rows is None else options.rows
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Make the input of the measure that is asked for."""
-    telemetry(options, options.rows)
-    if options.what == "disorder":
-        telemetry(options, options.rows, 0.3)
-    if options.what == "memory":
-        telemetry(options, 1_000_000)
+    """Make the input of the measures that are asked for."""
+    for what in options.what:
+        if MEASURES[what][1]:
+            telemetry(options, size_of(what, options))
+        if what == "disorder":
+            telemetry(options, size_of(what, options), 0.3)
+        if what == "memory":
+            telemetry(options, SMALL_DROP)
 
 
 def telemetry(options: argparse.Namespace, rows: int, late_share: float = 0.0) -> Path:
@@ -350,9 +342,9 @@ class Bed:
 
 
 @contextmanager
-def bench(options: argparse.Namespace, name: str) -> Iterator[Bed]:
+def bench(options: argparse.Namespace) -> Iterator[Bed]:
     """A lake under the work folder, in a session of its own."""
-    home = options.work / f"home-{name}"
+    home = options.work / "home"
     shutil.rmtree(home, ignore_errors=True)
     (home / "sources").mkdir(parents=True)
     (home / "sources" / "telemetry.yml").write_text(SOURCE)
@@ -386,6 +378,16 @@ def worker_peak() -> Iterator[Peak]:
     finally:
         done.set()
         watcher.join()
+
+
+MEASURES = {
+    "landing": (landing, 5_000_000),
+    "query": (query, 10_000_000),
+    "disorder": (disorder, 2_000_000),
+    "memory": (memory, 20_000_000),
+    "kernel": (kernel, 0),
+}
+"""What can be asked for: how it is measured, and how many rows it takes."""
 
 
 if __name__ == "__main__":

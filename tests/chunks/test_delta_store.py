@@ -31,7 +31,7 @@ def test_every_operation_is_one_commit_or_none_and_another_process_finds_the_sam
         return DeltaChunkStore(spark, name, timelines=TIMELINES, components=COMPONENTS, config=config)
 
     def commits() -> int:
-        return int(spark.sql(f"SELECT max(version) FROM (DESCRIBE HISTORY {name})").first()[0])
+        return int(spark.sql(f"DESCRIBE HISTORY {name}").agg({"version": "max"}).first()[0])
 
     store = opened(StoreConfig())
     made = [chunk(f"c{n}", on_day((10 * n, n, n), (10 * n + 1, n + 1, n))) for n in range(4)]
