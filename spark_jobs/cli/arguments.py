@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from spark_jobs.sources import Source
 
 SourceArgument = Annotated[str, typer.Argument(help="Name of a source: its YAML file without the ending.")]
-FirstDrop = Annotated[str, typer.Option("--from", help="First drop: a date, or a date and time in UTC.")]
-LastDrop = Annotated[str, typer.Option("--to", help="Last drop, included.")]
+FIRST_DROP, LAST_DROP = "First drop: a date, or a date and time in UTC.", "Last drop, included."
+FirstDrop = Annotated[str, typer.Option("--from", help=FIRST_DROP)]
+LastDrop = Annotated[str, typer.Option("--to", help=LAST_DROP)]
+FileOption = Annotated[
+    str | None, typer.Option("--file", help="Only this file, relative to the landing directory; others stay aside.")
+]
 
 
 def known_source(settings: Settings, name: str) -> Source:

@@ -10,9 +10,15 @@ from spark_jobs.storage.tables import STATE
 
 
 def compact(stage: Stage) -> None:
-    """Write the corrections of `gold.state`; nothing is visible before `publish`."""
+    """Write the corrections of gold, then hold them against its gate; nothing is visible before `publish`."""
+    if restate_states(stage):
+        pass_gate(stage, "gold", measure_gold(stage.lake.spark, stage.scope, token=stage.fence.token))
+
+
+def restate_states(stage: Stage) -> bool:
+    """Write the corrections of `gold.state`; whether there was anything to do."""
     if stage.scope.nothing_to_do() or stage.source.state is None:
-        return
+        return False
     rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
     stage.lake.append(STATE, rows, stage.fence)
-    pass_gate(stage, "gold", measure_gold(stage.lake.spark, stage.scope, token=stage.fence.token))
+    return True

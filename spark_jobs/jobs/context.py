@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from spark_jobs.config import Settings
+from spark_jobs.jobs.base import Base
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.versions import changed_parts
@@ -24,7 +25,8 @@ class Stage:
     """One attempt of one stage of one run.
 
     `drops` are the drops of the run's interval `[lo_us, hi_us)`. `lease` holds the source for this attempt and tells
-    what the run's earlier stages left. `summary` is what the stage reports.
+    what the run's earlier stages left. `summary` is what the stage reports. `only_file` is the one file, relative to
+    the landing directory, that the run is about; `planned` is what a plan was made on, which must still be so.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Stage:
     lake: Lake
     lease: Lease
     accept_definition: bool = False
+    only_file: str | None = None
+    planned: Base | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property

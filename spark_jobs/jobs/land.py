@@ -6,7 +6,9 @@ from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.errors import ParameterError
 from spark_jobs.gates.measures import bronze as measure_bronze
+from spark_jobs.jobs.base import Base, base_of
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.names import names_follow
@@ -26,9 +28,21 @@ NOTHING = {"rows": 0, "rejects": 0, "duplicates": 0}
 
 
 def land(stage: Stage) -> None:
+    """Land the interval's files, then hold them against the bronze gate."""
+    land_files(stage)
+    if not stage.publication.definition:
+        names_follow(stage, version(stage.source))
+    _pass_gate(stage)
+
+
+def land_files(stage: Stage) -> None:
     """Land every file of the interval's drops that is not in the ledger with the same bytes."""
-    ensure_tables(stage)
-    files = [f for seq_no in stage.drops for f in list_drop_files(stage.settings.landing, stage.source, seq_no)]
+    ensure_source(stage.lake, stage.source, load_sources(stage.settings.sources).values())
+    files = listed_files(stage)
+    if stage.planned is not None:
+        stage.planned.check(base_of_run(stage, files), stage.source)
+    if check_version(stage.source, stage.publication, accepted=stage.accept_definition):
+        widen_tables(stage.lake, stage.source)
     known = ledger.landed_files(stage.lake, stage.source, stage.drops)
     fresh = ledger.fresh_files(stage.source, files, known)
     with_files = {f.seq_no for f in files}
@@ -42,17 +56,32 @@ def land(stage: Stage) -> None:
         rows += _write(stage, fresh)
     if rows:
         ledger.write(stage.lake, rows, stage.fence)
-    _pass_gate(stage)
 
 
-def ensure_tables(stage: Stage) -> None:
-    """Create what the source needs; an accepted definition's new columns, too."""
-    known = load_sources(stage.settings.sources).values()
-    ensure_source(stage.lake, stage.source, known)
-    if check_version(stage.source, stage.publication, accepted=stage.accept_definition):
-        widen_tables(stage.lake, stage.source)
-    elif not stage.publication.definition:
-        names_follow(stage, version(stage.source))
+def listed_files(stage: Stage) -> list[LandingFile]:
+    """The files of the interval's drops; only the one that the run is about, if it is about one.
+
+    Raises:
+        ParameterError: that one is not there.
+    """
+    files = [f for seq_no in stage.drops for f in list_drop_files(stage.settings.landing, stage.source, seq_no)]
+    if stage.only_file is None:
+        return files
+    chosen = [f for f in files if f.path == stage.only_file]
+    if not chosen:
+        raise ParameterError(
+            expected=f"a file of the drops of {stage.source.name}, relative to the landing directory",
+            found=repr(stage.only_file),
+            consequence="nothing was run",
+            next_step=f"name one of {', '.join(f.path for f in files[:5]) or 'none'}",
+        )
+    return chosen
+
+
+def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
+    """What this run is made on; a plan of it was made on the same, or is stale."""
+    interval = (stage.lo_us, stage.hi_us)
+    return base_of(stage.source, interval, files, stage.frontiers, stage.publication, stage.only_file)
 
 
 def _pass_gate(stage: Stage) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_jobs import gates
 from spark_jobs.config import Settings
+from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.stage import STAGES, run_stage
 from spark_jobs.publish import marts
 from spark_jobs.session import open_session
@@ -56,9 +57,13 @@ def run_pipeline(
     *,
     run_id: str,
     accept_definition: bool = False,
+    only_file: str | None = None,
+    planned: Base | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
+
+    With `planned`, the base of a plan, nothing runs unless it still stands; what it says of the definition is accepted.
 
     An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
     """
@@ -79,7 +84,9 @@ def run_pipeline(
                     run_id=run_id,
                     settings=settings,
                     spark=spark,
-                    accept_definition=accept_definition,
+                    accept_definition=accept_definition or planned is not None,
+                    only_file=only_file if planned is None else planned.only_file,
+                    planned=planned,
                 )
             report.stages.append(summary)
     finally:

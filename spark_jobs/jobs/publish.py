@@ -9,9 +9,11 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.publish.marts import build_marts
+from spark_jobs.restatement.definitions import histories
 from spark_jobs.restatement.versions import version
 from spark_jobs.session import session_kind
 from spark_jobs.storage import publication
+from spark_jobs.storage.fold import fold
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.settle import settled
 
@@ -51,8 +53,19 @@ def _publish(stage: Stage) -> Publication:
         definition=version(stage.source),
         run_id=stage.run_id,
     )
-    publication.commit(stage.lake, stage.source, stage.fence, settled(stage.lake, stage.source, after))
+    after = settled(stage.lake, stage.source, after)
+    publication.commit(stage.lake, stage.source, stage.fence, after)
+    if after.settled > before.settled or stage.scope.everything:
+        _fold(stage, after)
     return after
+
+
+def _fold(stage: Stage, published: Publication) -> None:
+    """Fold what has been closed since the last time."""
+    for history in histories(stage.source):
+        rows = fold(stage.lake, history, published, stage.fence)
+        if rows:
+            stage.summary.setdefault("folded", {})[history.table.qualified] = rows
 
 
 def _build_marts(stage: Stage, published_us: int) -> None:

@@ -8,14 +8,26 @@ from spark_jobs.gates.measures import trace as measure_trace
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.landing.pending import landings_between, pending_updates
-from spark_jobs.trace.advance import advance
+from spark_jobs.trace.advance import Advance, advance
 from spark_jobs.trace.frontiers import Move, moves_since
 
 
 def seal(stage: Stage) -> None:
-    """Append the landings that are not in the trace yet, seal at the interval's end, drain and trim."""
+    """Let what has landed enter the trace, then hold it against the trace gate."""
+    unpublished = _is_unpublished(stage)
+    moved, landings = advance_trace(stage)
+    # a move that is not published is measured again, so that a repeated run meets a failed gate again
+    for move in moves_since(stage.lake, stage.source, stage.publication.token) if unpublished else []:
+        of_move = landings_between(stage.lake, stage.source, move.before.landed_through, move.after.landed_through)
+        _pass_gate(stage, move, of_move)
+    if moved.moved and not unpublished:
+        _pass_gate(stage, Move(stage.fence.token, moved.before, moved.after), landings)
+
+
+def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
+    """Append the landings that are not in the trace yet, seal at the interval's end, drain and trim; says what moved,
+    and which landings they were."""
     before = stage.frontiers
-    unpublished = before.seal_us > 0 and not stage.scope.nothing_to_do()
     pending = pending_updates(stage.lake, stage.source, before.landed_through)
     moved = advance(
         stage.lake,
@@ -27,7 +39,8 @@ def seal(stage: Stage) -> None:
         hi_us=stage.hi_us,
         landed=pending.rows,
         landed_through=max(pending.landings, default=before.landed_through),
-        unpublished=unpublished,
+        unpublished=_is_unpublished(stage),
+        published_us=stage.publication.published_us,
     )
     stage.summary.update(
         appended=moved.appended,
@@ -36,12 +49,12 @@ def seal(stage: Stage) -> None:
         seal_us=moved.after.seal_us,
         moved=moved.moved,
     )
-    # a move that is not published is measured again, so that a repeated run meets a failed gate again
-    for move in moves_since(stage.lake, stage.source, stage.publication.token) if unpublished else []:
-        landings = landings_between(stage.lake, stage.source, move.before.landed_through, move.after.landed_through)
-        _pass_gate(stage, move, landings)
-    if moved.moved and not unpublished:
-        _pass_gate(stage, Move(stage.fence.token, before, moved.after), pending.landings)
+    return moved, pending.landings
+
+
+def _is_unpublished(stage: Stage) -> bool:
+    """Whether the frontiers are beyond what is published."""
+    return stage.frontiers.seal_us > 0 and not stage.scope.nothing_to_do()
 
 
 def _pass_gate(stage: Stage, move: Move, landings: Sequence[int]) -> None:

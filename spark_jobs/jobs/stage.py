@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.compact import compact
 from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.estimate import KEPT_RUNS
 from spark_jobs.jobs.land import land
 from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.seal import seal
@@ -42,9 +44,6 @@ STAGES: dict[str, Callable[[Stage], None]] = {
 STAGED = ("window", "compact")
 """Stages whose rows a publication makes visible; what they wrote counts only until the trace moves again."""
 
-WAIT_S = 600.0
-"""How long an attempt waits for another one of its source: longer than any stage of the sample takes."""
-
 
 def run_stage(
     name: str,
@@ -56,8 +55,12 @@ def run_stage(
     settings: Settings | None = None,
     spark: SparkSession | None = None,
     accept_definition: bool = False,
+    only_file: str | None = None,
+    planned: Base | None = None,
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
+
+    `only_file` leaves the interval's other files aside. `planned` is the base of a plan, which must still stand.
 
     Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
     session's work is interrupted, so that a retry does not meet it.
@@ -82,7 +85,9 @@ def run_stage(
             lo_us=micros(lo),
             hi_us=micros(hi),
             run_id=run_id,
-            accept=accept_definition,
+            accept_definition=accept_definition,
+            only_file=only_file,
+            planned=planned,
         )
     except BaseException:
         _interrupt(session)
@@ -101,18 +106,20 @@ def _attempt(
     lo_us: int,
     hi_us: int,
     run_id: str,
-    accept: bool,
+    **options: Any,
 ) -> dict[str, Any]:
     begun = time.monotonic()
     folder = settings.home / "leases"
-    with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == "land", wait_s=WAIT_S) as lease:
+    with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == "land", wait_s=fence.WAIT_S) as lease:
         lake = Lake(spark, lease.carried)
-        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, accept)
+        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, **options)
         if name not in STAGED and name != "publish":
             lease.staged.clear()
         STAGES[name](stage)
         if name in STAGED:
             lease.record(name)
+        seconds = round(time.monotonic() - begun, 3)
+        _note_spent(lease, name, seconds, stage.summary)
         lease.save()
     return {
         "stage": name,
@@ -121,8 +128,18 @@ def _attempt(
         "token": stage.fence.token,
         **stage.summary,
         "commits": lake.commits,
-        "seconds": round(time.monotonic() - begun, 3),
+        "seconds": seconds,
     }
+
+
+def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
+    """Keep what the stage took; of a whole run, what all did, for the estimates of plans."""
+    if name == "land":
+        lease.spent = {"rows": summary["rows"]}
+    lease.spent[name] = seconds
+    if name == "publish" and all(stage in lease.spent for stage in STAGES):
+        whole = (int(lease.spent["rows"]), round(sum(lease.spent[stage] for stage in STAGES), 3))
+        lease.past = [*lease.past, whole][-KEPT_RUNS:]
 
 
 def _interrupt(spark: SparkSession) -> None:

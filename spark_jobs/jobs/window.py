@@ -9,15 +9,30 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.late import late_rows
+from spark_jobs.restatement.touched import Range
 from spark_jobs.restatement.windows import corrections, touched_ranges
 from spark_jobs.storage.tables import LATE
 
 
 def window(stage: Stage) -> None:
-    """Write the corrections of every window definition and the late rows; nothing is visible before `publish`."""
+    """Write the corrections of silver, then hold them against its gate; nothing is visible before `publish`."""
+    restated = restate_windows(stage)
+    if restated is None:
+        return
+    ranges, accounts = restated
+    read = None if stage.scope.everything else ranges
+    measured = measure_silver(
+        stage.lake.spark, stage.scope, stage.definitions, token=stage.fence.token, ranges=read, accounts=accounts
+    )
+    pass_gate(stage, "silver", measured)
+
+
+def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Account]] | None:
+    """Write the corrections of every window definition and the late rows; per definition the touched times and what
+    became of the touched rows, None if there is nothing to do."""
     stage.summary["definitions"] = [d.name for d in stage.definitions]
     if stage.scope.nothing_to_do() or not (stage.definitions or stage.scope.everything):
-        return
+        return None
     ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
     accounts: dict[str, Account] = {}
@@ -33,8 +48,4 @@ def window(stage: Stage) -> None:
         late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token)
         if late is not None:
             stage.lake.append(LATE, late, stage.fence)
-    read = None if stage.scope.everything else ranges
-    measured = measure_silver(
-        stage.lake.spark, stage.scope, stage.definitions, token=stage.fence.token, ranges=read, accounts=accounts
-    )
-    pass_gate(stage, "silver", measured)
+    return ranges, accounts

@@ -52,7 +52,13 @@ class Windowing:
 
 
 def restate(
-    rows: pa.Table, published: pa.Table, windowing: Windowing, *, known_from: int, everything: bool = False
+    rows: pa.Table,
+    published: pa.Table,
+    windowing: Windowing,
+    *,
+    known_from: int,
+    everything: bool = False,
+    expired: int | None = None,
 ) -> pa.Table:
     """The corrections of the keys given.
 
@@ -64,15 +70,20 @@ def restate(
         int32.
         known_from: time of every correction made here.
         everything: all windows are affected (the definition changed).
+        expired: windows that end at or before it are not kept: they are taken back where they are published, and no
+            row brings them back.
 
     Returns:
         Columns of `published`, and `known_to` int64, `era`: `live` rows are insertions; `closing` rows take a
         published row back.
     """
     desired = _of_slice(windowing.build(standing(rows).drop_columns(["diff", "touched"])), windowing)
+    gone = _ended(published, expired)
+    desired = desired.filter(pa.array(~_ended(desired, expired)))
     if not everything:
         touched = rows.filter(rows.column("touched")).select([*windowing.key, "placed"])
-        desired, published = (_affected(windows, touched, windowing) for windows in (desired, published))
+        desired = desired.filter(pa.array(_affected(desired, touched, windowing)))
+        published = published.filter(pa.array(_affected(published, touched, windowing) | gone))
     return _difference(desired, published, windowing.identity, known_from)
 
 
@@ -115,7 +126,14 @@ def _with_nulls(values: pa.Array) -> tuple[Ints, int]:
     return codes, len(distinct) + 1
 
 
-def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> pa.Table:
+def _ended(windows: pa.Table, expired: int | None) -> npt.NDArray[np.bool_]:
+    if expired is None:
+        return np.zeros(windows.num_rows, np.bool_)
+    ended: npt.NDArray[np.bool_] = windows.column("window_end").to_numpy() <= expired
+    return ended
+
+
+def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> npt.NDArray[np.bool_]:
     window_codes, touched_codes = key_codes([windows, touched], windowing.key)
     start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
     times = touched.column("placed").to_numpy()
@@ -125,7 +143,8 @@ def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> pa.
     composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))
     first = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, low, "left"))
     past = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, high, "right") - 1, "right")
-    return windows.filter(pa.array(past > first))
+    affected: npt.NDArray[np.bool_] = past > first
+    return affected
 
 
 def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...], known_from: int) -> pa.Table:

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.folding import fold_inputs, fold_rows
-from spark_jobs.restatement.published import visible
 from spark_jobs.restatement.touched import at
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import SQL_TYPES, VALIDITY
+from spark_jobs.storage.sql import qualified
+from spark_jobs.storage.tables import SQL_TYPES
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import batch_rows, trace_handles
@@ -80,17 +80,12 @@ def as_of_time(lake: Lake, source: Source, at_us: int | None) -> tuple[int, Publ
 
 
 def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) -> DataFrame:
-    """The rows of a window table as they were known at `at_us`: key columns, bounds, aggregates, revision,
-    known_from."""
-    time_us, current = as_of_time(lake, definition.source, at_us)
-    rows = lake.read(definition.table()).where(visible(current))
-    held = rows.where((F.col("era") != "closing") & (F.col("known_from") <= at(time_us)))
-    held = held.where(F.col("known_to").isNull() | (F.col("known_to") > at(time_us)))
-    closed = rows.where((F.col("era") == "closing") & (F.col("known_to") <= at(time_us)))
-    identity = [*definition.identity, "known_from"]
-    kept = held.join(closed.select(*identity), identity, "left_anti")
-    hidden = {column.name for column in VALIDITY} - {"revision", "known_from"}
-    return kept.select(*[c for c in definition.table().column_names if c not in hidden])
+    """The rows of a window table as they were known at `at_us`, by its SQL function: key columns, bounds, aggregates,
+    revision, known_from."""
+    time_us, _ = as_of_time(lake, definition.source, at_us)
+    return lake.run(
+        f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}(timestamp_micros(:at))", at=time_us
+    )
 
 
 def states_at(

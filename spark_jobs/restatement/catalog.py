@@ -7,14 +7,14 @@ that users read shows what it showed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.sources import Source
-from spark_jobs.storage import views
+from spark_jobs.storage import past, views
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import qualified
-from spark_jobs.storage.tables import DATABASES, SHARED, chunks, updates
+from spark_jobs.storage.tables import DATABASES, SHARED, STATE, VALIDITY, chunks, updates
 
 
 def ensure_source(lake: Lake, source: Source, known: Iterable[Source]) -> None:
@@ -27,12 +27,13 @@ def ensure_source(lake: Lake, source: Source, known: Iterable[Source]) -> None:
     if not new_tables:
         return
     created = {table.qualified for table in new_tables}
+    _create_shared_views(lake, source, known)
     for definition in own:
         if definition.table().qualified in created:
-            lake.run(_window_view(definition))
-    if updates(source).qualified in created and source.state is not None:
-        lake.run(views.source_state_view(source))
-    _create_shared_views(lake, source, known)
+            _define(lake, _window_names(definition))
+    if updates(source).qualified in created:
+        _define(lake, _state_names(source))
+    _define_due(lake, source, known)
 
 
 def widen_tables(lake: Lake, source: Source) -> None:
@@ -46,27 +47,68 @@ def widen_tables(lake: Lake, source: Source) -> None:
 
 
 def follow_definition(lake: Lake, source: Source, known: Iterable[Source], before: Iterable[str]) -> None:
-    """Let the views that users read show the definition that is published now; `before`: the windows until now."""
+    """Let the names that users read show the definition that is published now; `before`: the windows until now."""
     for definition in definitions(source):
-        lake.run(_window_view(definition))
-    if source.state is not None:
-        lake.run(views.source_state_view(source))
+        _define(lake, _window_names(definition))
+    _define(lake, _state_names(source))
     elsewhere = {window for other in known for window in other.windows}
     for gone in sorted({*before} - elsewhere - {*source.windows}):
-        lake.run(f"DROP VIEW IF EXISTS {qualified('silver', gone)}")
+        lake.define(f"DROP FUNCTION IF EXISTS {qualified('silver', f'{gone}_as_of')}")
+        for view in (f"{gone}_causes", f"{gone}_changes", gone):
+            lake.define(f"DROP VIEW IF EXISTS {qualified('silver', view)}")
+    _define_due(lake, source, known)
 
 
-def _window_view(definition: Definition) -> str:
-    return views.window_view(
-        definition.source, definition.name, definition.table(), definition.identity, definition.final_condition()
-    )
+def _define(lake: Lake, statements: Iterable[str]) -> None:
+    for statement in statements:
+        lake.define(statement)
+
+
+def _window_names(definition: Definition) -> Iterator[str]:
+    """A window's view, the function that reads it as of a time, its changelog and what caused each change."""
+    source, table = definition.source, definition.table()
+    yield views.window_view(source, definition.name, table, definition.identity, definition.final_condition())
+    yield past.window_as_of(source, definition.name, table, definition.identity)
+    yield past.changes_view("silver", definition.name, source, table, definition.value_columns())
+    listed = list(dict.fromkeys([*definition.identity, "window_end"]))
+    yield past.causes_view("silver", definition.name, source, listed, definition.behind_condition())
+
+
+def _state_names(source: Source) -> Iterator[str]:
+    """The same of a source's state; nothing for a source without."""
+    if source.state is None:
+        return
+    held = {column.name for column in VALIDITY} | {"source"}
+    yield views.source_state_view(source)
+    yield past.source_state_as_of(source)
+    yield past.changes_view("gold", source.name, source, STATE, [c for c in STATE.columns if c.name not in held])
+    yield past.causes_view("gold", source.name, source, ["entity"], "u.entity = c.entity")
 
 
 def _create_shared_views(lake: Lake, source: Source, known: Iterable[Source]) -> None:
-    lake.run(views.late_view())
-    lake.run(views.state_view())
-    bronze = lake.names("bronze")
+    """The names that all sources share; the publications first, since changelogs read them."""
+    present = _present(lake, source, known)
+    shared = [past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of()]
+    _define(lake, [*shared, views.chunks_view(present), views.deltas_view(present)])
+
+
+def _define_due(lake: Lake, source: Source, known: Iterable[Source]) -> None:
+    """`silver.corrections`, of what every source knows and what is not due yet."""
+    shown = lake.names("silver")
+    selects = [select for one in _present(lake, source, known) for select in _due(one, shown)]
+    lake.define(past.corrections_view(selects))
+
+
+def _due(source: Source, shown: set[str]) -> Iterator[str]:
+    """What of one source is not due; `shown` are the names of silver, without windows that nobody has accepted yet."""
+    yield past.due_deltas(source)
+    for definition in definitions(source):
+        if definition.window.keep_us is not None and definition.name in shown:
+            yield past.due_windows(source, definition.name, definition.identity, definition.window.keep_us)
+
+
+def _present(lake: Lake, source: Source, known: Iterable[Source]) -> list[Source]:
+    """The sources that have tables, by name."""
+    bronze = lake.names_if_present("bronze")
     present = [s for s in known if s.name != source.name and chunks(s).table in bronze] + [source]
-    present.sort(key=lambda s: s.name)
-    lake.run(views.chunks_view(present))
-    lake.run(views.deltas_view(present))
+    return sorted(present, key=lambda s: s.name)

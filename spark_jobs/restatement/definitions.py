@@ -20,8 +20,10 @@ from spark_jobs.restatement.calls import ARROW_TYPES, columns_read, described, k
 from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
+from spark_jobs.storage.fold import History
 from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.tables import SQL_TYPES, windows
+from spark_jobs.storage.sql import name
+from spark_jobs.storage.tables import SQL_TYPES, STATE, windows
 
 _ADAPTIVE_INPUTS = {"delta_id": pa.string(), "vector": pa.string(), "size": pa.int64()}
 _OWN_COLUMNS = {
@@ -64,6 +66,10 @@ class Definition:
     def policy(self) -> Policy:
         """What becomes of late rows."""
         return Policy(self.window.late.policy, self.window.late.limit_us)
+
+    def expired_us(self, reached_us: int) -> int | None:
+        """The greatest end of a window that is no longer kept once runs have reached `reached_us`; None: all are."""
+        return None if self.window.keep_us is None else reached_us - self.window.keep_us
 
     @property
     def moves_late_rows(self) -> bool:
@@ -193,6 +199,17 @@ class Definition:
         """Columns of the table that tell two windows apart which hold at the same time."""
         return [*self.key, "window_id" if self.is_adaptive else "window_start"]
 
+    def behind_condition(self) -> str:
+        """SQL over a window `c` and an update `u`: whether the update can have changed the window, see `geometry`."""
+        same = [f"u.{name(f'c_{key}')} <=> c.{name(key)}" for key in self.key]
+        low, high = self.kind.changed_by("unix_micros(c.window_start)", "unix_micros(c.window_end)")
+        drops = self.source.drops
+        time, lo = f"unix_micros(u.{name(f't_{self.time}')})", f"({drops.start_us}L + u.seq_no * {drops.every_us}L)"
+        near = f"{time} BETWEEN {low} AND {high}"
+        if self.moves_late_rows:
+            near = f"({near} OR ({time} < {lo} AND {lo} BETWEEN {low} AND {high}))"
+        return " AND ".join([*same, near])
+
     def final_condition(self) -> str:
         """SQL over the view's `p` and `h`: whether every row of any drop at or after `complete` would be left out."""
         if self.policy.name == "reemit" and self.policy.limit is None:
@@ -221,3 +238,9 @@ class _Build:
 def definitions(source: Source) -> list[Definition]:
     """The window definitions of a source, in the order of its file."""
     return [Definition(source, name) for name in source.windows]
+
+
+def histories(source: Source) -> list[History]:
+    """The history tables whose rows are closed, of a source's windows and states."""
+    of_windows = [History(d.table(), tuple(d.identity)) for d in definitions(source)]
+    return of_windows if source.state is None else [*of_windows, History(STATE, ("source", "entity"))]

@@ -47,6 +47,19 @@ class Kind:
             return self.cuts.reset
         return max(_SLICE_SPANS * self.geometry.span, DAY_US)
 
+    def changed_by(self, start: str, end: str) -> tuple[str, str]:
+        """`geometry.changed_by` as SQL, of SQL of a window's bounds in microseconds."""
+        match self.geometry:
+            case SlidingGeometry():
+                return f"{start} - 1", end
+            case SessionGeometry(gap):
+                return f"{start} - {gap}L", f"{end} + {gap}L"
+            case CellGeometry(reset):
+                cell = f"({start} - pmod({start}, {reset}L))"
+                return cell, f"{cell} + {reset - 1}L"
+            case _:
+                return start, f"{end} - 1"
+
 
 def kind_of(window: Window) -> Kind:
     """What a window of a source file is to the kernels; times in microseconds, not clipped at 0."""

@@ -16,16 +16,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.kernels.restatement import CLOSING, LIVE
 from spark_jobs.restatement.touched import at
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.publication import Publication, visible
 from spark_jobs.storage.schema import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-
-def visible(publication: Publication) -> Column:
-    """Whether the token of a row is published."""
-    return (F.col("token") <= publication.settled) | F.col("token").isin(list(publication.tokens))
+    from pyspark.sql import DataFrame
 
 
 def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFrame:

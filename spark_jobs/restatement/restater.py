@@ -72,6 +72,7 @@ class Restater:
     definition: Definition
     known_from_us: int
     everything: bool
+    expired_us: int | None = None
     least_rows: int = LEAST_ROWS
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,7 +104,14 @@ class Restater:
             return made
 
         windowing = replace(self.definition.windowing, build=build)
-        made = restate(rows, published, windowing, known_from=self.known_from_us, everything=self.everything)
+        made = restate(
+            rows,
+            published,
+            windowing,
+            known_from=self.known_from_us,
+            everything=self.everything,
+            expired=self.expired_us,
+        )
         return made.rename_columns([_plain(name) for name in made.column_names]), replace(own, astray=sum(off))
 
     def _window_columns(self) -> list[str]:

@@ -108,19 +108,21 @@ def has_required(definition: Definition) -> Column:
 def corrections(
     lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int
 ) -> Corrections | None:
-    """The rows to append to the definition's history table; None when no row with a key and a time was touched."""
-    if not ranges and not scope.everything:
+    """The rows to append to the definition's history table; None when no row with a key and a time was touched, and
+    the definition keeps its windows."""
+    expired_us = definition.expired_us(scope.frontiers.reached_us)
+    if not ranges and not scope.everything and expired_us is None:
         return None
     span_us = definition.kind.geometry.span
     near = coalesce_ranges([(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges])
     published = published_rows(lake, definition.table(), scope.publication)
     if not scope.everything:
         # a changed definition may have published windows anywhere
-        near, published = _within_reach(definition, near, published)
+        near, published = _within_reach(definition, near, published, _falls_due(scope, definition))
     rows = _rows(lake, scope, definition, near)
     both = rows.unionByName(_prefixed(definition, published), allowMissingColumns=True)
     grouped = both.repartition(*definition.groups).sortWithinPartitions(*definition.groups)
-    kernel = Restater(definition, scope.known_from_us, scope.everything)
+    kernel = Restater(definition, scope.known_from_us, scope.everything, expired_us)
     made = grouped.mapInArrow(kernel, from_arrow_schema(result_schema(definition)))
     observation = Observation(f"windows_{definition.name}_{token}")
     sums = [F.sum(f"{ACCOUNT_PREFIX}{n}").alias(n) for n in accounts.NAMES]
@@ -132,12 +134,23 @@ def corrections(
     return Corrections(stamped.sortWithinPartitions("window_start", *definition.key), observation)
 
 
-def _within_reach(definition: Definition, near: list[Range], published: DataFrame) -> tuple[list[Range], DataFrame]:
-    """The ranges whose rows must be read, and the published windows that they can affect."""
+def _falls_due(scope: Scope, definition: Definition) -> Column:
+    """Whether a published window is kept no longer: the files are found by their windows' ends."""
+    expired_us, before_us = (definition.expired_us(f.reached_us) for f in (scope.frontiers, scope.publication))
+    if expired_us is None or before_us is None:
+        return F.lit(False)
+    return (F.col("window_end") > at(before_us)) & (F.col("window_end") <= at(expired_us))
+
+
+def _within_reach(
+    definition: Definition, near: list[Range], published: DataFrame, due: Column
+) -> tuple[list[Range], DataFrame]:
+    """The ranges whose rows must be read, and the published windows that they can affect, or that fall due."""
     if definition.kind.slice_us is not None:
-        return near, published.where(within("window_start", near))
-    sessions = published.where(_overlapping(near))
-    return coalesce_ranges(near + _bounds(sessions)), sessions
+        return near, published.where(within("window_start", near) | due)
+    overlapping = _overlapping(near)
+    bounds = _bounds(published.where(overlapping)) if near else []
+    return coalesce_ranges(near + bounds), published.where(overlapping | due)
 
 
 def _overlapping(ranges: list[Range]) -> Column:

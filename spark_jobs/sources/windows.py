@@ -46,7 +46,12 @@ class Late(Section):
 
 
 class WindowBase(Section):
-    """What every kind of window has: key columns, a timeline, aggregates, and a policy for late rows."""
+    """What every kind of window has: key columns, a timeline, aggregates, a policy for late rows, and how long it is
+    kept.
+
+    `keep`: a window leaves the published table with the first run that reaches its end and this much more; its history
+    stays. None: it stays published.
+    """
 
     refused_keys: ClassVar[dict[str, str]] = {
         "grace": "`late` (a source file takes `late`, not `grace`)",
@@ -60,6 +65,7 @@ class WindowBase(Section):
     time: str | None = None
     aggregates: dict[Identifier, Aggregate] = Field(min_length=1)
     late: Late = Late()
+    keep_us: PositiveDuration | None = Field(default=None, alias="keep")
 
     @field_validator("late")
     @classmethod

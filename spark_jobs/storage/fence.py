@@ -25,6 +25,19 @@ from spark_jobs.errors import TidemarkError
 
 POLL_S = 0.2
 
+WAIT_S = 600.0
+"""How long an attempt waits for another one of its source: longer than any stage of the sample takes."""
+
+_NEVER_TAKEN: dict[str, Any] = {
+    "token": 0,
+    "run_id": None,
+    "pid": None,
+    "staged": {},
+    "verdicts": [],
+    "spent": {},
+    "past": [],
+}
+
 
 class SourceBusy(TidemarkError):
     """Another attempt works on the source and did not end in time. Facts: `source`, `holder`."""
@@ -57,6 +70,7 @@ class Lease:
     `staged`: the tokens under which they wrote, by stage. `verdicts`: what their gates found, until a table holds it.
     `carried`: what the stage before knew of the source's small tables when it ended (`Lake.carried`). An attempt that
     does not end leaves nothing to carry, so the next one reads the tables.
+    `spent`: rows that this run landed and seconds of its stages. `past`: (rows, seconds) of the last whole runs.
     """
 
     path: Path
@@ -65,10 +79,16 @@ class Lease:
     staged: dict[str, int] = field(default_factory=dict)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     carried: dict[str, str] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
+    past: list[tuple[int, float]] = field(default_factory=list)
 
     def record(self, stage: str) -> None:
         """Note that `stage` is done under this attempt's token; the run's publication will name it."""
         self.staged[stage] = self.fence.token
+
+    def next_token(self) -> None:
+        """Take the next token, for this process alone: what a rehearsal of several stages does."""
+        self.fence = Fence(self.fence.source, self.fence.token + 1)
 
     def save(self) -> None:
         """Written in place: the lock is on this very file, so it must not be replaced by another."""
@@ -79,6 +99,8 @@ class Lease:
             "staged": self.staged,
             "verdicts": self.verdicts,
             "carried": self.carried,
+            "spent": self.spent,
+            "past": self.past,
         }
         with self.path.open("r+") as handle:
             handle.write(json.dumps(lease))
@@ -114,7 +136,7 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
                 run_id=run_id,
                 by=lease["run_id"],
             )
-        kept = {} if starts_run else {name: lease[name] for name in ("staged", "verdicts")}
+        kept = {name: lease[name] for name in (("past",) if starts_run else ("past", "spent", "staged", "verdicts"))}
         taken = Lease(path, run_id, Fence(source, lease["token"] + 1), **kept)
         taken.save()
         if not starts_run:
@@ -122,11 +144,34 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
         yield taken
 
 
-def _lock(descriptor: int, path: Path, *, source: str, wait_s: float) -> None:
+@contextmanager
+def hold_still(folder: Path, *, source: str, wait_s: float = WAIT_S) -> Iterator[Lease]:
+    """Keep attempts off `source` while it is looked at; what the lease says is given, and nothing is written.
+
+    Others may look at the same time. A source that no run ever took has no lease file, and nothing to be kept still.
+
+    Raises:
+        SourceBusy: an attempt held the source for longer than `wait_s` seconds.
+    """
+    path = folder / f"{source}.lease"
+    if not path.exists():
+        yield _as_lease(path, source)
+        return
+    with path.open("r") as handle:
+        _lock(handle.fileno(), path, source=source, wait_s=wait_s, kind=fcntl.LOCK_SH)
+        yield _as_lease(path, source)
+
+
+def _as_lease(path: Path, source: str) -> Lease:
+    found = _read(path)
+    return Lease(path, found["run_id"] or "", Fence(source, found["token"]), past=found["past"])
+
+
+def _lock(descriptor: int, path: Path, *, source: str, wait_s: float, kind: int = fcntl.LOCK_EX) -> None:
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
@@ -143,4 +188,4 @@ def _lock(descriptor: int, path: Path, *, source: str, wait_s: float) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     text = path.read_text() if path.exists() else ""
-    return json.loads(text) if text else {"token": 0, "run_id": None, "pid": None, "staged": {}, "verdicts": []}
+    return _NEVER_TAKEN | (json.loads(text) if text else {})

@@ -47,11 +47,11 @@ class Lake:
         present = {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
         for database, comment in databases.items():
             if database not in present:
-                self.run(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
+                self.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
         existing = {database: self.names(database) for database in {table.database for table in tables}}
         missing = [table for table in tables if table.table not in existing[table.database]]
         for table in missing:
-            self.run(table.ddl())
+            self.define(table.ddl())
         return missing
 
     def widen(self, table: Table) -> None:
@@ -60,7 +60,7 @@ class Lake:
         Raises:
             TableDiffers: a column has another type, or rows are told apart by other columns.
         """
-        stands = {field.name: field.dataType.simpleString() for field in self.read(table).schema}
+        stands = {field.name: field.dataType.simpleString() for field in self.spark.table(table.qualified).schema}
         wanted = {field.name: field.dataType.simpleString() for field in self.frame(table, []).schema}
         shown = self.run(f"SHOW TBLPROPERTIES {qualified(table.database, table.table)}").collect()
         identity = next((row.value for row in shown if row.key == IDENTITY), "")
@@ -78,7 +78,7 @@ class Lake:
             )
         missing = [column for column in table.columns if column.name not in stands]
         if missing:
-            self.run(table.added(missing))
+            self.define(table.added(missing))
 
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""
@@ -92,6 +92,10 @@ class Lake:
     def run(self, statement: str, **parameters: Any) -> DataFrame:
         """Run one statement made of `storage.sql` parts; values go as named parameters."""
         return self.spark.sql(statement, args=parameters) if parameters else self.spark.sql(statement)
+
+    def define(self, statement: str) -> None:
+        """Create or replace a database, table, view or function."""
+        self.run(statement)
 
     def read(self, table: Table) -> DataFrame:
         """All physical rows of a table, whatever is visible."""
@@ -121,6 +125,18 @@ class Lake:
         ordered = rows.select(*table.column_names)
         writer = ordered.writeTo(table.qualified).options(**fence.writer_options())
         writer.overwrite(F.col("source") == fence.source)
+        self.commits += 1
+
+    def amend(self, statement: str, fence: Fence) -> None:
+        """Run one MERGE, UPDATE or DELETE, once: a repeat under the same or an older token is skipped by Delta."""
+        options = {f"spark.databricks.delta.write.{key}": value for key, value in fence.writer_options().items()}
+        for option, value in options.items():
+            self.spark.conf.set(option, value)
+        try:
+            self.run(statement)
+        finally:
+            for option in options:
+                self.spark.conf.unset(option)
         self.commits += 1
 
     def delete_tokens(self, table: Table, tokens: list[int], source: str | None) -> None:

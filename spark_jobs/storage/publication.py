@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -12,6 +13,9 @@ from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED
 from spark_jobs.storage.times import instant
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 BEFORE_ALL_US = 0
 """`published` before the first publication: no change has a time below it."""
@@ -43,6 +47,11 @@ class Publication:
         """Read what `to_json` gave."""
         fields = json.loads(text)
         return cls(**{**fields, "tokens": tuple(fields["tokens"])})
+
+
+def visible(publication: Publication) -> Column:
+    """Whether the token of a row is published."""
+    return (F.col("token") <= publication.settled) | F.col("token").isin(list(publication.tokens))
 
 
 def load(lake: Lake, source: Source) -> Publication:

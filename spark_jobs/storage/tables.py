@@ -108,6 +108,7 @@ FRONTIERS = Table(
         Column(
             "complete", "TIMESTAMP", "Start of the first drop, counted from the source's start, that has not landed."
         ),
+        Column("published", "TIMESTAMP", "What was published when they moved; trace.publications is made of it."),
         Column("state", "STRING", "The arrangement's metadata as JSON: seal, since, unsealed and trace batches."),
     ),
     ("source",),

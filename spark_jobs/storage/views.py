@@ -12,7 +12,7 @@ sees the same publication. (A history newer than the publication is no harm: its
 from __future__ import annotations
 
 from spark_jobs.sources import Source
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.tables import CHUNK_LIST, LATE, PUBLISHED, STATE, chunks
 
@@ -30,24 +30,31 @@ def publication(source: str | None = None) -> str:
     return f"(SELECT * FROM {qualified(PUBLISHED.database, PUBLISHED.table)}{where})"
 
 
-def live(table: Table, identity: list[str], *, source: str | None, columns: str) -> str:
-    """What is published now of a history table whose rows are told apart by `identity`.
+def held(table: Table, identity: list[str], *, source: str | None, columns: str, at: str | None = None) -> str:
+    """What holds of a history table whose rows are told apart by `identity`: now, or at a time.
 
-    A live row is closed by a `closing` row of the same identity and `known_from`; both are few between two foldings,
-    so the anti join is a broadcast.
+    `at` is a relation in place of the publication with a column `at_time`; rows are those of that visible time, its
+    argument `at` bounds what is read. A row is closed by a `closing` row of the same identity and `known_from`; both
+    are few between two foldings, so the anti join is a broadcast.
     """
     physical = qualified(table.database, table.table)
+    relation = at or publication(source)
     by_source = "AND h.source = p.source" if source is None else f"AND h.source = {literal(source)}"
     if not any(column.name == "source" for column in table.columns):
         by_source = ""
+    opened, closed = "h.era = 'live' AND h.known_from < p.published", "h.known_to < p.published"
+    if at is not None:
+        opened = (
+            "h.era IN ('live', 'closed') AND h.known_from <= p.at_time AND (at IS NULL OR h.known_from <= at)"
+            " AND (h.known_to IS NULL OR h.known_to > p.at_time)"
+        )
+        closed = "h.known_to <= p.at_time AND (at IS NULL OR h.known_to <= at)"
     same = " AND ".join(f"c.{name(column)} <=> h.{name(column)}" for column in [*identity, "known_from"])
     closings = (
-        f"SELECT h.* FROM {publication(source)} p JOIN {physical} h"
-        f" ON h.era = 'closing' AND h.known_to < p.published AND {VISIBLE} {by_source}"
+        f"SELECT h.* FROM {relation} p JOIN {physical} h ON h.era = 'closing' AND {closed} AND {VISIBLE} {by_source}"
     )
     return (
-        f"SELECT {columns} FROM {publication(source)} p JOIN {physical} h"
-        f" ON h.era = 'live' AND h.known_from < p.published AND {VISIBLE} {by_source}"
+        f"SELECT {columns} FROM {relation} p JOIN {physical} h ON {opened} AND {VISIBLE} {by_source}"
         f" LEFT ANTI JOIN ({closings}) c ON {same}"
     )
 
@@ -62,7 +69,7 @@ def window_view(source: Source, definition: str, table: Table, identity: list[st
         "silver",
         definition,
         f"Windows {definition} of {source.source} as published now.",
-        live(table, identity, source=source.source, columns=columns),
+        held(table, identity, source=source.source, columns=columns),
     )
 
 
@@ -89,21 +96,33 @@ def state_view() -> str:
         "gold",
         "state",
         "Current state of every entity, as published.",
-        live(STATE, ["source", "entity"], source=None, columns=columns),
+        held(STATE, ["source", "entity"], source=None, columns=columns),
     )
+
+
+def state_columns(source: Source) -> tuple[str, list[Column]]:
+    """SQL over `h` of a state with the entity and each component under its own name, and the columns that it gives."""
+    assert source.state is not None, "callers look whether the source has state"
+    vector, value = ("ints", "BIGINT") if source.state.datatype == "int64" else ("floats", "DOUBLE")
+    entity = Column(source.entity, "STRING", "The entity.")
+    components = [Column(c, value, f"Component {c} of the state.") for c in source.state.components]
+    rest = [c for c in STATE.columns if c.name in ("timestamp", "delta_count", "known_from")]
+    selected = [
+        f"h.entity AS {name(source.entity)}",
+        *[f"h.{vector}[{i}] AS {name(c.name)}" for i, c in enumerate(components)],
+        *[f"h.{name(c.name)}" for c in rest],
+    ]
+    return ", ".join(selected), [entity, *components, *rest]
 
 
 def source_state_view(source: Source) -> str:
     """`gold.<source>`: the current state with the entity and each component under its own name."""
-    assert source.state is not None
-    vector = "ints" if source.state.datatype == "int64" else "floats"
-    components = ", ".join(f"h.{vector}[{i}] AS {name(c)}" for i, c in enumerate(source.state.components))
-    columns = f"h.entity AS {name(source.entity)}, {components}, h.timestamp, h.delta_count, h.known_from"
+    columns, _ = state_columns(source)
     return create_view(
         "gold",
         source.source,
         f"Current state of the entities of {source.source}, as published.",
-        live(STATE, ["source", "entity"], source=source.source, columns=columns),
+        held(STATE, ["source", "entity"], source=source.source, columns=columns),
     )
 
 

@@ -71,10 +71,11 @@ def advance(
     landed: DataFrame | None,
     landed_through: int,
     unpublished: bool,
+    published_us: int,
 ) -> Advance:
     """Append `landed` (columns of `updates` but batch, time, token; null if nothing landed), seal and drain.
 
-    `unpublished` says that the seal is beyond what is published, so that there is something to publish anyway.
+    `unpublished` says that the seal is beyond `published_us`, so that there is something to publish anyway.
     """
     something_new = landed is not None or unpublished or not frontiers.has_landed(drops)
     seal_us = next_seal(frontiers, hi_us, something_new=something_new)
@@ -85,7 +86,7 @@ def advance(
         return Advance(frontiers, frontiers, 0, 0)
     written = _write(lake, source, fence, frontiers, seal_us, landed)
     state = _transitions(frontiers.arrangement, seal_us, written)
-    after = replace(after, arrangement=state)
+    after = replace(after, arrangement=state, published_us=published_us)
     commit(lake, source, fence, run_id, after)
     return Advance(frontiers, after, written.appended.n_updates if written.appended else 0, written.drained.n_updates)
 

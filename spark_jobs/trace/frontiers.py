@@ -37,13 +37,15 @@ class SourceFrontiers:
 
     `landed`: half-open ranges of drops that were run, sorted and not adjoining. `landed_through`: the greatest
     landing whose rows are in the arrangement. `reached_us`: greatest end of any interval run, the source's start
-    before the first run.
+    before the first run. `published_us`: what was published when a run moved them last; as they move between any two
+    publications, their history holds that of the publications, too.
     """
 
     arrangement: ArrangementState
     reached_us: int
     landed: tuple[SeqRange, ...] = ()
     landed_through: int = 0
+    published_us: int = 0
 
     @classmethod
     def start(cls, source: Source) -> SourceFrontiers:
@@ -81,6 +83,7 @@ class SourceFrontiers:
             "reached_us": self.reached_us,
             "landed": [list(r) for r in self.landed],
             "landed_through": self.landed_through,
+            "published_us": self.published_us,
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -90,7 +93,11 @@ class SourceFrontiers:
         fields: dict[str, Any] = json.loads(text)
         landed = tuple((lo, hi) for lo, hi in fields["landed"])
         return cls(
-            ArrangementState.from_json(fields["arrangement"]), fields["reached_us"], landed, fields["landed_through"]
+            ArrangementState.from_json(fields["arrangement"]),
+            fields["reached_us"],
+            landed,
+            fields["landed_through"],
+            fields["published_us"],
         )
 
 
@@ -154,6 +161,7 @@ def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: Sou
         "since": instant(state.since.time or 0),
         "reached": instant(frontiers.reached_us),
         "complete": instant(frontiers.complete_us(source)),
+        "published": instant(frontiers.published_us),
         "state": frontiers.to_json(),
     }
     lake.append(FRONTIERS, lake.frame(FRONTIERS, [row]), fence)

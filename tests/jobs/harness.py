@@ -99,19 +99,28 @@ def write_lines(settings: Settings, drop: int, lines: Sequence[str], name: str =
 
 
 def run(
-    spark: SparkSession, settings: Settings, first: int, last: int, *, source: str = "meters", start: datetime = START
+    spark: SparkSession,
+    settings: Settings,
+    first: int,
+    last: int,
+    *,
+    source: str = "meters",
+    start: datetime = START,
+    **options: Any,
 ) -> list[dict[str, Any]]:
-    """All stages for the drops from `first` to `last`, both included; returns their summaries."""
+    """All stages for the drops from `first` to `last`, both included, with `options` of `run_stage`; returns their
+    summaries."""
     lo, hi = start + first * DAY, start + (last + 1) * DAY
     run_id = f"test-{first}-{last}"
     return [
-        run_stage(name, source=source, lo=lo, hi=hi, run_id=run_id, settings=settings, spark=spark) for name in STAGES
+        run_stage(name, source=source, lo=lo, hi=hi, run_id=run_id, settings=settings, spark=spark, **options)
+        for name in STAGES
     ]
 
 
 def published(spark: SparkSession, table: str, *leave_out: str) -> list[tuple[Any, ...]]:
-    """The rows of a published name, sorted, without the columns that slicing may change."""
-    frame = spark.table(table).drop("revision", "known_from", *leave_out)
+    """The rows of a published name or table function, sorted, without the columns that slicing may change."""
+    frame = spark.sql(f"SELECT * FROM {table}").drop("revision", "known_from", *leave_out)
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 

@@ -163,3 +163,28 @@ def test_equal_keys_have_equal_codes_across_tables_and_null_is_a_key() -> None:
     assert ours[1] == theirs[0]
     assert ours[2] == theirs[1]
     assert len({*ours, *theirs}) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20, deadline=None)
+@given(steps=st.lists(step, min_size=1, max_size=4), keep=st.integers(0, 30))
+def test_windows_that_are_kept_no_longer_go_and_no_late_row_brings_them_back(
+    kind: str, steps: list[Any], keep: int
+) -> None:
+    windowing = KINDS[kind]
+    published = _empty(windowing)
+    rows: list[dict[str, Any]] = []
+    for now, (came, _) in enumerate(steps):
+        fresh = [
+            {"key": key, "time": time, "min_end": min_end, "value": value, "ratio": 1 / ratio, "row_id": len(rows) + i}
+            for i, (key, time, min_end, value, ratio) in enumerate(came)
+        ]
+        rows += [{**row, "diff": 1, "touched": True} for row in fresh]
+        expired = 10 * now - keep
+        made = restate(_table(rows), published, windowing, known_from=now, expired=expired)
+        published = _apply(published, made)
+        rows = [{**row, "touched": False} for row in rows]
+        values = [name for name in published.column_names if name not in ("known_from", "revision")]
+        everything = windowing.build(_table(rows).drop_columns(["diff", "touched"])).select(values)
+        expected = everything.filter(pc.greater(everything["window_end"], expired))
+        assert _sorted(published.select(values)) == _sorted(expected)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.storage.fence import SourceBusy, Superseded, take
+from spark_jobs.storage.fence import SourceBusy, Superseded, hold_still, take
 
 
 def _take(folder: Path, run_id: str = "r1", *, starts_run: bool = True, wait_s: float = 0.0):  # type: ignore[no-untyped-def]
@@ -86,3 +86,20 @@ def test_another_process_at_work_is_named(tmp_path: Path) -> None:
         process.join()
     with _take(tmp_path) as lease:
         assert lease.fence.token == 2
+
+
+def test_who_looks_at_a_source_writes_nothing_and_keeps_attempts_off(tmp_path: Path) -> None:
+    with hold_still(tmp_path / "leases", source="flights") as lease:
+        assert lease.fence.token == 0
+    assert not (tmp_path / "leases").exists()
+    with _take(tmp_path) as lease:
+        lease.past = [(100, 8.0)]
+        lease.save()
+    before = (tmp_path / "flights.lease").read_bytes()
+    with hold_still(tmp_path, source="flights") as one, hold_still(tmp_path, source="flights") as other:
+        assert one.past == other.past == [[100, 8.0]]
+        with pytest.raises(SourceBusy), _take(tmp_path):
+            pass
+    assert (tmp_path / "flights.lease").read_bytes() == before
+    with _take(tmp_path), pytest.raises(SourceBusy), hold_still(tmp_path, source="flights", wait_s=0.0):
+        pass

@@ -19,6 +19,7 @@ from spark_jobs.cli.arguments import (
     known_source,
     server_session,
 )
+from spark_jobs.cli.commands.plan import document, for_people, make_plan
 from spark_jobs.cli.output import JsonOption, emit, note, show, table
 from spark_jobs.config import Settings, load_settings
 
@@ -41,39 +42,17 @@ def backfill(
     source: SourceArgument,
     first: FirstDrop,
     last: LastDrop,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, as `plan` does.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a range of drops through Airflow, again where they ran before, and wait until they have ended."""
     settings = load_settings()
     if dry_run:
-        rows = _planned(settings, source, first, last)
-        columns = ["drop", "files", "bytes", "landed before"]
-        emit(as_json, [dict(zip(columns, row, strict=True)) for row in rows], lambda: table(columns, rows))
+        made = make_plan(source, first, last)
+        emit(as_json, document(made), lambda: for_people(made))
         return
     runs = _through_airflow(settings, source, first, last)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
-
-
-def _planned(settings: Settings, source: str, first: str, last: str) -> list[tuple[Any, ...]]:
-    from spark_jobs.landing.files import list_drop_files
-    from spark_jobs.storage.times import micros
-
-    checked = known_source(settings, source)
-    lo, hi = drops_between(checked, first, last)
-    drops = checked.drops.seq_nos(micros(lo), micros(hi) - 1)
-    with server_session(settings, "tidemark-backfill") as spark:
-        from spark_jobs.landing.ledger import landed_files
-        from spark_jobs.storage.lake import Lake
-
-        lake = Lake(spark)
-        known = landed_files(lake, checked, drops) if "files" in lake.names_if_present("bronze") else {}
-    planned = []
-    for seq_no in drops:
-        files = list_drop_files(settings.landing, checked, seq_no)
-        landed = sum(file.path in known for file in files)
-        planned.append((checked.drops.label(seq_no), len(files), sum(file.size for file in files), landed))
-    return planned
 
 
 def _through_airflow(settings: Settings, source: str, first: str, last: str) -> list[BackfilledRun]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,12 +11,24 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from spark_jobs.cli.arguments import FirstDrop, LastDrop, SourceArgument, drops_between, instant, known_source
+from spark_jobs.cli.arguments import (
+    FIRST_DROP,
+    LAST_DROP,
+    FileOption,
+    SourceArgument,
+    drops_between,
+    instant,
+    known_source,
+)
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
+from spark_jobs.errors import ParameterError
+from spark_jobs.storage.times import instant as of_micros
 
 if TYPE_CHECKING:
+    from spark_jobs.jobs.base import Base
     from spark_jobs.jobs.pipeline import RunReport
+    from spark_jobs.sources import Source
 
 
 def register(app: typer.Typer) -> None:
@@ -26,8 +39,12 @@ def register(app: typer.Typer) -> None:
 
 def run(
     source: SourceArgument,
-    first: FirstDrop,
-    last: LastDrop,
+    first: Annotated[str | None, typer.Option("--from", help=FIRST_DROP)] = None,
+    last: Annotated[str | None, typer.Option("--to", help=LAST_DROP)] = None,
+    file: FileOption = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="Apply the plan in this file; refused if it is stale.", dir_okay=False)
+    ] = None,
     accept_definition: Annotated[
         bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
     ] = False,
@@ -38,7 +55,14 @@ def run(
     Ctrl-C cancels the Spark work; a run that was given up can't change what a later one writes.
     """
     settings = load_settings()
-    lo, hi = drops_between(known_source(settings, source), first, last)
+    checked = known_source(settings, source)
+    planned = None if plan is None else _planned(checked, plan, file, first, last)
+    if planned is not None:
+        lo, hi = of_micros(planned.lo_us), of_micros(planned.hi_us)
+    elif first is not None and last is not None:
+        lo, hi = drops_between(checked, first, last)
+    else:
+        raise ParameterError(expected="--from and --to, or --plan", found="neither", next_step="name the drops to run")
     from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
     from spark_jobs.jobs.stage import STAGES
 
@@ -50,9 +74,30 @@ def run(
             progress.update(bar, description=name, advance=1)
 
         report = run_pipeline(
-            settings, source, lo, hi, run_id=new_run_id("cli"), accept_definition=accept_definition, on_stage=on_stage
+            settings,
+            source,
+            lo,
+            hi,
+            run_id=new_run_id("cli"),
+            accept_definition=accept_definition,
+            only_file=file,
+            planned=planned,
+            on_stage=on_stage,
         )
     emit(as_json, _document(report), lambda: _for_people(report))
+
+
+def _planned(source: Source, plan: Path, *others: str | None) -> Base:
+    from spark_jobs.jobs.base import Base
+
+    if any(other is not None for other in others):
+        raise ParameterError(
+            expected="--plan alone", found="--plan with --from, --to or --file", next_step="leave them out"
+        )
+    planned = Base.from_json(plan.read_text(), str(plan))
+    if planned.source != source.name:
+        raise ParameterError(expected=f"a plan of {source.name}", found=f"one of {planned.source}")
+    return planned
 
 
 def prepare(

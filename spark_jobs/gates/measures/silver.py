@@ -112,7 +112,7 @@ def _windows(scope: Scope, definition: Definition, token: int, ranges: Sequence[
     relation = (
         f"SELECT {', '.join(columns)} FROM {qualified(table.database, table.table)}"
         f" WHERE era IN ('live', 'closing') AND {visible(scope.publication, token)}"
-        f" AND ({own} OR {_near(definition, ranges)})"
+        f" AND ({own} OR {_near(definition, ranges)} OR {_falls_due(scope, definition)})"
         f" GROUP BY {', '.join(identity)} HAVING bool_or({own})"
     )
     return Part(
@@ -128,6 +128,14 @@ def _near(definition: Definition, ranges: Sequence[Range] | None) -> str:
     reach = 2 * definition.kind.geometry.span + 1
     lo, hi = min(lo for lo, _ in ranges) - reach, max(hi for _, hi in ranges) + reach
     return f"(window_end >= {timestamp(lo)} AND window_start <= {timestamp(hi)})"
+
+
+def _falls_due(scope: Scope, definition: Definition) -> str:
+    """Whether a window is kept no longer from this publication on."""
+    expired_us, before_us = (definition.expired_us(f.reached_us) for f in (scope.frontiers, scope.publication))
+    if expired_us is None or before_us is None:
+        return "false"
+    return f"(window_end > {timestamp(before_us)} AND window_end <= {timestamp(expired_us)})"
 
 
 def _wrong_length(definition: Definition) -> str:
@@ -159,10 +167,12 @@ def _row_counter(definition: Definition) -> str | None:
 def _is_balanced(scope: Scope, definition: Definition) -> bool:
     """Whether rows in windows can be balanced: each is in at most one window, and windows say how many they hold.
 
-    After a change of definition only windows that differ are written: there is no balance of what was gained.
+    After a change of definition only windows that differ are written, and windows that are kept no longer take their
+    rows with them: there is no balance of what was gained.
     """
     once = isinstance(definition.window, SessionWindow | TumblingWindow | CalendarWindow | AdaptiveWindow)
-    return once and not scope.everything and _row_counter(definition) is not None
+    kept = definition.window.keep_us is None
+    return once and kept and not scope.everything and _row_counter(definition) is not None
 
 
 def _rows_due(scope: Scope, definitions: Sequence[Definition]) -> Part:

@@ -1,0 +1,104 @@
+"""`plan`: what a run would change, before it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from spark_jobs.cli.arguments import (
+    FileOption,
+    FirstDrop,
+    LastDrop,
+    SourceArgument,
+    drops_between,
+    known_source,
+    server_session,
+)
+from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.config import load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.plan import Plan
+    from spark_jobs.restatement.preview import Difference
+
+SAMPLE = 10
+"""Changed rows of a table that fit on a screen."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(plan)
+
+
+def plan(
+    source: SourceArgument,
+    first: FirstDrop,
+    last: LastDrop,
+    file: FileOption = None,
+    rows: Annotated[int, typer.Option(min=0, help="Changed rows to show per table; 0 shows all.")] = SAMPLE,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Write the plan here, for `tidemark run --plan`.", dir_okay=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a run, backfill or replay of these drops would change; writes nothing but the file of --save."""
+    made = make_plan(source, first, last, file, rows)
+    if save is not None:
+        save.write_text(made.base.to_json())
+    emit(as_json, document(made), lambda: for_people(made))
+
+
+def make_plan(source: str, first: str, last: str, file: str | None = None, rows: int = SAMPLE) -> Plan:
+    """The plan of a range of drops, through the lake server."""
+    from spark_jobs.storage.times import micros
+
+    settings = load_settings()
+    checked = known_source(settings, source)
+    lo, hi = drops_between(checked, first, last)
+    with server_session(settings, "tidemark-plan") as spark:
+        from spark_jobs.jobs.plan import plan_run
+
+        return plan_run(settings, checked, (micros(lo), micros(hi)), spark, only_file=file, sample=rows)
+
+
+def document(made: Plan) -> dict[str, Any]:
+    """The plan for programs."""
+    return {
+        "plan_id": made.plan_id,
+        "source": made.base.source,
+        "drops": [drop.to_json() for drop in made.drops],
+        "changed_definition": made.changed_definition,
+        "estimate_s": made.estimate_s,
+        "tables": [
+            {"table": t.table, "identity": list(t.identity), **t.counts, "sample": t.sample} for t in made.tables
+        ],
+        "stages": made.stages,
+    }
+
+
+def for_people(made: Plan) -> Group:
+    """The plan as tables."""
+    columns = ["drop", "new files", "changed", "known", "bytes", "rows", "rejects", "duplicates"]
+    drops = [
+        (d.drop, len(d.new), len(d.changed), len(d.known), d.bytes, d.rows, d.rejects, d.duplicates) for d in made.drops
+    ]
+    counts = [(t.table, *t.counts.values()) for t in made.tables]
+    parts: list[Any] = [table(columns, drops)]
+    if made.changed_definition:
+        parts.append(Text(f"changed definition: {', '.join(made.changed_definition)}", style="yellow"))
+    parts += [Text(), table(["published rows of", "inserted", "changed", "removed"], counts)]
+    parts += [part for t in made.tables if t.sample for part in (Text(), _sample(t))]
+    takes = "unknown: nothing ran before" if made.estimate_s is None else f"about {made.estimate_s} s"
+    verdict = "changes no published row" if made.changes_nothing else f"changes {sum(t.rows for t in made.tables)} rows"
+    return Group(*parts, Text(f"\nplan {made.plan_id}: {verdict}; time {takes}"))
+
+
+def _sample(difference: Difference) -> Any:
+    values = [column for column in difference.sample[0] if column not in ("change", "diff")]
+    rows = [[f"{row['diff']:+d}", *[row[column] for column in values]] for row in difference.sample]
+    title = f"{difference.table}, the first of {difference.rows} rows"
+    return table(["diff", *values], rows, title=title)

@@ -1,0 +1,68 @@
+"""`why`: the deltas behind a published row, and its revisions with what caused each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from spark_jobs.cli.arguments import SourceArgument, known_source, server_session
+from spark_jobs.cli.output import JsonOption, emit, shown, table
+from spark_jobs.config import load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.restatement.why import Why
+
+MOST_CAUSES = 3
+"""Causes that a table's cell names before it counts the rest."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(why)
+
+
+def why(
+    source: SourceArgument,
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="silver.<window>, gold.<source>, or the name alone.")],
+    key: Annotated[list[str], typer.Argument(help="Values of the key's columns in order, or column=value each.")],
+    limit: Annotated[int, typer.Option(min=0, help="Deltas to show; 0 shows all.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """Which files and lines a published row comes from, and which of them caused each of its revisions."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-why") as spark:
+        from spark_jobs.restatement.why import why as explain
+        from spark_jobs.storage.lake import Lake
+
+        found = explain(Lake(spark), checked, name, key, limit)
+    emit(as_json, asdict(found), lambda: _for_people(found))
+
+
+def _for_people(found: Why) -> Group:
+    named = ", ".join(f"{column} {value}" for column, value in found.key.items())
+    if not found.revisions:
+        return Group(Text(f"{found.table} has never had a row with {named}"))
+    values = list(found.revisions[0].values)
+    revisions = [
+        (r.revision, r.known_from, r.known_to, *r.values.values(), r.run_id, _causes(r.causes)) for r in found.revisions
+    ]
+    columns = ["revision", "known_from", "known_to", *values, "published by", "because of"]
+    parts: list[Any] = [table(columns, revisions, title=f"{found.table}: {named}"), Text()]
+    if found.deltas:
+        listed = [delta for delta in found.deltas[0] if delta not in ("landing", "row_id")]
+        rows = [[delta[column] for column in listed] for delta in found.deltas]
+        parts.append(table(listed, rows, title=f"the {len(rows)} deltas behind it"))
+    else:
+        parts.append(Text("nothing is published under this key now"))
+    return Group(*parts)
+
+
+def _causes(causes: list[dict[str, Any]]) -> str:
+    told = [f"{'−' if c['diff'] < 0 else '+'}{c['file']}:{shown(c['line'])}" for c in causes[:MOST_CAUSES]]
+    more = len(causes) - len(told)
+    return ", ".join(told) + (f" and {more} more" if more > 0 else "")

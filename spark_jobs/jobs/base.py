@@ -1,0 +1,146 @@
+"""What a plan was made on, so that a run can tell whether the plan still says what the run would do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.landing.files import LandingFile
+from spark_jobs.restatement.versions import version
+from spark_jobs.sources import Source
+from spark_jobs.storage.publication import Publication
+from spark_jobs.trace.frontiers import SourceFrontiers
+
+ListedFile = tuple[int, int, str]
+"""Drop, rank and checksum of a file."""
+
+
+class StalePlan(TidemarkError):
+    """Something that the plan was made on has changed since. Facts: `source`, `intervals`, `changes`."""
+
+    code = "stale_plan"
+
+
+class PlanUnreadable(TidemarkError):
+    """The file holds no plan. Facts: `path`."""
+
+    code = "plan_unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Everything that the outcome of a run of `[lo_us, hi_us)` follows from: definition, files, frontiers, publication.
+
+    Compaction, folding and retention change no answer and so nothing here. `landed`: half-open ranges of drops.
+    """
+
+    source: str
+    lo_us: int
+    hi_us: int
+    only_file: str | None
+    definition: str
+    files: dict[str, ListedFile]
+    seal_us: int
+    reached_us: int
+    landed: tuple[tuple[int, int], ...]
+    landed_through: int
+    published_us: int
+    published_reached_us: int
+    published_definition: str
+
+    @property
+    def plan_id(self) -> str:
+        """Equal for equal bases: what people compare."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:12]
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` gives an equal value."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, path: str) -> Base:
+        """Read what `to_json` gave, out of the file at `path`.
+
+        Raises:
+            PlanUnreadable: the text is no plan of this version.
+        """
+        try:
+            given: dict[str, Any] = json.loads(text)
+            given["files"] = {file: tuple(listed) for file, listed in given["files"].items()}
+            given["landed"] = tuple((first, past) for first, past in given["landed"])
+            return cls(**{field.name: given[field.name] for field in fields(cls)})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PlanUnreadable(
+                expected="a plan that `tidemark plan --save` wrote",
+                found=f"{path}: {type(error).__name__}: {error}",
+                consequence="nothing was run",
+                next_step="plan again",
+                path=path,
+            ) from None
+
+    def check(self, now: Base, source: Source) -> None:
+        """Refuse a plan whose base is not what stands now.
+
+        Raises:
+            StalePlan: names what changed, and the drops in which it did.
+        """
+        if self == now:
+            return
+        drops = sorted(self._changed_drops(now))
+        labels = [source.drops.label(n) for n in drops]
+        raise StalePlan(
+            expected=f"{self.source} as it was when the plan {self.plan_id} was made",
+            found=", ".join(self._changes(now, labels)),
+            consequence="nothing was run",
+            next_step="plan again, and look at what is different",
+            source=self.source,
+            intervals=labels,
+            changes=[field.name for field in fields(self) if getattr(self, field.name) != getattr(now, field.name)],
+        )
+
+    def _changed_drops(self, now: Base) -> set[int]:
+        paths = {p for p in {*self.files, *now.files} if self.files.get(p) != now.files.get(p)}
+        drops = {side.files[p][0] for side in (self, now) for p in paths if p in side.files}
+        before, after = ({n for first, past in side.landed for n in range(first, past)} for side in (self, now))
+        return drops | (before ^ after)
+
+    def _changes(self, now: Base, labels: list[str]) -> list[str]:
+        found = []
+        if self.files != now.files:
+            found.append("other files")
+        if self.definition != now.definition:
+            found.append("another source file")
+        if (self.landed, self.landed_through) != (now.landed, now.landed_through):
+            found.append("drops landed since")
+        if (self.lo_us, self.hi_us, self.only_file) != (now.lo_us, now.hi_us, now.only_file):
+            found.append("another interval")
+        found = found or ["a run since, which moved the frontiers"]
+        return [f"{', '.join(found)} in {', '.join(labels)}"] if labels else found
+
+
+def base_of(
+    source: Source,
+    interval: tuple[int, int],
+    files: list[LandingFile],
+    frontiers: SourceFrontiers,
+    published: Publication,
+    only_file: str | None,
+) -> Base:
+    """What a run of the interval `[lo, hi)` over these files would be made on."""
+    return Base(
+        source.name,
+        *interval,
+        only_file,
+        version(source),
+        {file.path: (file.seq_no, file.rank, file.checksum) for file in files},
+        frontiers.seal_us,
+        frontiers.reached_us,
+        frontiers.landed,
+        frontiers.landed_through,
+        published.published_us,
+        published.reached_us,
+        published.definition,
+    )

@@ -1,0 +1,149 @@
+"""Plan: what a run would change, worked out by the stages themselves over a lake that keeps its writes to itself.
+
+Nothing is written: no table, no file, no lease. Since it is the same code over the same rows, the previewed difference
+is the changelog that the run will write, as long as what the plan was made on (`Base`) still stands; a run that is
+given the plan checks that first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.config import Settings
+from spark_jobs.jobs.base import Base
+from spark_jobs.jobs.compact import restate_states
+from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.estimate import estimate_seconds
+from spark_jobs.jobs.land import base_of_run, land_files, listed_files
+from spark_jobs.jobs.seal import advance_trace
+from spark_jobs.jobs.window import restate_windows
+from spark_jobs.landing.ledger import landed_files
+from spark_jobs.restatement.preview import Difference, differences
+from spark_jobs.restatement.versions import changed_parts
+from spark_jobs.sources import Source
+from spark_jobs.storage import fence
+from spark_jobs.storage.overlay import OverlayLake
+from spark_jobs.storage.tables import FILES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REHEARSED = {"land": land_files, "seal": advance_trace, "window": restate_windows, "compact": restate_states}
+"""What each stage does before its gate; `publish` would only show it."""
+
+RUN_ID = "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDrop:
+    """One interval: its files by what they are to the ledger, their bytes, and the rows that would land or go."""
+
+    drop: str
+    new: list[str]
+    changed: list[str]
+    known: list[str]
+    bytes: int
+    rows: int
+    rejects: int
+    duplicates: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command's document has it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do. `estimate_s` is None before there is a past run to go by."""
+
+    base: Base
+    drops: list[PlannedDrop]
+    changed_definition: list[str]
+    tables: list[Difference]
+    estimate_s: float | None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def plan_id(self) -> str:
+        """What the plan is called."""
+        return self.base.plan_id
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether every published row would stay as it is."""
+        return not any(table.rows for table in self.tables)
+
+
+def plan_run(
+    settings: Settings,
+    source: Source,
+    interval_us: tuple[int, int],
+    spark: SparkSession,
+    *,
+    only_file: str | None = None,
+    sample: int,
+) -> Plan:
+    """Work out what a run of `source` over `[lo, hi)` would change; waits for a run that is at work on the source.
+
+    `only_file` leaves all files but this one aside. `sample` rows are shown per table, 0 shows all.
+
+    Raises:
+        TidemarkError: what the run would be refused for, too.
+    """
+    lake = OverlayLake(spark)
+    with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+        try:
+            return _plan(settings, source, interval_us, lake, lease, only_file, sample)
+        finally:
+            lake.close()
+
+
+def _plan(
+    settings: Settings,
+    source: Source,
+    interval_us: tuple[int, int],
+    lake: OverlayLake,
+    lease: fence.Lease,
+    only_file: str | None,
+    sample: int,
+) -> Plan:
+    def stage(name: str) -> Stage:
+        lease.next_token()
+        lo_us, hi_us = interval_us
+        return Stage(
+            name, settings, source, lo_us, hi_us, RUN_ID, lake, lease, accept_definition=True, only_file=only_file
+        )
+
+    before = stage("land")
+    files = listed_files(before)
+    base = base_of_run(before, files)
+    known = landed_files(lake, source, before.drops)
+    summaries = []
+    for name, body in REHEARSED.items():
+        current = stage(name)
+        body(current)
+        summaries.append({"stage": name, **current.summary})
+    landed = lake.written(FILES).collect()
+    drops = [_drop(source, n, [f for f in files if f.seq_no == n], landed, set(known)) for n in before.drops]
+    return Plan(
+        base,
+        drops,
+        changed_parts(source, before.publication),
+        differences(lake, source, sample),
+        estimate_seconds(lease.past, sum(row.rows for row in landed)),
+        summaries,
+    )
+
+
+def _drop(source: Source, seq_no: int, files: list[Any], landed: list[Any], known: set[str]) -> PlannedDrop:
+    own = [row for row in landed if row.seq_no == seq_no and row.path is not None]
+    landing = {row.path for row in own}
+    return PlannedDrop(
+        source.drops.label(seq_no),
+        sorted(landing - known),
+        sorted(landing & known),
+        sorted(file.path for file in files if file.path not in landing),
+        sum(row.bytes for row in own),
+        *(sum(getattr(row, column) for row in own) for column in ("rows", "rejects", "duplicates")),
+    )

@@ -1,0 +1,79 @@
+"""What an attempt would change in the published tables: its rows of the history tables as row-level differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.restatement.definitions import definitions
+from spark_jobs.sources import Source
+from spark_jobs.storage.overlay import OverlayLake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import STATE, VALIDITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHANGES = ("inserted", "changed", "removed")
+"""What may happen to a published row: it is new, it says something else, or it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How one published table would differ.
+
+    `counts`: rows by what happens to them. `sample`: updates (`change`, `diff`, the row's values) of the first rows in
+    the order of `identity`; a changed row is a −1 and a +1.
+    """
+
+    table: str
+    identity: tuple[str, ...]
+    counts: dict[str, int]
+    sample: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Published rows that would differ."""
+        return sum(self.counts.values())
+
+
+def differences(lake: OverlayLake, source: Source, sample: int) -> list[Difference]:
+    """One per published table of the source, from what was written to `lake`; `sample` rows each, 0 gives all."""
+    tables = [(f"silver.{d.name}", d.table(), tuple(d.identity)) for d in definitions(source)]
+    if source.state is not None:
+        tables.append((f"gold.{source.name}", STATE, ("entity",)))
+    return [_difference(name, lake.written(table), table, identity, sample) for name, table, identity in tables]
+
+
+def _difference(name: str, written: DataFrame, table: Table, identity: tuple[str, ...], sample: int) -> Difference:
+    hidden = {column.name for column in VALIDITY} | {"source"}
+    values = [column for column in table.column_names if column not in hidden]
+    changes = _changes(written, identity, values)
+    counted = changes.groupBy("change").agg(F.countDistinct(F.struct(*identity)).alias("rows")).collect()
+    counts = dict.fromkeys(CHANGES, 0) | {row.change: row.rows for row in counted}
+    if not any(counts.values()):
+        return Difference(name, identity, counts)
+    # a row has two updates at the most
+    ordered = changes.orderBy(*identity, "diff")
+    shown = (ordered.limit(2 * sample) if sample else ordered).select("change", "diff", *values).toArrow().to_pylist()
+    return Difference(name, identity, counts, _first(shown, identity, sample))
+
+
+def _first(updates: list[dict[str, Any]], identity: tuple[str, ...], rows: int) -> list[dict[str, Any]]:
+    """The updates of the first `rows` rows, 0 for all."""
+    order = {key: i for i, key in enumerate(dict.fromkeys(tuple(u[c] for c in identity) for u in updates))}
+    return [u for u in updates if not rows or order[tuple(u[c] for c in identity)] < rows]
+
+
+def _changes(written: DataFrame, identity: tuple[str, ...], values: list[str]) -> DataFrame:
+    diff = F.when(F.col("era") == "closing", -1).otherwise(1)
+    row = Window.partitionBy(*identity)
+    sides = {"least": F.min("diff").over(row), "greatest": F.max("diff").over(row)}
+    updates = written.select(*values, diff.alias("diff")).withColumns(sides)
+    change = (
+        F.when(F.col("least") < F.col("greatest"), "changed").when(F.col("least") > 0, "inserted").otherwise("removed")
+    )
+    return updates.select(change.alias("change"), "diff", *values)

@@ -1,0 +1,231 @@
+"""Why a published row says what it says: the deltas behind it, and its revisions with what caused each.
+
+Everything is read from published names and the trace; nothing of it is kept for this alone. A delta is named by the
+file and line that it stood in, and the run that landed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.touched import at
+from spark_jobs.restatement.windows import drop_start
+from spark_jobs.sources import Source
+from spark_jobs.sources.drops import row_id_parts
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import FILES, SQL_TYPES
+from spark_jobs.storage.times import micros
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.advance import batch_rows, trace_handles
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Row = dict[str, Any]
+_DELTA = ("row_id", "entity", "event_time", "time", "delta_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One published version of the row, its values by column, and the deltas that caused it.
+
+    `known_to` is None while it holds. `run_id` is the run that published it.
+    """
+
+    known_from: Any
+    known_to: Any
+    revision: int
+    run_id: str | None
+    values: Row
+    causes: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The row `key` of `table`: revisions oldest first, and the deltas behind what is published now.
+
+    A delta: `file`, `line`, `run_id`, `landing`, `row_id`, `entity`, `event_time`, `time`, `delta_id`, and the columns
+    that the row is made of; as a cause also `diff`, −1 for one that was taken back.
+    """
+
+    table: str
+    key: Row
+    revisions: list[Revision] = field(default_factory=list)
+    deltas: list[Row] = field(default_factory=list)
+
+    @property
+    def published(self) -> Revision | None:
+        """What is published now, if anything is."""
+        return self.revisions[-1] if self.revisions and self.revisions[-1].known_to is None else None
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A published table of a source: its name, its key's columns with their types, and the definition of a window."""
+
+    name: str
+    key: dict[str, str]
+    read: list[str]
+    definition: Definition | None = None
+
+
+def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int = 0) -> Why:
+    """Why the row of `table` with this key is what it is; up to `limit` deltas (0: all), oldest first.
+
+    `table` is `silver.<definition>`, `gold.<source>`, or the name alone. `key` gives the key's columns in order, or
+    each as `column=value`; a window's key ends with `window_start` (adaptive ones: `window_id`).
+
+    Raises:
+        ParameterError: no such table, or the key does not fit it.
+        NotPublished: nothing is published yet.
+    """
+    asked = _table(source, table)
+    wanted = _key(asked, key)
+    as_of_time(lake, source, None)
+    files = _Ledger(lake, source)
+    changes = _of(lake.spark.table(f"{asked.name}_changes"), asked, wanted).orderBy("time", "diff")
+    causes = _of(lake.spark.table(f"{asked.name}_causes"), asked, wanted)
+    by_time: dict[Any, list[Row]] = {}
+    for row in causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct().collect():
+        update = {name.removeprefix("update_"): value for name, value in row.asDict().items() if name != "time"}
+        by_time.setdefault(row.time, []).append(files.named(update))
+    revisions = _revisions([row.asDict() for row in changes.collect()], by_time, asked)
+    found = Why(asked.name, wanted, revisions)
+    if found.published is not None:
+        found.deltas.extend(_behind(lake, source, asked, found.published, wanted, files, limit))
+    return found
+
+
+def _table(source: Source, table: str) -> _Table:
+    name = table.split(".", 1)[-1]
+    if name in source.windows and table in (name, f"silver.{name}"):
+        definition = Definition(source, name)
+        key = {k: SQL_TYPES[source.columns[k].type] for k in definition.key}
+        last = {definition.identity[-1]: "STRING" if definition.is_adaptive else "TIMESTAMP"}
+        return _Table(f"silver.{name}", key | last, definition.values_read, definition)
+    if source.state is not None and name == source.name and table in (name, f"gold.{name}"):
+        read = [c for c in source.state.components.values() if isinstance(c, str)]
+        return _Table(f"gold.{name}", {"entity": "STRING"}, list(dict.fromkeys(read)))
+    known = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
+    raise ParameterError(expected=f"one of the tables {', '.join(known)}", found=repr(table))
+
+
+def _key(table: _Table, given: Sequence[str]) -> Row:
+    named = dict(text.split("=", 1) for text in given if text.split("=", 1)[0] in table.key and "=" in text)
+    rest = [text for text in given if not ("=" in text and text.split("=", 1)[0] in table.key)]
+    free = [column for column in table.key if column not in named]
+    if len(rest) != len(free):
+        raise ParameterError(
+            expected=f"a value for each of {', '.join(table.key)}",
+            found=" ".join(given) or "none",
+            next_step=f"write them in this order, or as {next(iter(table.key))}=…",
+        )
+    return {column: named.get(column) or rest.pop(0) for column in table.key}
+
+
+def _of(frame: DataFrame, table: _Table, key: Mapping[str, str]) -> DataFrame:
+    for column, type_ in table.key.items():
+        frame = frame.where(F.col(column) == F.lit(key[column]).cast(type_))
+    return frame
+
+
+def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: _Table) -> list[Revision]:
+    """Insertions in order of time, each with the retraction that follows it."""
+    hidden = {*table.key, "time", "diff", "revision", "run_id"}
+    found: list[Revision] = []
+    for change in changes:
+        if change["diff"] > 0:
+            values = {name: value for name, value in change.items() if name not in hidden}
+            of_time = sorted(causes.get(change["time"], []), key=lambda c: (c["event_time"], c["row_id"]))
+            found.append(Revision(change["time"], None, change["revision"], change["run_id"], values, of_time))
+        elif found:
+            last = found[-1]
+            found[-1] = Revision(last.known_from, change["time"], last.revision, last.run_id, last.values, last.causes)
+    return found
+
+
+def _behind(
+    lake: Lake, source: Source, table: _Table, published: Revision, key: Row, files: _Ledger, limit: int
+) -> list[Row]:
+    time_us, current = as_of_time(lake, source, None)
+    rows = batch_rows(lake, source, trace_handles(frontiers.load(lake, source).arrangement))
+    rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") < at(current.reached_us)))
+    rows = rows.where(_near(table, published, key))
+    read = [F.col(f"c_{column}").alias(column) for column in table.read]
+    own = F.col("event_time") if table.definition is None else F.col(f"t_{table.definition.time}")
+    placing = {"_time": F.unix_micros(own), "_lo": drop_start(source)}
+    standing = rows.groupBy(*_DELTA, *read, *[column.alias(name) for name, column in placing.items()]).agg(
+        F.sum("diff").alias("diff"), F.max("token").alias("token")
+    )
+    found = [row.asDict() for row in standing.where("diff > 0").drop("diff").orderBy("event_time", "row_id").collect()]
+    if table.definition is not None:
+        needed = [c.removeprefix("v_") for c in table.definition.required if c.startswith("v_")]
+        whole = [row for row in found if all(row[column] is not None for column in needed)]
+        found = _counting(whole, table.definition, key, published)
+    shown = [{name: value for name, value in row.items() if name not in placing} for row in found]
+    return [files.named(row) for row in (shown[:limit] if limit else shown)]
+
+
+def _near(table: _Table, published: Revision, key: Row) -> Column:
+    """Whether an update is of the row's key and may count in it."""
+    if table.definition is None:
+        return F.col("entity") == F.lit(key["entity"])
+    condition = F.lit(True)
+    for column in table.definition.key:
+        condition = condition & (F.col(f"c_{column}") == F.lit(key[column]).cast(table.key[column]))
+    start, end = F.unix_micros(_start(key, published)), F.unix_micros(F.lit(published.values["window_end"]))
+    near = F.unix_micros(f"t_{table.definition.time}").between(start, end)
+    if table.definition.moves_late_rows:
+        near = near | drop_start(table.definition.source).between(start, end)
+    return condition & near
+
+
+def _start(key: Row, published: Revision) -> Column:
+    value = published.values.get("window_start", key.get("window_start"))
+    return F.lit(value).cast("TIMESTAMP")
+
+
+def _counting(rows: list[Row], definition: Definition, key: Row, published: Revision) -> list[Row]:
+    """Those of the rows that count in the window, as the kernel of the windows decides."""
+    times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
+    judged = definition.lateness(times, lo)
+    start = published.values.get("window_start", key.get("window_start"))
+    first = micros(_aware(start))
+    last = micros(_aware(published.values["window_end"])) - int(definition.kind.geometry.half_open)
+    ends = judged.last if definition.kind.slice_us is None else np.full(times.size, last)
+    counts = (judged.placed >= first) & (judged.placed <= last) & (judged.moved | (ends >= judged.min_end))
+    return [row for row, counted in zip(rows, counts & ~judged.discarded, strict=True) if counted]
+
+
+def _aware(time: Any) -> datetime:
+    """A time as Spark gives it, or as the key was written; UTC unless it says otherwise."""
+    given = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return given.replace(tzinfo=UTC) if given.tzinfo is None else given
+
+
+class _Ledger:
+    """The ledger's versions of a source's files, by drop and rank."""
+
+    def __init__(self, lake: Lake, source: Source) -> None:
+        of_source = lake.read(FILES).where((F.col("source") == source.name) & F.col("path").isNotNull())
+        self._versions: dict[tuple[int, int], list[tuple[int, str, str]]] = {}
+        for row in of_source.select("seq_no", "file_rank", "landing", "path", "run_id").orderBy("landing").collect():
+            self._versions.setdefault((row.seq_no, row.file_rank), []).append((row.landing, row.path, row.run_id))
+
+    def named(self, update: Row) -> Row:
+        """The update with the file and line of its row, and the run that landed it."""
+        seq_no, rank, line = row_id_parts(update["row_id"])
+        token = update.pop("token")
+        versions = self._versions.get((seq_no, rank), [])
+        before = [version for version in versions if version[0] < token] or versions[:1]
+        landing, path, run_id = before[-1] if before else (None, None, None)
+        return {"file": path, "line": line, "run_id": run_id, "landing": landing, **update}

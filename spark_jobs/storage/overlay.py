@@ -1,0 +1,95 @@
+"""A lake that keeps what is written to itself: a run over it changes nothing, and tells what it would have changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class OverlayLake(Lake):
+    """Reads give what is committed and what was written here; what does not exist yet is empty.
+
+    What is written is computed once and kept by Spark outside of every table until `close`.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(spark, {})
+        self._written: dict[str, list[DataFrame]] = {}
+        self._existing: dict[str, set[str]] = {}
+
+    def written(self, table: Table) -> DataFrame:
+        """What was written to one table here; no rows if nothing was."""
+        frames = self._written.get(table.qualified) or [self._empty(table)]
+        united = frames[0]
+        for frame in frames[1:]:
+            united = united.unionByName(frame)
+        return united
+
+    def close(self) -> None:
+        """Let Spark forget what was written."""
+        for frames in self._written.values():
+            for frame in frames:
+                frame.unpersist()
+        self._written.clear()
+
+    def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
+        """Creates nothing: see `read`."""
+        return []
+
+    def widen(self, table: Table) -> None:
+        """Refuses what a run would refuse; new columns read as nulls."""
+        if self._exists(table.database, table.table):
+            super().widen(table)
+
+    def define(self, statement: str) -> None:
+        """Defines nothing."""
+
+    def read(self, table: Table) -> DataFrame:
+        """The committed rows and those written here."""
+        return self._committed(table).unionByName(self.written(table))
+
+    def append(self, table: Table, rows: DataFrame, fence: Fence) -> None:
+        """Keep the rows, computed now as a commit would."""
+        kept = rows.select(*table.column_names).persist()
+        kept.count()
+        self._written.setdefault(table.qualified, []).append(kept)
+
+    def append_dense(self, table: Table, rows: DataFrame, fence: Fence, rows_in_page: int) -> None:
+        """As `append`: what is not in files has no layout."""
+        self.append(table, rows, fence)
+
+    def amend(self, statement: str, fence: Fence) -> None:
+        """Refused: nothing that is committed is changed from here."""
+        raise NotImplementedError("nothing is amended by a lake that keeps its writes")
+
+    def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:
+        """Refused: only a publication replaces rows, and nothing is published from here."""
+        raise NotImplementedError(f"{table.qualified} is replaced by publications alone")
+
+    def delete_tokens(self, table: Table, tokens: list[int], source: str | None) -> None:
+        """Refused: nothing is removed from here."""
+        raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
+
+    def _committed(self, table: Table) -> DataFrame:
+        if not self._exists(table.database, table.table):
+            return self._empty(table)
+        stands = super().read(table)
+        missing = [column for column in table.columns if column.name not in stands.columns]
+        added = {column.name: F.lit(None).cast(column.type) for column in missing}
+        return stands.withColumns(added).select(*table.column_names)
+
+    def _exists(self, database: str, name: str) -> bool:
+        if database not in self._existing:
+            self._existing[database] = self.names_if_present(database)
+        return name in self._existing[database]
+
+    def _empty(self, table: Table) -> DataFrame:
+        return self.spark.createDataFrame([], table.schema())

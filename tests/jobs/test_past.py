@@ -1,0 +1,185 @@
+"""The past on real tables: as-of functions, the changelog and its causes, why a row is what it is, and folding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
+from spark_jobs.restatement.definitions import histories
+from spark_jobs.restatement.why import Why, why
+from spark_jobs.sources import Source, load_source
+from spark_jobs.storage import publication
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fold import fold
+from spark_jobs.storage.lake import Lake
+from tests.jobs.harness import DATABASES, DAY, START, Reading, minute_of, published, run, write_drops, write_source
+from tests.jobs.test_pipeline import READINGS, as_sessions, as_sliding, due, session_oracle, sliding_oracle
+
+pytestmark = pytest.mark.spark
+
+NAMES = {
+    "silver.hourly": "silver.hourly_as_of({at})",
+    "silver.shifts": "silver.shifts_as_of({at})",
+    "gold.meters": "gold.meters_as_of({at})",
+    "gold.state": "gold.state_as_of('meters', {at})",
+    "silver.late": "silver.late_as_of('meters', {at})",
+}
+"""What users read now -> the function that reads it as of a time."""
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass
+class Days:
+    """A lake after three daily runs, and what each published name said after each: by SQL of the newest time then."""
+
+    spark: SparkSession
+    home: Settings
+    source: Source
+    then: dict[str, dict[str, Rows]]
+
+
+@pytest.fixture(scope="module")
+def days(spark: SparkSession, spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Days]:
+    folder = tmp_path_factory.mktemp("home")
+    home = write_source(spark_settings.model_copy(update={"home": folder, "landing": folder / "landing"}))
+    write_drops(home, READINGS)
+    _drop(spark)
+    made = Days(spark, home, load_source(home.sources / "meters.yml"), {})
+    for day in range(3):
+        run(spark, home, day, day)
+        at = f"timestamp'{START + (day + 1) * DAY:%Y-%m-%d %H:%M:%S}' - INTERVAL '0.000001' SECOND"
+        made.then[at] = {table: published(spark, table, "final") for table in NAMES}
+    yield made
+    _drop(spark)
+
+
+def _drop(spark: SparkSession) -> None:
+    for database in DATABASES:
+        spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+
+
+def as_of(days: Days, at: str) -> dict[str, Rows]:
+    return {table: published(days.spark, function.format(at=at), "final") for table, function in NAMES.items()}
+
+
+def summed(spark: SparkSession, table: str, at: str) -> Rows:
+    """The changelog up to a time, by definition: rows whose diffs sum to one."""
+    columns = [c for c in spark.table(table).columns if c not in ("revision", "known_from", "final")]
+    listed = ", ".join(columns)
+    rows = spark.sql(
+        f"SELECT {listed}, sum(diff) AS diff FROM {table}_changes WHERE time <= {at} GROUP BY {listed}"
+    ).collect()
+    assert {row["diff"] for row in rows} <= {0, 1}
+    return sorted((tuple(row)[:-1] for row in rows if row["diff"]), key=repr)
+
+
+def test_every_published_name_reads_as_it_was_known(days: Days) -> None:
+    for at, tables in days.then.items():
+        assert as_of(days, at) == tables
+        assert {table: summed(days.spark, table, at) for table in ("silver.hourly", "silver.shifts")} == {
+            table: tables[table] for table in ("silver.hourly", "silver.shifts")
+        }
+    assert published(days.spark, "silver.hourly_as_of()") == list(days.then.values())[-1]["silver.hourly"]
+
+
+def test_what_could_still_change_is_refused_by_its_code(days: Days) -> None:
+    for function in ("silver.hourly_as_of(", "silver.late_as_of('meters', "):
+        with pytest.raises(PySparkException, match="not_published"):
+            days.spark.sql(f"SELECT * FROM {function}timestamp'2024-01-04')").collect()
+    with pytest.raises(PySparkException, match="not_published: expected something published of nobody"):
+        days.spark.sql("SELECT * FROM gold.state_as_of('nobody')").collect()
+
+
+def test_each_change_names_the_updates_that_caused_it(days: Days) -> None:
+    """The second day brought a late row at 23:40, and one at 00:30 that goes on with the session of the evening."""
+    rows = days.spark.sql(
+        "SELECT window_start, diff, update_event_time FROM silver.shifts_causes"
+        " WHERE meter = 'a' AND run_id = 'test-1-1'"
+    ).collect()
+    day = 24 * 60
+    evening, late, night = day - 30, day - 20, day + 30
+    found = {(minute_of(r.window_start), r["diff"], minute_of(r.update_event_time)) for r in rows}
+    assert found == {(evening, diff, cause) for diff in (-1, 1) for cause in (late, night)}
+    causes = days.spark.sql("SELECT diff, run_id FROM gold.meters_causes WHERE entity = 'b'").collect()
+    # what was future-dated on the first day is taken in by the second run, not by the one that landed it
+    assert Counter((r["diff"], r.run_id) for r in causes) == {
+        (1, "test-0-0"): 1,
+        (-1, "test-1-1"): 2,
+        (1, "test-1-1"): 2,
+        (-1, "test-2-2"): 1,
+        (1, "test-2-2"): 1,
+    }
+
+
+def told(found: Why) -> list[tuple[str, int, str]]:
+    """Drop, line and run of the deltas behind a row."""
+    return [(delta["file"].split("/")[1], delta["line"], delta["run_id"]) for delta in found.deltas]
+
+
+def test_why_names_the_lines_behind_a_row_and_what_caused_each_revision(days: Days) -> None:
+    lake = Lake(days.spark)
+    session = why(lake, days.source, "silver.shifts", ["a", "window_start=2024-01-01T23:30:00Z"])
+    first, second = ("2024-01-01", "2024-01-02")
+    assert told(session) == [(first, 3, "test-0-0"), (second, 1, "test-1-1"), (second, 2, "test-1-1")]
+    assert [(r.revision, r.run_id, r.values["n"], len(r.causes)) for r in session.revisions] == [
+        (0, "test-0-0", 1, 1),
+        (1, "test-1-1", 3, 2),
+    ]
+    assert session.revisions[0].known_to == session.revisions[1].known_from
+    state = why(lake, days.source, "meters", ["b"])
+    assert told(state) == [
+        (first, 4, "test-0-0"),
+        (first, 5, "test-0-0"),
+        (second, 3, "test-1-1"),
+        ("2024-01-03", 2, "test-2-2"),
+    ]
+    assert sum(delta["load"] for delta in state.deltas) == 18
+    # the third day's row at minute 100 is in the bounds of no published window: it came too late for all
+    sliding = why(lake, days.source, "hourly", ["a", "2024-01-01T00:05:00Z"])
+    assert [delta["load"] for delta in sliding.deltas] == [5, 7]
+    assert why(lake, days.source, "hourly", ["nobody", "2024-01-01T00:05:00Z"]).revisions == []
+    with pytest.raises(ParameterError, match="a value for each of meter, window_start"):
+        why(lake, days.source, "hourly", ["a"])
+    with pytest.raises(ParameterError, match=r"silver\.hourly, silver\.shifts, gold\.meters"):
+        why(lake, days.source, "daily", ["a"])
+
+
+def test_folding_leaves_no_closing_row_and_changes_no_answer(days: Days) -> None:
+    """Also what comes after: a folded window is restated again as any other."""
+    spark, lake = days.spark, Lake(days.spark)
+    before = as_of(days, "NULL"), published(spark, "silver.hourly_changes")
+    current = publication.load(lake, days.source)
+    kept = histories(days.source)
+    counts = [fold(lake, history, current, Fence("meters", 10**6)) for history in kept]
+    assert all(counts)
+    assert lake.commits == len(kept)
+    assert [spark.table(h.table.qualified).where("era = 'closing'").count() for h in kept] == [0, 0, 0]
+    assert [fold(lake, history, current, Fence("meters", 10**6 + 1)) for history in kept] == [0, 0, 0]
+    assert (as_of(days, "NULL"), published(spark, "silver.hourly_changes")) == before
+    for at, tables in days.then.items():
+        assert as_of(days, at) == tables
+
+
+def test_a_fold_of_an_attempt_that_was_given_up_is_skipped(days: Days) -> None:
+    spark, lake = days.spark, Lake(days.spark)
+    late = Reading(3, 2 * 24 * 60 + 5, "b", 40)
+    write_drops(days.home, [late, READINGS[-1]])
+    (days.home.home / "leases" / "meters.lease").write_text('{"token": 1000002, "run_id": null, "pid": null}')
+    run(spark, days.home, 3, 3)
+    rows = due([*READINGS, late], 4)
+    assert as_sliding(spark) == sliding_oracle(rows)
+    assert as_sessions(spark) == session_oracle(rows)
+    history = histories(days.source)[0]
+    current = publication.load(lake, days.source)
+    assert fold(lake, history, current, Fence("meters", 5)) > 0
+    assert spark.table(history.table.qualified).where("era = 'closing'").count() > 0
+    assert as_sliding(spark) == sliding_oracle(rows)

@@ -1,0 +1,114 @@
+"""A plan on the real path: it writes nothing, says what the run then does, and is refused once it is stale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.jobs.base import StalePlan
+from spark_jobs.jobs.estimate import estimate_seconds
+from spark_jobs.jobs.plan import Plan, plan_run
+from spark_jobs.sources import load_source
+from spark_jobs.storage.times import micros
+from tests.jobs.harness import DAY, SOURCE, START, Reading, published, run, write_drops, write_source
+from tests.jobs.test_pipeline import ALL, READINGS
+
+
+@pytest.fixture
+def home(spark_settings: Settings, tmp_path: Path) -> Settings:
+    settings = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+    write_drops(settings, READINGS)
+    return write_source(settings)
+
+
+def plan(spark: SparkSession, home: Settings, first: int, last: int, **options: Any) -> Plan:
+    source = load_source(home.sources / "meters.yml")
+    interval = (micros(START + first * DAY), micros(START + (last + 1) * DAY))
+    return plan_run(home, source, interval, spark, sample=0, **options)
+
+
+def listing(*roots: Path | None) -> dict[str, tuple[int, int]]:
+    """Every file below the roots with its size and time."""
+    files = [file for root in roots if root is not None for file in root.rglob("*") if file.is_file()]
+    return {str(f): (f.stat().st_size, f.stat().st_mtime_ns) for f in files}
+
+
+def row(values: dict[str, Any]) -> tuple[Any, ...]:
+    """A row of a preview or a changelog as something that can be counted."""
+    left_out = ("change", "time", "revision", "run_id")
+    return tuple(sorted((name, repr(value)) for name, value in values.items() if name not in left_out))
+
+
+def changelog(spark: SparkSession, run_id: str, plan: Plan) -> dict[str, Counter]:
+    found = {}
+    for table in plan.tables:
+        rows = spark.sql(f"SELECT * FROM {table.table}_changes WHERE run_id = '{run_id}'").toArrow().to_pylist()
+        found[table.table] = Counter(row(values) for values in rows)
+    return found
+
+
+def previewed(plan: Plan) -> dict[str, Counter]:
+    return {table.table: Counter(row(values) for values in table.sample) for table in plan.tables}
+
+
+@pytest.mark.spark
+def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
+    lake: SparkSession, home: Settings, spark_settings: Settings
+) -> None:
+    roots = (home.home, spark_settings.lake_path)
+    before = listing(*roots)
+    first = plan(lake, home, 0, 0)
+    assert listing(*roots) == before
+    assert not {"bronze", "silver"} & {r.namespace for r in lake.sql("SHOW DATABASES").collect()}
+    assert first.drops[0].new == ["meters/2024-01-01/a.ndjson"]
+    assert first.estimate_s is None
+    run(lake, home, 0, 0, planned=first.base)
+    assert changelog(lake, "test-0-0", first) == previewed(first)
+    before = listing(*roots)
+    second = plan(lake, home, 0, 2)
+    assert listing(*roots) == before
+    assert [(d.drop, len(d.new), len(d.known), d.rows) for d in second.drops] == [
+        ("2024-01-01", 0, 1, 0),
+        ("2024-01-02", 1, 0, 3),
+        ("2024-01-03", 1, 0, 2),
+    ]
+    counts = {t.table: t.counts for t in second.tables}
+    assert counts["gold.meters"] == {"inserted": 0, "changed": 2, "removed": 0}
+    assert counts["silver.shifts"]["changed"] == 2
+    assert second.estimate_s is not None
+    run(lake, home, 0, 2, planned=second.base)
+    assert changelog(lake, "test-0-2", second) == previewed(second)
+
+
+@pytest.mark.spark
+def test_a_stale_plan_is_refused_by_the_name_of_the_interval(lake: SparkSession, home: Settings) -> None:
+    made = plan(lake, home, 0, 1)
+    write_drops(home, [Reading(1, 24 * 60 + 40, "z", 1)])
+    with pytest.raises(StalePlan, match="other files in 2024-01-02") as refusal:
+        run(lake, home, 0, 1, planned=made.base)
+    assert refusal.value.facts["intervals"] == ["2024-01-02"]
+    made = plan(lake, home, 1, 1)
+    run(lake, home, 0, 0)
+    with pytest.raises(StalePlan, match="drops landed since in 2024-01-01"):
+        run(lake, home, 1, 1, planned=made.base)
+    assert plan(lake, home, 0, 0).changes_nothing
+    before = {table: published(lake, table) for table in ALL}
+    write_source(home, SOURCE.replace("limit: 12 hours", "limit: 1 hour"))
+    changed = plan(lake, home, 0, 0)
+    assert changed.changed_definition == ["window.hourly"]
+    assert before == {table: published(lake, table) for table in ALL}
+    run(lake, home, 0, 0, planned=changed.base, accept_definition=True)
+    assert changelog(lake, "test-0-0", changed)["silver.shifts"] >= previewed(changed)["silver.shifts"]
+
+
+def test_an_estimate_follows_the_rows_and_never_falls_below_the_fastest_run() -> None:
+    assert estimate_seconds([], 10) is None
+    assert estimate_seconds([(100, 8.0)], 10**6) == 8.0
+    assert estimate_seconds([(0, 5.0), (1000, 15.0)], 500) == 10.0
+    assert estimate_seconds([(0, 5.0), (1000, 15.0)], 3000) == 35.0
+    assert estimate_seconds([(0, 9.0), (1000, 5.0)], 2000) == 7.0
