@@ -7,7 +7,7 @@ that users read shows what it showed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.sources import Source
@@ -17,7 +17,7 @@ from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import DATABASES, SHARED, STATE, VALIDITY, chunks, updates
 
 
-def ensure_source(lake: Lake, source: Source, known: Iterable[Source]) -> None:
+def ensure_source(lake: Lake, source: Source, known: Collection[Source]) -> None:
     """Create the source's databases, tables and views where they are missing.
 
     `known` are all sources of this installation: views over several sources hold those that have tables.
@@ -46,7 +46,7 @@ def widen_tables(lake: Lake, source: Source) -> None:
         lake.widen(definition.table())
 
 
-def follow_definition(lake: Lake, source: Source, known: Iterable[Source], before: Iterable[str]) -> None:
+def follow_definition(lake: Lake, source: Source, known: Collection[Source], before: Iterable[str]) -> None:
     """Let the names that users read show the definition that is published now; `before`: the windows until now."""
     for definition in definitions(source):
         _define(lake, _window_names(definition))
@@ -85,14 +85,14 @@ def _state_names(source: Source) -> Iterator[str]:
     yield past.causes_view("gold", source.name, source, ["entity"], "u.entity = c.entity")
 
 
-def _create_shared_views(lake: Lake, source: Source, known: Iterable[Source]) -> None:
+def _create_shared_views(lake: Lake, source: Source, known: Collection[Source]) -> None:
     """The names that all sources share; the publications first, since changelogs read them."""
     present = _present(lake, source, known)
     shared = [past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of()]
     _define(lake, [*shared, views.chunks_view(present), views.deltas_view(present)])
 
 
-def _define_due(lake: Lake, source: Source, known: Iterable[Source]) -> None:
+def _define_due(lake: Lake, source: Source, known: Collection[Source]) -> None:
     """`silver.corrections`, of what every source knows and what is not due yet."""
     shown = lake.names("silver")
     selects = [select for one in _present(lake, source, known) for select in _due(one, shown)]
@@ -107,7 +107,7 @@ def _due(source: Source, shown: set[str]) -> Iterator[str]:
             yield past.due_windows(source, definition.name, definition.identity, definition.window.keep_us)
 
 
-def _present(lake: Lake, source: Source, known: Iterable[Source]) -> list[Source]:
+def _present(lake: Lake, source: Source, known: Collection[Source]) -> list[Source]:
     """The sources that have tables, by name."""
     bronze = lake.names_if_present("bronze")
     present = [s for s in known if s.name != source.name and chunks(s).table in bronze] + [source]

@@ -183,7 +183,7 @@ def rows_in(bench: Bench) -> int:
 def as_of(bench: Bench, windows: int, repeats: int) -> list[Figure]:
     """A window table all of whose rows were restated 49 times, written as runs would have written it."""
     lake, source = Lake(bench.spark), bench.source
-    ensure_source(lake, source, [source], changed=True)
+    ensure_source(lake, source, [source])
     table = definitions(source)[0].table()
     published = Publication(0, source.drops.start_us, source.drops.start_us)
     figures: list[Figure] = []
