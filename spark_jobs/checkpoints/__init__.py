@@ -12,16 +12,19 @@
 ((1.0, 7.0), 2)
 """
 
-from spark_jobs.checkpoints.chains import Chains, UnknownEntityError, Version, compact, compose, history, state_at
+from spark_jobs.checkpoints.chains import Chains, UnknownEntityError, compact, compose, history, state_at
+from spark_jobs.checkpoints.frames import ChainFrame, compact_deltas, join_as_of
 from spark_jobs.kernels.deltas.batch import Delta
 from spark_jobs.kernels.deltas.compact import Compaction, Need, needs_compaction
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.kernels.deltas.versions import Version
 from spark_jobs.model import Frontier
 
 __all__ = [
     "Adaptive",
+    "ChainFrame",
     "Chains",
     "Compaction",
     "Delta",
@@ -38,8 +41,10 @@ __all__ = [
     "UnknownEntityError",
     "Version",
     "compact",
+    "compact_deltas",
     "compose",
     "history",
+    "join_as_of",
     "needs_compaction",
     "state_at",
 ]

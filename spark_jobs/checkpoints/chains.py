@@ -15,9 +15,10 @@ from spark_jobs.kernels.deltas.chains import chains_of
 from spark_jobs.kernels.deltas.compact import ChainSet, Compaction, states_at
 from spark_jobs.kernels.deltas.compact import compact as compact_chains
 from spark_jobs.kernels.deltas.fold import Transform, fold
-from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
+from spark_jobs.kernels.deltas.ops import Op, Refusal
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.deltas.strategies import Strategy
+from spark_jobs.kernels.deltas.versions import Version, deltas_back
 from spark_jobs.model import Frontier
 
 
@@ -25,22 +26,6 @@ class UnknownEntityError(TidemarkError):
     """No delta of that entity is in these chains. Fact: `entity`."""
 
     code = "unknown_entity"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One delta of a chain's history: where it stands, what it did, and the state after it.
-
-    `refusal` is the reason if the chain refused it (then `state` is the state before), else None. `deltas` is how many
-    deltas it stands for, more than 1 once a strategy composed some.
-    """
-
-    event_time: int
-    row_id: int
-    op: Op
-    deltas: int
-    refusal: str | None
-    state: EntityState
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +103,7 @@ class Chains:
         """
         now, then = (self.state_at(time, entities=[entity])[entity] for time in (None, to))
         self._refuse_position_within(entity, event_time, row_id)
-        if (now.status, now.vector, now.seen) == (then.status, then.vector, then.seen):
-            return []
-        back = Delta(entity, event_time, row_id, Op.DENSE, values=then.vector)
-        if then.status is not Status.LIVE:
-            return [replace(back, op=Op.DELETE, values=())] if now.status is Status.LIVE else []
-        if now.status is not Status.LIVE or len(now.vector) == len(then.vector):
-            return [back]
-        return [replace(back, op=Op.DELETE, values=()), replace(back, row_id=row_id + 1)]
+        return deltas_back(entity, now, then, event_time=event_time, row_id=row_id)
 
     def compact(self, strategy: Strategy, *, since: Frontier, horizon: Frontier) -> tuple[Chains, Compaction]:
         """The compacted chains and what it took and saved; see `kernels.deltas.compact` for what is kept exact."""

@@ -102,7 +102,7 @@ KERNELS_NEVER = {
 DAGS_NEVER_WHEN_PARSED = ("pyspark", "spark_jobs.jobs", "spark_jobs.session")
 """Airflow parses a DAG file again and again: it must not start Spark or load the jobs."""
 
-SPARK_FREE = ("spark_jobs.checkpoints", "spark_jobs.sources", "spark_jobs.kernels", "spark_jobs.config")
+SPARK_FREE = ("spark_jobs.sources", "spark_jobs.kernels", "spark_jobs.config")
 """Packages that work without pyspark, and so never load it when they are imported, directly or through others."""
 
 

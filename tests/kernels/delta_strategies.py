@@ -42,7 +42,7 @@ def delta_lists(draw: st.DrawFn, dtype: str, dims: int | None) -> list[Delta]:
         payload: dict[str, object] = {}
         if op in (Op.CREATE, Op.DENSE):
             payload["values"] = draw(st.lists(cell, min_size=max(length - (row_id % 5 == 0), 0), max_size=length))
-        elif op in (Op.SPARSE, Op.ADD):
+        elif op in (Op.SPARSE, Op.ADD, Op.UPSERT):
             indices = draw(st.lists(index, max_size=5))
             values = draw(st.lists(cell, min_size=len(indices), max_size=len(indices) + (row_id % 7 == 0)))
             payload |= {"indices": indices, "values": values}

@@ -7,7 +7,7 @@ Rows may stand in any order; a chain's order is always (event_time, row_id). Pay
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,12 @@ class DeltaBatch:
             transform_names=self.transform_names,
             **{name: np.concatenate((getattr(self, name), getattr(other, name))) for name in columns},
         )
+
+    def named_like(self, other: DeltaBatch) -> DeltaBatch:
+        """The same deltas with the transforms of both batches as their names, those of `other` first."""
+        names = tuple(dict.fromkeys((*other.transform_names, *self.transform_names)))
+        codes = np.array([names.index(name) for name in self.transform_names] + [-1], dtype=np.int32)
+        return replace(self, transform=codes[self.transform], transform_names=names)
 
     @property
     def declares_parents(self) -> bool:

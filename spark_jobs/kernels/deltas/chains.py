@@ -51,20 +51,23 @@ def chains_of(batch: DeltaBatch) -> Chains:
     return Chains(order, starts)
 
 
-def parent_rows(batch: DeltaBatch, folded: tuple[Array, Array] | None) -> Array:
+def parent_rows(batch: DeltaBatch, folded: tuple[Array, Array] | None, family: Array) -> Array:
     """Row number of each delta's parent in the batch, or one of the `*_PARENT_ROW` marks.
 
     `folded` names the deltas that went into the checkpoints: their entity codes and row ids, in any order.
+    `family` numbers the entities anew where several codes stand for parts of one entity's chain.
     """
     result = np.full(len(batch), NO_PARENT_ROW, dtype=np.int64)
     asking = np.flatnonzero(batch.parent != NO_PARENT)
     if not len(asking):
         return result
-    wanted = list(zip(batch.entity[asking].tolist(), batch.parent[asking].tolist(), strict=True))
-    known = (
-        dict.fromkeys(zip(*(column.tolist() for column in folded), strict=True), FOLDED_PARENT_ROW) if folded else {}
-    )
-    known |= {key: row for row, key in enumerate(zip(batch.entity.tolist(), batch.row_id.tolist(), strict=True))}
+    wanted = list(zip(family[batch.entity[asking]].tolist(), batch.parent[asking].tolist(), strict=True))
+    known: dict[tuple[int, int], int] = {}
+    if folded:
+        keys = zip(family[folded[0]].tolist(), folded[1].tolist(), strict=True)
+        known = dict.fromkeys(keys, FOLDED_PARENT_ROW)
+    keys = zip(family[batch.entity].tolist(), batch.row_id.tolist(), strict=True)
+    known |= {key: row for row, key in enumerate(keys)}
     result[asking] = [known.get(key, MISSING_PARENT_ROW) for key in wanted]
     return result
 

@@ -24,6 +24,7 @@ Array = npt.NDArray[Any]
 
 _CREATE, _DENSE, _SPARSE, _SCALE = int(Op.CREATE), int(Op.DENSE), int(Op.SPARSE), int(Op.SCALE)
 _OFFSET, _ADD, _TRANSFORM, _DELETE = int(Op.OFFSET), int(Op.ADD), int(Op.TRANSFORM), int(Op.DELETE)
+_UPSERT = int(Op.UPSERT)
 _ABSENT, _LIVE, _DELETED = int(Status.ABSENT), int(Status.LIVE), int(Status.DELETED)
 _NON_FINITE = int(Refusal.NON_FINITE)
 _ON_LIVE, _ON_DELETED, _NO_BASE = int(Refusal.CREATE_ON_LIVE), int(Refusal.DELETED), int(Refusal.MISSING_BASE)
@@ -98,15 +99,22 @@ def compact_cells(cells: Cells) -> tuple[Array, Array, Array, Array]:
 
 @njit(cache=True)
 def fold_until_transform(
-    starts: Array, cursor: Array, columns: Columns, cells: Cells, known_dims: int
+    starts: Array, cursor: Array, continues: Array, columns: Columns, cells: Cells, known_dims: int
 ) -> tuple[int, float]:
     """Advance each chain's cursor to its end or to its next applicable Transform.
 
+    A chain that `continues` begins with the state at the end of the one before it, once that has come to its end; its
+    mark is taken away then.
     Returns the position of a delta that overflows int64, or -1, and a number without meaning (see `_fetch`).
     """
     fetched = 0.0
     for entity in range(len(starts) - 1):
         row, end = cursor[entity], starts[entity + 1]
+        if continues[entity]:
+            if continues[entity - 1] or cursor[entity - 1] < row:
+                continue
+            _inherit(entity, cells)
+            continues[entity] = False
         fetched += _fetch(row, end, columns)
         while row < end:
             status = cells.status[entity]
@@ -127,6 +135,19 @@ def fold_until_transform(
             row += 1
         cursor[entity] = row
     return -1, fetched
+
+
+@njit(cache=True)
+def _inherit(entity: int, cells: Cells) -> None:
+    before = entity - 1
+    for column in (cells.dims, cells.event_time, cells.row_id, cells.delta_count):
+        column[entity] = column[before]
+    cells.status[entity] = cells.status[before]
+    here, there = cells.offsets[entity], cells.offsets[before]
+    for i in range(cells.dims[before]):
+        cells.values[here + i] = cells.values[there + i]
+        cells.seen[here + i] = cells.seen[there + i]
+        cells.nulls[here + i] = cells.nulls[there + i]
 
 
 @njit(cache=True)
@@ -194,24 +215,26 @@ def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: in
         if op == _CREATE and status == _LIVE:
             return _ON_LIVE
         return _replace(entity, row, columns, cells)
-    if status == _DELETED:
+    if status == _DELETED and op != _UPSERT:
         return _ON_DELETED
     if op == _DELETE:
         return _delete(entity, cells)
-    if status == _ABSENT:
+    if status != _LIVE:
         if known_dims < 0:
             return _NO_BASE
         cells.dims[entity] = known_dims
     outcome = _change(entity, row, op, columns, cells)
     if outcome == LEGAL:
         cells.status[entity] = _LIVE
-    elif status == _ABSENT and outcome != _WAIT:
+    elif status != _LIVE and outcome != _WAIT:
         cells.dims[entity] = 0
     return outcome
 
 
 @njit(cache=True)
 def _change(entity: int, row: int, op: int, columns: Columns, cells: Cells) -> int:
+    if op == _UPSERT:
+        return _assign(entity, row, columns, cells)
     if op == _ADD:
         return _add(entity, row, columns, cells)
     if op == _SCALE:
@@ -254,6 +277,19 @@ def _in_bounds(first: int, end: int, indices: Array, dims: int) -> bool:
         if indices[i] >= dims:
             return False
     return True
+
+
+@njit(cache=True)
+def _assign(entity: int, row: int, columns: Columns, cells: Cells) -> int:
+    first, end, base = columns.first[row], columns.end[row], cells.offsets[entity]
+    if not _in_bounds(first, end, columns.indices, cells.dims[entity]):
+        return _BOUNDS
+    for i in range(first, end):
+        cell = base + columns.indices[i]
+        cells.values[cell] = 0 if columns.nulls[i] else columns.values[i]
+        cells.nulls[cell] = columns.nulls[i]
+        cells.seen[cell] = True
+    return LEGAL
 
 
 @njit(cache=True)

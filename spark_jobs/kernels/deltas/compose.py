@@ -5,7 +5,7 @@ composes is what that formula gives *without rounding*:
 
 - what stands before the last Create, Dense or Delete is forgotten: `(0, b)` and Absent do not depend on the past;
 - whatever follows a Create or Dense is folded onto its values, left to right, which is what the replay computes;
-- consecutive Sparse deltas become one: the later assignment wins.
+- consecutive Sparse deltas become one, and so do Upserts: the later assignment wins.
 
 Scale, Offset and Add that meet no value stay as they are, for a fused float would differ from the replay in its last
 bits, and a fused int64 could overflow where the replay does not. A Transform is a barrier.
@@ -29,6 +29,8 @@ from spark_jobs.kernels.deltas.fold import fold
 from spark_jobs.kernels.deltas.ops import Op, Status
 
 Array = npt.NDArray[Any]
+
+ASSIGNING = (Op.SPARSE, Op.UPSERT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,12 @@ def _alive(ordered: DeltaBatch, segment_starts: Array, status: Array) -> Array:
     """Deltas that the end of their segment still depends on.
 
     From the segment's last Create, Dense or Delete on, everything; before it at most one guard, without which the chain
-    would refuse it: a Delete before a whole vector on what was live, a whole vector before a Delete on a tombstone.
+    would refuse it: a Delete before a whole vector on what was live, a new beginning before a Delete on a tombstone.
     """
     position = np.arange(len(ordered))
     whole = (ordered.op == Op.CREATE) | (ordered.op == Op.DENSE)
     deletes = ordered.op == Op.DELETE
+    begins = whole | (ordered.op == Op.UPSERT)
     starts = np.flatnonzero(segment_starts)
     if not len(starts):
         return np.zeros(0, dtype=np.bool_)
@@ -98,11 +101,11 @@ def _alive(ordered: DeltaBatch, segment_starts: Array, status: Array) -> Array:
 
     last_start = last_of(whole | deletes)
     is_whole = whole[last_start] & (last_start >= 0)
-    guard_whole = last_of(whole & (position < last_start[segment]))
+    guard_begin = last_of(begins & (position < last_start[segment]))
     guard_delete = last_of(deletes & (position < last_start[segment]))
     live_before = status[starts] == Status.LIVE
     buried_before = status[starts] == Status.DELETED
-    guard = np.where(is_whole & live_before, guard_delete, np.where(~is_whole & buried_before, guard_whole, -1))
+    guard = np.where(is_whole & live_before, guard_delete, np.where(~is_whole & buried_before, guard_begin, -1))
     return (position >= last_start[segment]) | (position == guard[segment])
 
 
@@ -115,7 +118,7 @@ def _run_starts(op: Array, segment_starts: Array, alive: Array) -> Array:
     barrier = _changes(segment) | whole | (op == Op.DELETE) | (op == Op.TRANSFORM)
     block = np.cumsum(barrier) - 1
     absorbs = whole[np.flatnonzero(barrier)][block]
-    return barrier | (~absorbs & (_changes(op) | (op != Op.SPARSE)))
+    return barrier | (~absorbs & (_changes(op) | ~np.isin(op, ASSIGNING)))
 
 
 def _merged(kept: DeltaBatch, runs: Array, weight: Array) -> DeltaBatch:
@@ -159,7 +162,9 @@ def _payloads(kept: DeltaBatch, runs: Array, first: Array, whole: Array) -> tupl
     whole_index = np.arange(len(whole_owner)) - np.repeat(states.offsets[:-1], states.dims)
     assigned = kept.take(~in_whole)
     owner = np.repeat(runs[~in_whole], assigned.offsets[1:] - assigned.offsets[:-1])
-    wins = _last_assignments(owner, assigned.indices, np.repeat(assigned.op == Op.SPARSE, np.diff(assigned.offsets)))
+    wins = _last_assignments(
+        owner, assigned.indices, np.repeat(np.isin(assigned.op, ASSIGNING), np.diff(assigned.offsets))
+    )
     return (
         np.concatenate((states.values, assigned.values[wins])),
         np.concatenate((whole_index, assigned.indices[wins])),

@@ -67,6 +67,7 @@ def fold(
     *,
     transforms: Mapping[str, Transform] | None = None,
     folded: tuple[Array, Array] | None = None,
+    continues: Array | None = None,
 ) -> FoldResult:
     """Apply every chain of `batch` onto `base` (entities that never were, if None).
 
@@ -75,24 +76,28 @@ def fold(
         base: checkpoints, one per entity code of the batch, of the batch's value type.
         transforms: registered transforms by name; a Transform of any other name is refused.
         folded: entity codes and row ids of the deltas inside `base`, needed only to find declared parents among them.
+        continues: mask of the entity codes that stand for the next part of the chain of the code before them: they
+            begin with the state in which that one ends, and their own base is not read.
 
     Raises Int64OverflowError, DuplicateDeltaError, DeltaBeforeCheckpointError or TransformResultError; then nothing of
     the batch counts as applied.
     """
     start = States.absent(batch.entity_count, batch.dtype) if base is None else base
+    linked = np.zeros(batch.entity_count, np.bool_) if continues is None else continues.copy()
     _check_base(batch, start)
     chains = chains_of(batch)
     _check_order(batch, chains, start)
     registered = transforms or {}
-    columns = _columns(batch, chains, _refusals(batch, registered), folded)
-    cells = _cells(batch, chains, start)
+    family = np.cumsum(~linked) - 1
+    columns = _columns(batch, chains, _refusals(batch, registered), folded, family)
+    cells = _cells(batch, chains, start, family)
     cursor = chains.starts[:-1].copy()
     known_dims = -1 if batch.dims is None else batch.dims
     while True:
-        overflow, _ = fold_until_transform(chains.starts, cursor, columns, cells, known_dims)
+        overflow, _ = fold_until_transform(chains.starts, cursor, linked, columns, cells, known_dims)
         if overflow >= 0:
             raise _overflow(batch, chains.order[overflow])
-        waiting = np.flatnonzero(cursor < chains.starts[1:])
+        waiting = np.flatnonzero((cursor < chains.starts[1:]) & ~linked)
         if not len(waiting):
             refusal = np.empty_like(columns.outcome)
             refusal[chains.order] = columns.outcome
@@ -102,9 +107,11 @@ def fold(
         cursor[waiting] += 1
 
 
-def _columns(batch: DeltaBatch, chains: Chains, refusal: Array, folded: tuple[Array, Array] | None) -> Columns:
+def _columns(
+    batch: DeltaBatch, chains: Chains, refusal: Array, folded: tuple[Array, Array] | None, family: Array
+) -> Columns:
     order = chains.order
-    parent = parent_rows(batch, folded)
+    parent = parent_rows(batch, folded, family)
     if batch.declares_parents:
         position = np.empty(len(batch), dtype=np.int64)
         position[order] = np.arange(len(batch))
@@ -179,13 +186,16 @@ def _overflow(batch: DeltaBatch, row: int) -> Int64OverflowError:
     )
 
 
-def _cells(batch: DeltaBatch, chains: Chains, base: States) -> Cells:
+def _cells(batch: DeltaBatch, chains: Chains, base: States, family: Array) -> Cells:
     """Mutable room per entity for its longest whole vector, its checkpoint and the declared length."""
     room = np.zeros(batch.entity_count, dtype=np.int64)
     whole = (batch.op == Op.CREATE) | (batch.op == Op.DENSE)
     np.maximum.at(room, batch.entity[whole], (batch.offsets[1:] - batch.offsets[:-1])[whole])
     np.maximum(room, batch.dims or 0, out=room, where=chains.starts[1:] > chains.starts[:-1])
-    offsets = cell_offsets(np.maximum(room, base.dims))
+    room = np.maximum(room, base.dims)
+    if len(room) and family[-1] < len(room) - 1:
+        room = np.maximum.reduceat(room, np.flatnonzero(np.diff(family, prepend=-1)))[family]
+    offsets = cell_offsets(room)
     size = int(offsets[-1])
     cells = Cells(
         base.status.copy(), base.dims.copy(), offsets, np.zeros(size, dtype=batch.dtype), np.zeros(size, np.bool_),

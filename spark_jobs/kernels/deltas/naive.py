@@ -48,7 +48,7 @@ class NaiveEntity:
             raise _Refused(Refusal.MISSING_PARENT)
         if delta.op in (Op.CREATE, Op.DENSE):
             self._replace(delta)
-        elif self.status is Status.DELETED:
+        elif self.status is Status.DELETED and delta.op is not Op.UPSERT:
             raise _Refused(Refusal.DELETED)
         elif delta.op is Op.DELETE:
             self.status, self.vector, self.unseen = Status.DELETED, [], set()
@@ -69,7 +69,7 @@ class NaiveEntity:
         )
 
     def _check_row(self, delta: Delta) -> None:
-        whole, indexed = delta.op in (Op.CREATE, Op.DENSE), delta.op in (Op.SPARSE, Op.ADD)
+        whole, indexed = delta.op in (Op.CREATE, Op.DENSE), delta.op in (Op.SPARSE, Op.ADD, Op.UPSERT)
         if not whole and len(delta.indices) != len(delta.values):
             raise _Refused(Refusal.UNEQUAL_LISTS)
         numbers = [v for v in delta.values if v is not None]
@@ -95,14 +95,14 @@ class NaiveEntity:
         self.status, self.unseen = Status.LIVE, set()
 
     def _change(self, delta: Delta) -> None:
-        if self.status is Status.ABSENT and self.dims is None:
+        if self.status is not Status.LIVE and self.dims is None:
             raise _Refused(Refusal.MISSING_BASE)
         vector, unseen = list(self.vector), set(self.unseen)
-        if self.status is Status.ABSENT:
+        if self.status is not Status.LIVE:
             vector, unseen = [self.dtype.type(0)] * (self.dims or 0), set(range(self.dims or 0))
         if delta.op is Op.TRANSFORM:
             vector = self._transformed(self.transforms[str(delta.transform)], vector, unseen)
-        elif delta.op in (Op.SPARSE, Op.ADD):
+        elif delta.op in (Op.SPARSE, Op.ADD, Op.UPSERT):
             for index, value in zip(delta.indices, delta.values, strict=True):
                 if index >= len(vector):
                     raise _Refused(Refusal.INDEX_OUT_OF_BOUNDS)
@@ -116,7 +116,7 @@ class NaiveEntity:
         self.vector, self.unseen, self.status = vector, unseen, Status.LIVE
 
     def _changed(self, delta: Delta, old: Any, operand: Any) -> Any:
-        if delta.op is Op.SPARSE:
+        if delta.op in (Op.SPARSE, Op.UPSERT):
             return None if operand is None else self.dtype.type(operand)
         if old is None:
             return None

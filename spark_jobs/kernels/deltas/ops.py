@@ -13,6 +13,7 @@ Offset                scalar c                               (1, c) everywhere
 Add                   indices, values                        (1, value) at the indices, (1, 0) elsewhere
 Transform             a registered name                      opaque: a barrier to composition
 Delete                none                                   Absent
+Upsert                indices, values                        as Sparse; on a deleted one it begins a new vector
 ====================  =====================================  =====================================
 
 Null is a value: Sparse, Dense and Create can assign it, and arithmetic leaves it null. A component that was never seen
@@ -37,6 +38,7 @@ class Op(IntEnum):
     ADD = 5
     TRANSFORM = 6
     DELETE = 7
+    UPSERT = 8
 
 
 class Status(IntEnum):
@@ -54,7 +56,7 @@ class Refusal(IntEnum):
     CREATE_ON_LIVE = 1
     """Create on a vector that is live."""
     DELETED = 2
-    """Anything but Create or Dense after a Delete."""
+    """Anything but Create, Dense or Upsert after a Delete."""
     DIMENSION_MISMATCH = 3
     """A whole vector whose length is not the chain's, or not the declared one."""
     INDEX_OUT_OF_BOUNDS = 4

@@ -105,15 +105,39 @@ class States:
 
     def same_bits(self, other: States) -> Array:
         """Per entity, whether both states are equal bit for bit, the last delta and the count included."""
-        columns = ("status", "event_time", "row_id", "delta_count")
         equal = self.dims == other.dims
-        for name in columns:
+        for name in ("status", "event_time", "row_id", "delta_count"):
             equal &= getattr(self, name) == getattr(other, name)
-        for code in np.flatnonzero(equal):
-            mine, theirs = (slice(int(s.offsets[code]), int(s.offsets[code + 1])) for s in (self, other))
-            equal[code] = (
-                self.values[mine].tobytes() == other.values[theirs].tobytes()
-                and np.array_equal(self.seen[mine], other.seen[theirs])
-                and np.array_equal(self.nulls[mine], other.nulls[theirs])
-            )
+        codes = np.flatnonzero(equal)
+        mine, theirs = self._cells_of(codes), other._cells_of(codes)
+        bits = f"u{self.values.itemsize}"
+        differs = self.values.view(bits)[mine] != other.values.view(bits)[theirs]
+        differs |= (self.seen[mine] != other.seen[theirs]) | (self.nulls[mine] != other.nulls[theirs])
+        equal[np.repeat(codes, self.dims[codes])[differs]] = False
         return equal
+
+    def take(self, codes: Array) -> States:
+        """The states of these entities, in this order; one may be taken several times."""
+        cells = self._cells_of(codes)
+        names = ("status", "event_time", "row_id", "delta_count")
+        return States(
+            offsets=np.concatenate(([0], np.cumsum(self.dims[codes]))),
+            values=self.values[cells],
+            seen=self.seen[cells],
+            nulls=self.nulls[cells],
+            **{name: getattr(self, name)[codes] for name in names},
+        )
+
+    def concat(self, other: States) -> States:
+        """The states of both, one after the other."""
+        columns = ("status", "values", "seen", "nulls", "event_time", "row_id", "delta_count")
+        return States(
+            offsets=np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1])),
+            **{name: np.concatenate((getattr(self, name), getattr(other, name))) for name in columns},
+        )
+
+    def _cells_of(self, codes: Array) -> Array:
+        lengths = self.dims[codes]
+        ends = np.cumsum(lengths)
+        total = int(ends[-1]) if len(ends) else 0
+        return np.arange(total) + np.repeat(self.offsets[:-1][codes] - (ends - lengths), lengths)

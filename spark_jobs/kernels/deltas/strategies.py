@@ -63,7 +63,7 @@ class Adaptive:
     def read_heavy(self, entity_count: int) -> Array:
         """Mask of the entities that FullMerge serves better."""
         heavy = np.asarray(self.reads) >= self.full_from * np.maximum(np.asarray(self.writes), 1)
-        return np.broadcast_to(heavy, entity_count)
+        return np.broadcast_to(heavy, entity_count) if heavy.ndim == 0 else heavy[:entity_count]
 
 
 Strategy = FullMerge | TieredMerge | TimeBoundary | Adaptive

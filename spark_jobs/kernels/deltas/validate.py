@@ -21,9 +21,9 @@ def refusals_of_rows(batch: DeltaBatch) -> Array:
     """
     refusal = batch.refusal.copy()
     lengths = batch.offsets[1:] - batch.offsets[:-1]
-    indexed = (batch.op == Op.SPARSE) | (batch.op == Op.ADD)
+    indexed = np.isin(batch.op, (Op.SPARSE, Op.ADD, Op.UPSERT))
     whole = (batch.op == Op.CREATE) | (batch.op == Op.DENSE)
-    _mark(refusal, batch.op > Op.DELETE, Refusal.UNKNOWN_OPERATION)
+    _mark(refusal, batch.op > max(Op), Refusal.UNKNOWN_OPERATION)
     if batch.dtype.kind == "f":
         _mark(refusal, _rows_with(batch, ~np.isfinite(batch.values) & ~batch.nulls), Refusal.NON_FINITE)
         arithmetic = (batch.op == Op.SCALE) | (batch.op == Op.OFFSET)

@@ -1,0 +1,291 @@
+"""Chains of many entities as a DataFrame: compaction, states of any time, and the point-in-time join.
+
+One row is a segment: a checkpoint and, in lists, the deltas after it (`kernels.deltas.packing`). A read needs, per
+entity, the one segment that its time falls into; only where a delta before that one was not known yet at the visible
+time asked for, the segments before it, back to one whose checkpoint was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
+from spark_jobs.kernels.deltas.ops import Status
+from spark_jobs.kernels.deltas.packing import pack, segment_schema, unpack
+from spark_jobs.kernels.deltas.restating import Frontiers, restate_chains
+from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.states import States
+from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.kernels.grouping import whole_groups
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LEAST_ROWS = 1 << 16
+"""Rows that a worker works on at once, if entities are small."""
+
+NEEDED = (
+    "entity", "start_time", "start_row", "end_time", "settled", "settled_end", "timestamp", "at_delta", "delta_count",
+    "deleted", "vector", "seen", "encoding", "event_times", "row_ids", "known", "known_until", "ops", "refusals",
+    "sizes", "indices", "values", "given", "scalars", "transforms", "delta_ids", "parents",
+)  # fmt: skip
+"""Columns of a segment that a read needs."""
+
+
+@dataclass(frozen=True)
+class ChainFrame:
+    """Packed segments as a DataFrame (`segments`, times as integers), and what its deltas mean."""
+
+    segments: DataFrame
+    meaning: Meaning
+
+    def states(
+        self, event_time: int | None = None, *, known_at: int | None = None, entity: str | None = None
+    ) -> DataFrame:
+        """One row per entity that is live at `event_time` (None: the latest) as known at `known_at` (None: now).
+
+        Columns: entity, the components (or `vector`), timestamp, at_delta, delta_count. Times are integers.
+        """
+        rows = self.segments.select(*[c for c in NEEDED if c in self.segments.columns])
+        if entity is not None:
+            rows = rows.where(F.col("entity") == entity)
+        rows = rows.where(needed_for(event_time, known_at))
+        if known_at is not None:
+            rows = rows.repartition("entity").sortWithinPartitions("entity")
+        asker = _StatesAt(self.meaning, _or_latest(event_time), _or_latest(known_at))
+        return rows.mapInArrow(asker, _state_ddl(self.meaning))
+
+    def join_as_of(
+        self, df: DataFrame, *, entity: str, time: str, known_at: str | None = None, prefix: str = ""
+    ) -> DataFrame:
+        """`df` with the state that each row's entity had at the row's time; see `spark_jobs.checkpoints.join_as_of`."""
+        taken = {f"{prefix}{c}" for c in [*_components(self.meaning), "timestamp", "at_delta"]} & set(df.columns)
+        if taken:
+            raise ParameterError(
+                expected="columns of df that no component is called like", found=", ".join(sorted(taken)),
+                next_step="give a prefix for the joined columns",
+            )  # fmt: skip
+        kinds = dict(df.dtypes)
+        questions = df.select(
+            F.col(entity).cast("string").alias("entity"), _ticks(time, kinds[time]).alias("asked_time"),
+            _ticks(known_at or time, kinds[known_at or time]).alias("asked_known"), F.struct(*df.columns).alias("row"),
+        )  # fmt: skip
+        segments = self.segments.select(*[c for c in NEEDED if c in self.segments.columns])
+        both = questions.unionByName(segments, allowMissingColumns=True)
+        joined = (
+            both.repartition("entity")
+            .sortWithinPartitions("entity")
+            .mapInArrow(_JoinAsOf(self.meaning, prefix), f"{_row_ddl(df)}, {_joined_ddl(self.meaning, prefix)}")
+        )
+        last = kinds[time]
+        stamp = F.col(f"{prefix}timestamp")
+        times = {f"{prefix}timestamp": F.timestamp_micros(stamp) if last.startswith("timestamp") else stamp}
+        return joined.select("row.*", *[c for c in joined.columns if c != "row"]).withColumns(times)
+
+
+def join_as_of(
+    df: DataFrame, entity: str, time: str, *, chains: ChainFrame, known_at: str | None = None, prefix: str = ""
+) -> DataFrame:
+    """Every row of `df` with the state that its entity had at its time, for training sets without leaks.
+
+    The state is made of the deltas with an event time of at most the row's that were known then: by default at the
+    row's own `time`, so that nothing leaks which a model could not have known; else at the row's `known_at`, a column
+    of visible times.
+
+    Args:
+        df: any rows; they come back as often as they are there, in any order.
+        entity: column of `df` with the entity.
+        time: column of `df` with the event time, of the chains' resolution (timestamp, or integer ticks).
+        chains: the published chains of a source (`restatement.state_reads.published_chains`), or of a DataFrame of
+            deltas (`compact_deltas`).
+        known_at: column of `df` with the visible time to know at.
+        prefix: of the joined columns: one per component (or `vector`), `timestamp` and `at_delta` of the last delta
+            folded in. All are null where the entity did not live.
+    """
+    return chains.join_as_of(df, entity=entity, time=time, known_at=known_at, prefix=prefix)
+
+
+def needed_for(event_time: int | None, known_at: int | None) -> Column:
+    """Whether a segment is needed for a state at (event_time, known_at): bounds on columns with statistics."""
+    after = F.col("end_time").isNull()
+    if event_time is not None:
+        after = after | (F.col("end_time") > F.lit(event_time))
+    if known_at is not None:
+        after = after | (F.col("settled_end") > F.lit(known_at))
+    if event_time is None:
+        return after
+    return after & (F.col("start_time").isNull() | (F.col("start_time") <= F.lit(event_time)))
+
+
+def compact_deltas(
+    deltas: DataFrame,
+    meaning: Meaning,
+    policy: Policy,
+    *,
+    as_of: int = LATEST,
+    since: int | None = None,
+    horizon: int | None = None,
+) -> ChainFrame:
+    """Chains of a DataFrame of deltas, compacted.
+
+    Args:
+        deltas: `entity` (text), `event_time`, `time` (when it became visible), `row_id`, `diff` (+1, or -1 for one that
+            is taken back), and the columns that `meaning` names. Times are integers.
+        meaning: what a row does.
+        policy: where checkpoints are placed.
+        as_of: the event time from which the age of pending deltas counts.
+        since: visible time that every read is at or beyond (None: any is asked for).
+        horizon: event time that every read is at or beyond. Deltas go where both have passed them.
+    """
+    given = {name: value for name, value in (("since", since), ("horizon", horizon)) if value is not None}
+    compactor = _Compactor(meaning, policy, min(as_of, LATEST), Frontiers(**given))
+    sorted_rows = deltas.repartition("entity").sortWithinPartitions("entity")
+    return ChainFrame(sorted_rows.mapInArrow(compactor, _ddl(compactor.schema())), meaning)
+
+
+@dataclass(frozen=True)
+class _Compactor:
+    """What runs in the Python workers: deltas of whole entities to packed segments."""
+
+    meaning: Meaning
+    policy: Policy
+    as_of: int
+    frontiers: Frontiers
+
+    def schema(self) -> pa.Schema:
+        return segment_schema(pa.from_numpy_dtype(np.dtype(self.meaning.dtype)))
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for group in whole_groups(batches, ["entity"], least_rows=LEAST_ROWS):
+            entities = pc.unique(group.column("entity").combine_chunks())
+            nothing = Segments.nothing(self.meaning.dtype, self.meaning.dims, ids=self.meaning.with_parents)
+            step = restate_chains(
+                nothing, changes_of(group, entities, self.meaning), self.policy, as_of=self.as_of,
+                frontiers=self.frontiers, transforms=REGISTERED,
+            )  # fmt: skip
+            written = step.segments.take(np.flatnonzero(step.written))
+            packed = pack(written, entities, names=self.meaning.names, full_rows=self.meaning.full_rows)
+            yield from packed.to_batches()
+
+
+def _unpacked(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:
+    return unpack(table, entities, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
+
+
+@dataclass(frozen=True)
+class _StatesAt:
+    """What runs in the Python workers: the segments needed to one state per entity."""
+
+    meaning: Meaning
+    event_time: int
+    known_at: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for group in whole_groups(batches, ["entity"], least_rows=LEAST_ROWS):
+            entities = pc.unique(group.column("entity").combine_chunks())
+            codes = np.arange(len(entities))
+            asked = (np.full(len(codes), limit) for limit in (self.event_time, self.known_at))
+            states = states_for(_unpacked(group, entities, self.meaning), codes, *asked, transforms=REGISTERED)
+            live = np.flatnonzero(states.status == Status.LIVE)
+            columns = {"entity": entities.take(pa.array(live)), **_columns(states.take(live), self.meaning)}
+            yield from pa.table(columns).to_batches()
+
+
+@dataclass(frozen=True)
+class _JoinAsOf:
+    """What runs in the Python workers: questions and segments of whole entities to the questions with their states."""
+
+    meaning: Meaning
+    prefix: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for group in whole_groups(batches, ["entity"], least_rows=LEAST_ROWS):
+            is_segment = group.column("ops").is_valid()
+            questions = group.filter(pc.invert(is_segment))
+            if not questions.num_rows:
+                continue
+            held = group.filter(is_segment)
+            entities = pc.unique(held.column("entity").combine_chunks())
+            codes = pc.fill_null(pc.index_in(questions.column("entity"), value_set=entities), len(entities))
+            asked = (pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known"))
+            segments = _unpacked(held.select([c for c in held.column_names if c in NEEDED]), entities, self.meaning)
+            states = states_for(segments, codes.to_numpy().astype(np.int64), *asked, transforms=REGISTERED)
+            joined = _columns(states, self.meaning)
+            del joined["delta_count"]
+            renamed = {f"{self.prefix}{name}": column for name, column in joined.items()}
+            yield from pa.table({"row": questions.column("row"), **renamed}).to_batches()
+
+
+def _columns(states: States, meaning: Meaning) -> dict[str, pa.Array]:
+    """States as columns: components by name, or `vector`; null where the entity is not live."""
+    known = states.seen & ~states.nulls
+    live = states.status == Status.LIVE
+    tail = {
+        "timestamp": pa.array(states.event_time, mask=~live),
+        "at_delta": pa.array(states.row_id, mask=~live),
+        "delta_count": pa.array(states.delta_count),
+    }
+    if meaning.names is None:
+        bounds = pa.array(states.offsets, pa.int32())
+        vector = pa.ListArray.from_arrays(bounds, pa.array(states.values, mask=~known), mask=pa.array(~live))
+        return {"vector": vector, **tail}
+    columns: dict[str, pa.Array] = {}
+    cells = states.offsets[:-1][live]
+    for position, name in enumerate(meaning.names):
+        values, missing = np.zeros(len(states), states.values.dtype), np.ones(len(states), np.bool_)
+        values[live], missing[live] = states.values[cells + position], ~known[cells + position]
+        columns[name] = pa.array(values, mask=missing)
+    return columns | tail
+
+
+def _components(meaning: Meaning) -> list[str]:
+    return ["vector"] if meaning.names is None else meaning.names
+
+
+def _value_type(meaning: Meaning) -> str:
+    return {"int64": "BIGINT", "float64": "DOUBLE", "float32": "FLOAT"}[meaning.dtype]
+
+
+def _joined_ddl(meaning: Meaning, prefix: str) -> str:
+    value = _value_type(meaning)
+    value = f"ARRAY<{value}>" if meaning.names is None else value
+    components = [f"`{prefix}{name}` {value}" for name in _components(meaning)]
+    return ", ".join([*components, f"`{prefix}timestamp` BIGINT", f"`{prefix}at_delta` BIGINT"])
+
+
+def _state_ddl(meaning: Meaning) -> str:
+    return f"entity STRING, {_joined_ddl(meaning, '')}, delta_count BIGINT"
+
+
+def _row_ddl(df: DataFrame) -> str:
+    return f"row STRUCT<{', '.join(f'`{name}`: {kind}' for name, kind in df.dtypes)}>"
+
+
+def _ddl(schema: pa.Schema) -> str:
+    names: dict[Any, str] = {
+        pa.string(): "STRING", pa.int64(): "BIGINT", pa.int32(): "INT", pa.int8(): "TINYINT", pa.bool_(): "BOOLEAN",
+        pa.float64(): "DOUBLE", pa.float32(): "FLOAT",
+    }  # fmt: skip
+    kinds = [
+        f"ARRAY<{names[field.type.value_type]}>" if pa.types.is_list(field.type) else names[field.type]
+        for field in schema
+    ]
+    return ", ".join(f"`{field.name}` {kind}" for field, kind in zip(schema, kinds, strict=True))
+
+
+def _ticks(column: str, kind: str) -> Column:
+    return F.unix_micros(column) if kind.startswith("timestamp") else F.col(column).cast("bigint")
+
+
+def _or_latest(time: int | None) -> int:
+    return LATEST if time is None else time

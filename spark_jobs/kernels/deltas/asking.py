@@ -1,0 +1,122 @@
+"""States at many (entity, event time, visible time), each from one checkpoint and the deltas after it.
+
+Definition: the state at E as known at T is what replaying, in chain order, the deltas with `event_time <= E` and
+`known_from <= T < known_to` gives. Bit-equal to that, whatever the strategy and wherever a chain was cut.
+Cost: O(log n) to find a question's checkpoint, then its deltas up to E: at most one segment's where the rows before it
+are known at T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spark_jobs.kernels.deltas.batch import NO_PARENT, DeltaBatch
+from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.fold import Transform, fold
+from spark_jobs.kernels.deltas.ops import Refusal
+from spark_jobs.kernels.deltas.packing import UNRESOLVED_PARENT
+from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.states import States
+
+Array = npt.NDArray[Any]
+
+LATEST = STILL_KNOWN - 1
+"""A time later than every one that a delta has."""
+
+AT_ONCE = 1 << 17
+"""Questions answered together: what is folded for them is held in memory."""
+
+
+def states_for(
+    segments: Segments,
+    entity: Array,
+    event_time: Array,
+    known_at: Array,
+    *,
+    transforms: Mapping[str, Transform] | None = None,
+) -> States:
+    """One state per question (entity code, event time, visible time), in the order of the questions.
+
+    `segments` hold, per entity asked, the question's own segment and as many before it as needed: from one on whose
+    checkpoint was settled at T. An entity without such a segment is answered as one that never was.
+    """
+    answers = [
+        _answer(segments, entity[i : i + AT_ONCE], event_time[i : i + AT_ONCE], known_at[i : i + AT_ONCE], transforms)
+        for i in range(0, len(entity), AT_ONCE)
+    ]
+    result = States.absent(0, segments.deltas.dtype)
+    for answer in answers:
+        result = answer if not len(result) else result.concat(answer)
+    return result
+
+
+def _answer(
+    segments: Segments, entity: Array, event_time: Array, known_at: Array, transforms: Mapping[str, Transform] | None
+) -> States:
+    number, first, end = _places(
+        segments.entity, segments.start_time, segments.settled, segments.bounds, segments.deltas.event_time, entity,
+        event_time, known_at,
+    )  # fmt: skip
+    lengths = end - first
+    question = np.repeat(np.arange(len(entity)), lengths)
+    rows = np.arange(len(question)) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
+    in_range = (question, segments.deltas.row_id[rows])
+    asked = known_at[question]
+    visible = (segments.known_from[rows] <= asked) & (asked < segments.known_to[rows])
+    rows, question = rows[visible], question[visible]
+    batch = segments.deltas.take(rows)
+    batch = replace(batch, entity=question, entity_count=len(entity))
+    if batch.declares_parents:
+        batch = replace(batch, parent=_parents_at_hand(batch, segments.refusal[rows], in_range))
+    nothing = States.absent(1, segments.deltas.dtype)
+    base = segments.base.concat(nothing).take(np.where(number < 0, len(segments), number))
+    return fold(batch, base, transforms=transforms).states
+
+
+def _parents_at_hand(batch: DeltaBatch, refusal: Array, in_range: tuple[Array, Array]) -> Array:
+    """Parents for the fold to look for. One that lies before the checkpoint is judged as it was when the chain was
+    folded, for nothing there has changed since."""
+    held = set(zip(*(column.tolist() for column in in_range), strict=True))
+    keys = zip(batch.entity.tolist(), batch.parent.tolist(), strict=True)
+    before = np.array([key not in held for key in keys], np.bool_)
+    missing = refusal == Refusal.MISSING_PARENT
+    return np.where(before, np.where(missing & (batch.parent != NO_PARENT), UNRESOLVED_PARENT, NO_PARENT), batch.parent)
+
+
+@njit(cache=True)
+def _places(
+    entity: Array, start_time: Array, settled: Array, bounds: Array, times: Array,
+    asked_entity: Array, asked_time: Array, asked_known: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """Per question its segment (-1 if none), and the bounds of its deltas: they may reach over later segments."""
+    count = len(asked_entity)
+    number, first, end = np.empty(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for question in range(count):
+        lo = np.searchsorted(entity, asked_entity[question])
+        after = np.searchsorted(entity, asked_entity[question], side="right")
+        at, known = asked_time[question], asked_known[question]
+        low, high = lo, after
+        while low < high:
+            middle = (low + high) // 2
+            if start_time[middle] <= at and settled[middle] <= known:
+                low = middle + 1
+            else:
+                high = middle
+        number[question] = low - 1 if low > lo else -1
+        if low > lo:
+            first[question] = bounds[low - 1]
+            left, right = bounds[low - 1], bounds[after]
+            while left < right:
+                middle = (left + right) // 2
+                if times[middle] <= at:
+                    left = middle + 1
+                else:
+                    right = middle
+            end[question] = left
+    return number, first, end

@@ -1,0 +1,357 @@
+"""Restating chains: published segments and the rows that came or went since, to the segments that should stand.
+
+Only what a row touches is given: per entity its segments from the one on that the earliest of the rows falls into. The
+first of those stands on a checkpoint that no row touches; the others' checkpoints are worked out again. Segments that
+come out as they were are left alone, so a repeated restatement gives nothing.
+
+Definition: the segments' deltas are the published ones and the rows that came, each known until the row that takes it
+back; its checkpoints and refusals are those of replaying, in chain order, all deltas that stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numba import njit
+
+from spark_jobs.kernels.deltas.batch import NO_PARENT, DeltaBatch
+from spark_jobs.kernels.deltas.chains import in_chain_order
+from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.cutting import Policy, cuts
+from spark_jobs.kernels.deltas.fold import Transform, fold
+from spark_jobs.kernels.deltas.ops import DeltaError, Refusal
+from spark_jobs.kernels.deltas.packing import UNRESOLVED_PARENT, with_parents
+from spark_jobs.kernels.deltas.segments import ALWAYS, Segments, first_segments
+from spark_jobs.kernels.deltas.states import States
+from spark_jobs.kernels.deltas.strategies import TimeBoundary
+
+Array = npt.NDArray[Any]
+
+
+class RetractionOfNothingError(DeltaError):
+    """A row is taken back that no chain holds. Facts: `event_time`, `row_id`."""
+
+    code = "retraction_of_nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows that came (`diff` > 0) or went, as deltas of the entities' codes, and when each became visible."""
+
+    deltas: DeltaBatch
+    time: Array
+    diff: Array
+    delta_ids: pa.Array | None = None
+    parents: pa.Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frontiers:
+    """Retention's frontiers in ticks, as far as they have moved; `ALWAYS` before they did."""
+
+    since: int = ALWAYS
+    horizon: int = ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """`segments` is what should stand; `written` marks those that are new or other, `closed` the published ones that
+    no longer stand as they were. `states` are the entities' states after all that stands, by the codes in `entities`.
+    """
+
+    segments: Segments
+    written: Array
+    closed: Array
+    entities: Array
+    states: States
+
+
+def restate_chains(
+    published: Segments,
+    changes: Changes,
+    policy: Policy,
+    *,
+    as_of: int,
+    frontiers: Frontiers = Frontiers(),
+    transforms: Mapping[str, Transform] | None = None,
+) -> Restated:
+    """The segments that should stand; `as_of` is the event time from which the age of pending deltas counts.
+
+    Raises RetractionOfNothingError, and what `fold` raises.
+    """
+    heads, emptied = _heads(published, changes.deltas, frontiers.horizon)
+    pool = _pool(published, changes, frontiers.since)
+    segments, continues = _cut(heads, emptied, pool, policy, as_of=as_of, frontiers=frontiers)
+    segments, ends = _folded(segments, continues, transforms)
+    last = np.flatnonzero(segments.last_of_entity)
+    entities, states = segments.entity[last], ends.take(last)
+    passed = (segments.end_time < frontiers.horizon) & (segments.settled_end <= frontiers.since)
+    touched = np.bincount(segments.deltas.entity[pool.touched], minlength=len(segments)) > 0
+    if isinstance(policy.strategy, TimeBoundary):
+        segments = _emptied(segments, passed)
+        passed = np.zeros(len(segments), np.bool_)
+    same, kept = _unchanged(published, segments, touched, passed)
+    return Restated(segments, ~same & ~passed, ~kept, entities, states)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """All deltas of the entities in chain order; `touched` marks those that this restatement brings or takes back."""
+
+    deltas: DeltaBatch
+    known_from: Array
+    known_to: Array
+    touched: Array
+    delta_ids: pa.Array | None
+    parents: pa.Array | None
+
+    def take(self, rows: Array) -> _Pool:
+        texts = (None if t is None else t.take(pa.array(rows)) for t in (self.delta_ids, self.parents))
+        numbers = (column[rows] for column in (self.known_from, self.known_to, self.touched))
+        return _Pool(self.deltas.take(rows), *numbers, *texts)
+
+
+def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segments, Array]:
+    """The published segments without their deltas, and a first one for every entity whose chain begins; and a mask of
+    those whose deltas were left behind by compaction, so that what follows them can't be worked out from them."""
+    known = np.zeros(deltas.entity_count, np.bool_)
+    known[published.entity] = True
+    begins = np.unique(deltas.entity[~known[deltas.entity]])
+    start_time, start_row, settled, base = first_segments(begins, deltas.dtype)
+    entity = np.concatenate((published.entity, begins))
+    order = np.argsort(entity, kind="stable")
+    heads = replace(
+        Segments.nothing(deltas.dtype, deltas.dims),
+        entity=entity[order],
+        start_time=np.concatenate((published.start_time, start_time))[order],
+        start_row=np.concatenate((published.start_row, start_row))[order],
+        settled=np.concatenate((published.settled, settled))[order],
+        base=published.base.concat(base).take(order),
+        bounds=np.zeros(len(entity) + 1, np.int64),
+    )
+    empty = (published.lengths == 0) & (published.end_time < horizon)
+    emptied = np.concatenate((empty, np.zeros(len(begins), np.bool_)))
+    return heads, emptied[order]
+
+
+def _pool(published: Segments, changes: Changes, since: int) -> _Pool:
+    held = published.deltas
+    held = replace(held, entity=published.entity[held.entity], entity_count=changes.deltas.entity_count)
+    held = replace(held.named_like(changes.deltas), parent=_known_parents(published))
+    comes = np.flatnonzero(changes.diff > 0)
+    inserted = changes.deltas.named_like(held).take(comes)
+    ids = [None, None]
+    if changes.delta_ids is not None and changes.parents is not None:
+        ours, picked = (published.delta_ids, published.parents), pa.array(comes)
+        theirs = (changes.delta_ids.take(picked), changes.parents.take(picked))
+        ids = [pa.concat_arrays([one, other]) for one, other in zip(ours, theirs, strict=True)]
+    both = _Pool(
+        held.concat(inserted),
+        np.concatenate((published.known_from, changes.time[comes])),
+        np.concatenate((published.known_to, np.full(len(comes), STILL_KNOWN))),
+        np.concatenate((np.zeros(len(held), np.bool_), np.ones(len(comes), np.bool_))),
+        *ids,
+    )
+    deltas = both.deltas
+    order, _, _ = in_chain_order(deltas.entity, deltas.event_time, deltas.row_id, deltas.entity_count)
+    if np.any(np.diff(order) != 1):
+        both = both.take(order)
+    _take_back(both, changes)
+    kept = (both.known_to > both.known_from) & (both.known_to > since)
+    return both if kept.all() else both.take(np.flatnonzero(kept))
+
+
+def _known_parents(published: Segments) -> Array:
+    """Parents of published deltas; one that is not among them was judged before, and that verdict stands."""
+    parent = published.deltas.parent.copy()
+    parent[(parent == UNRESOLVED_PARENT) & (published.refusal != Refusal.MISSING_PARENT)] = NO_PARENT
+    return parent
+
+
+def _take_back(pool: _Pool, changes: Changes) -> None:
+    """Let every retraction end the oldest version of its row that still stands."""
+    gone = np.flatnonzero(changes.diff < 0)
+    if not len(gone):
+        return
+    gone = gone[np.argsort(changes.time[gone], kind="stable")]
+    held = np.flatnonzero(pool.known_to == STILL_KNOWN)
+    columns = [
+        np.concatenate((getattr(pool.deltas, name)[held], getattr(changes.deltas, name)[gone]))
+        for name in ("row_id", "event_time", "entity")
+    ]
+    is_gone = np.repeat([False, True], [len(held), len(gone)])
+    # stable: versions of one row in the order in which they became known, its retractions in that of their times
+    order = np.lexsort((is_gone, *columns))
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+    begins[1:] |= is_gone[order][1:] != is_gone[order][:-1]
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+    order = np.lexsort((is_gone, rank, *columns))
+    equal = np.all([c[order][1:] == c[order][:-1] for c in (rank, *columns)], axis=0)
+    pair = np.flatnonzero(equal)
+    if len(pair) != len(gone):
+        matched = np.isin(np.arange(len(gone)), order[pair + 1] - len(held))
+        row = gone[~matched][0]
+        facts: dict[str, Any] = {name: int(getattr(changes.deltas, name)[row]) for name in ("event_time", "row_id")}
+        raise RetractionOfNothingError(
+            expected="retractions of rows that a chain holds", found=f"row {facts['row_id']}, which none does",
+            next_step="recompute the source's chains with --accept-definition, and report this", **facts,
+        )  # fmt: skip
+    rows = held[order[pair]]
+    pool.known_to[rows] = np.maximum(changes.time[gone[order[pair + 1] - len(held)]], pool.known_from[rows])
+    pool.touched[rows] = True
+
+
+def _segment_of(heads: Segments, pool: _Pool) -> Array:
+    """Number of the segment that each delta falls into: the last one whose start lies before it."""
+    deltas = pool.deltas
+    if len(np.unique(heads.entity)) == len(heads):
+        return np.searchsorted(heads.entity, deltas.entity)
+    is_head = np.repeat([True, False], [len(heads), len(deltas)])
+    order = np.lexsort(
+        (
+            is_head, np.concatenate((heads.start_row, deltas.row_id)),
+            np.concatenate((heads.start_time, deltas.event_time)), np.concatenate((heads.entity, deltas.entity)),
+        )
+    )  # fmt: skip
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(is_head[order]) - 1
+    return number[len(heads) :]
+
+
+def _cut(
+    heads: Segments, emptied: Array, pool: _Pool, policy: Policy, *, as_of: int, frontiers: Frontiers
+) -> tuple[Segments, Array]:
+    """Segments with their deltas, cut as the policy says, checkpoints still missing behind the first of each entity."""
+    deltas, number = pool.deltas, _segment_of(heads, pool)
+    droppable = _droppable(heads, pool, frontiers)
+    cut = cuts(
+        number, deltas.event_time, deltas.row_id, heads.last_of_entity, heads.entity, droppable, policy, as_of=as_of
+    )
+    made = np.cumsum(cut)
+    numbers = number + made - cut
+    behind = np.flatnonzero(cut)
+    own = np.arange(len(heads)) + np.concatenate(([0], made))[np.searchsorted(number, np.arange(len(heads)))]
+    count = len(heads) + len(behind)
+    entity, start_time, start_row = (np.empty(count, np.int64) for _ in range(3))
+    entity[own], start_time[own], start_row[own] = heads.entity, heads.start_time, heads.start_row
+    begun = numbers[behind] + 1
+    entity[begun], start_time[begun] = deltas.entity[behind], deltas.event_time[behind]
+    start_row[begun] = deltas.row_id[behind]
+    continues = np.append(False, entity[1:] == entity[:-1])[:count]
+    continues[own[1:][emptied[:-1]]] = False
+    source = np.full(count, len(heads))
+    source[own] = np.arange(len(heads))
+    source[continues] = len(heads)
+    settled = np.append(heads.settled, ALWAYS)[source]
+    segments = Segments(
+        entity=entity, start_time=start_time, start_row=start_row, settled=settled,
+        base=heads.base.concat(States.absent(1, deltas.dtype)).take(source),
+        bounds=np.searchsorted(numbers, np.arange(count + 1)),
+        deltas=replace(deltas, entity=numbers, entity_count=count), known_from=pool.known_from, known_to=pool.known_to,
+        refusal=np.zeros(len(deltas), np.uint8), delta_ids=pool.delta_ids, parents=pool.parents,
+    )  # fmt: skip
+    changed = np.where(segments.standing, segments.known_from, segments.known_to)
+    _accumulate(segments.settled, continues, segments.bounds, changed)
+    return with_parents(segments), continues
+
+
+def _droppable(heads: Segments, pool: _Pool, frontiers: Frontiers) -> Array:
+    deltas = pool.deltas
+    changed = np.where(pool.known_to == STILL_KNOWN, pool.known_from, pool.known_to)
+    held = np.flatnonzero((deltas.event_time >= frontiers.horizon) | (changed > frontiers.since))
+    first_held = np.full(deltas.entity_count, len(deltas))
+    np.minimum.at(first_held, deltas.entity[held], held)
+    unsettled = heads.entity[heads.settled > frontiers.since]
+    first_held[unsettled] = 0
+    return np.arange(len(deltas)) < first_held[deltas.entity]
+
+
+@njit(cache=True)
+def _accumulate(settled: Array, continues: Array, bounds: Array, changed: Array) -> None:
+    """Fill `settled` of segments that continue: nothing before them has changed since the latest of these times."""
+    for segment in range(1, len(settled)):
+        if continues[segment]:
+            latest = settled[segment - 1]
+            for delta in range(bounds[segment - 1], bounds[segment]):
+                latest = max(latest, changed[delta])
+            settled[segment] = latest
+
+
+def _folded(
+    segments: Segments, continues: Array, transforms: Mapping[str, Transform] | None
+) -> tuple[Segments, States]:
+    """The segments with their checkpoints and refusals, and the state in which each ends."""
+    standing = np.flatnonzero(segments.standing)
+    whole = len(standing) == len(segments.deltas)
+    batch = segments.deltas if whole else segments.deltas.take(standing)
+    result = fold(batch, segments.base, transforms=transforms, continues=continues)
+    refusal = np.zeros(len(segments.deltas), np.uint8)
+    refusal[standing] = result.refusal
+    _judge_parents_of_gone(segments, refusal)
+    before = np.where(continues, np.arange(len(segments)) - 1 + len(segments), np.arange(len(segments)))
+    base = segments.base.concat(result.states).take(before)
+    return replace(segments, base=base, refusal=refusal), result.states
+
+
+def _judge_parents_of_gone(segments: Segments, refusal: Array) -> None:
+    """Mark deltas that were taken back and whose parent was not applied before them: who reads them at a time at which
+    they were known may not have the parent's segment at hand."""
+    deltas, standing = segments.deltas, segments.standing
+    gone = np.flatnonzero(~standing & (deltas.parent != NO_PARENT))
+    if not len(gone):
+        return
+    chain = segments.entity[deltas.entity]
+    fine = np.flatnonzero(standing & (refusal == Refusal.NONE))
+    applied = dict(zip(zip(chain[fine].tolist(), deltas.row_id[fine].tolist(), strict=True), fine, strict=True))
+    for row in gone:
+        if applied.get((int(chain[row]), int(deltas.parent[row])), len(deltas)) > row:
+            refusal[row] = Refusal.MISSING_PARENT
+
+
+def _emptied(segments: Segments, passed: Array) -> Segments:
+    """The same checkpoints; the deltas of segments behind both frontiers are left out."""
+    if not passed.any():
+        return segments
+    rows = np.flatnonzero(~passed[segments.deltas.entity])
+    texts = [None if t is None else t.take(pa.array(rows)) for t in (segments.delta_ids, segments.parents)]
+    return replace(
+        segments,
+        deltas=segments.deltas.take(rows),
+        known_from=segments.known_from[rows],
+        known_to=segments.known_to[rows],
+        refusal=segments.refusal[rows],
+        bounds=np.concatenate(([0], np.cumsum(np.where(passed, 0, segments.lengths)))),
+        delta_ids=texts[0],
+        parents=texts[1],
+    )
+
+
+def _unchanged(published: Segments, segments: Segments, touched: Array, passed: Array) -> tuple[Array, Array]:
+    """Masks of the segments that came out as published, and of the published ones that stay."""
+    same, kept = np.zeros(len(segments), np.bool_), np.zeros(len(published), np.bool_)
+    columns = [
+        np.concatenate((getattr(published, name), getattr(segments, name)))
+        for name in ("start_row", "start_time", "entity")
+    ]
+    is_new = np.repeat([0, 1], [len(published), len(segments)])
+    order = np.lexsort((is_new, *columns))
+    pair = np.flatnonzero(np.all([c[order][1:] == c[order][:-1] for c in columns], axis=0))
+    theirs, ours = order[pair], order[pair + 1] - len(published)
+    equal = (published.lengths[theirs] == segments.lengths[ours]) & ~touched[ours] & ~passed[ours]
+    equal &= (published.settled[theirs] == segments.settled[ours]) & (
+        published.end_time[theirs] == segments.end_time[ours]
+    )
+    equal &= published.base.take(theirs).same_bits(segments.base.take(ours))
+    theirs, ours = theirs[equal], ours[equal]
+    before, after = published.take(theirs), segments.take(ours)
+    differs = before.refusal != after.refusal
+    still = np.bincount(after.deltas.entity[differs], minlength=len(ours)) == 0
+    same[ours[still]], kept[theirs[still]] = True, True
+    return same, kept

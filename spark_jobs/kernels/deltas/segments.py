@@ -1,0 +1,119 @@
+"""Chains cut into segments: each a checkpoint and the deltas after it, up to the next segment's checkpoint.
+
+A chain holds every delta that some readable visible time knows: `known_from <= T < known_to`. A segment's checkpoint
+(`base`) is the state of all that stands before it, and says so from the visible time `settled` on: since then nothing
+before it has come or gone. So the state at (E, T) is the last segment's checkpoint with `start <= E` and
+`settled <= T`, and the deltas after it that have `event_time <= E` and are known at T, folded onto it.
+
+Only the first checkpoint stands for deltas that are gone; the others are caches, placed by `cutting.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.deltas.batch import DeltaBatch
+from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.states import NO_DELTA, States
+
+Array = npt.NDArray[Any]
+
+ALWAYS = np.iinfo(np.int64).min
+"""`settled` of a checkpoint that held from the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments of many entities, ordered by (entity, start); segment `s` owns the deltas `bounds[s]:bounds[s + 1]`.
+
+    `start_time`, `start_row`: position of the last delta before the segment, `NO_DELTA` where the chain begins.
+    `deltas` are in chain order; their `entity` is the number of their segment, their `refusal` what the row alone
+    shows. `refusal` here is what the chain said with all that stands; deltas that were taken back have none.
+    `delta_ids` and `parents` (text) are there only where the source declares parents.
+    """
+
+    entity: Array
+    start_time: Array
+    start_row: Array
+    settled: Array
+    base: States
+    bounds: Array
+    deltas: DeltaBatch
+    known_from: Array
+    known_to: Array
+    refusal: Array
+    delta_ids: pa.Array | None = None
+    parents: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    @property
+    def lengths(self) -> Array:
+        """Deltas per segment, those that were taken back included."""
+        return np.diff(self.bounds)
+
+    @property
+    def standing(self) -> Array:
+        """Mask of the deltas that nothing has taken back."""
+        return self.known_to == STILL_KNOWN
+
+    @property
+    def last_of_entity(self) -> Array:
+        """Mask of the segments at the end of their chain."""
+        return np.append(self.entity[1:] != self.entity[:-1], np.ones(min(len(self), 1), np.bool_))
+
+    @property
+    def settled_end(self) -> Array:
+        """Per segment the visible time since which nothing in it or before it has changed."""
+        settled = self.settled.copy()
+        number = np.repeat(np.arange(len(self)), self.lengths)
+        np.maximum.at(settled, number, np.where(self.standing, self.known_from, self.known_to))
+        return settled
+
+    @property
+    def end_time(self) -> Array:
+        """Per segment the event time at which the next one starts; `STILL_KNOWN` at the end of a chain."""
+        ends = np.append(self.start_time[1:], 0) if len(self) else self.start_time
+        return np.where(self.last_of_entity, STILL_KNOWN, ends)
+
+    def take(self, numbers: Array) -> Segments:
+        """The segments with these numbers, which must ascend."""
+        lengths = self.lengths[numbers]
+        bounds = np.concatenate(([0], np.cumsum(lengths)))
+        rows = np.arange(bounds[-1]) + np.repeat(self.bounds[:-1][numbers] - bounds[:-1], lengths)
+        deltas = replace(
+            self.deltas.take(rows), entity=np.repeat(np.arange(len(numbers)), lengths), entity_count=len(numbers)
+        )
+        return Segments(
+            entity=self.entity[numbers], start_time=self.start_time[numbers], start_row=self.start_row[numbers],
+            settled=self.settled[numbers], base=self.base.take(numbers), bounds=bounds, deltas=deltas,
+            known_from=self.known_from[rows], known_to=self.known_to[rows], refusal=self.refusal[rows],
+            delta_ids=None if self.delta_ids is None else self.delta_ids.take(pa.array(rows)),
+            parents=None if self.parents is None else self.parents.take(pa.array(rows)),
+        )  # fmt: skip
+
+    @classmethod
+    def nothing(cls, dtype: npt.DTypeLike, dims: int | None, *, ids: bool = False) -> Segments:
+        """No segment at all."""
+        empty = np.zeros(0, np.int64)
+        text = pa.array([], pa.string()) if ids else None
+        deltas = DeltaBatch.from_columns(
+            entity_count=0, entity=[], event_time=[], row_id=[], op=[], offsets=[0], values=[], dtype=dtype, dims=dims
+        )
+        return cls(
+            empty, empty, empty, empty, States.absent(0, dtype), np.zeros(1, np.int64), deltas, empty, empty,
+            np.zeros(0, np.uint8), text, text,
+        )  # fmt: skip
+
+
+def first_segments(entities: Array, dtype: npt.DTypeLike) -> tuple[Array, Array, Array, States]:
+    """Starts, settled and checkpoints of chains that begin: `start_time`, `start_row`, `settled`, `base`."""
+    count = len(entities)
+    none = np.full(count, NO_DELTA, np.int64)
+    return none, none.copy(), np.full(count, ALWAYS, np.int64), States.absent(count, dtype)

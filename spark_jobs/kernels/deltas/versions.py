@@ -1,0 +1,70 @@
+"""One entity's chain delta by delta: what each did, and the state after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spark_jobs.kernels.deltas.batch import Delta
+from spark_jobs.kernels.deltas.fold import Transform, fold
+from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
+from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.states import EntityState, States
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One delta of a chain's history: where it stands, what it did, and the state after it.
+
+    `refusal` is the reason if the chain refused it (then `state` is the state before), else None. `deltas` is how many
+    deltas it stands for, more than 1 once a strategy composed some.
+    """
+
+    event_time: int
+    row_id: int
+    op: Op
+    deltas: int
+    refusal: str | None
+    state: EntityState
+
+
+def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None = None) -> list[Version]:
+    """The deltas of one entity that stand, in order; `segments` are all that it has."""
+    standing = np.flatnonzero(segments.standing)
+    count = len(standing)
+    if not count:
+        return []
+    batch = replace(segments.deltas.take(standing), entity=np.arange(count), entity_count=count)
+    absent = States.absent(count - 1, batch.dtype)
+    base = segments.base.take(np.array([0])).concat(absent)
+    continues = np.arange(count) > 0
+    result = fold(batch, base, transforms=transforms, continues=continues)
+    return [
+        Version(
+            event_time=int(batch.event_time[i]),
+            row_id=int(batch.row_id[i]),
+            op=Op(int(batch.op[i])),
+            deltas=int(batch.weight[i]),
+            refusal=None if result.refusal[i] == Refusal.NONE else Refusal(int(result.refusal[i])).code,
+            state=result.states.entity(i),
+        )
+        for i in range(count)
+    ]
+
+
+def deltas_back(entity: str, now: EntityState, then: EntityState, *, event_time: int, row_id: int) -> list[Delta]:
+    """New deltas that bring an entity from the state `now` back to the state `then`; none if they are equal.
+
+    The first stands at (event_time, row_id); a second, needed only where the vector's length changed, at the next row
+    id. A component that was not seen then becomes null.
+    """
+    if (now.status, now.vector, now.seen) == (then.status, then.vector, then.seen):
+        return []
+    back = Delta(entity, event_time, row_id, Op.DENSE, values=then.vector)
+    if then.status is not Status.LIVE:
+        return [replace(back, op=Op.DELETE, values=())] if now.status is Status.LIVE else []
+    if now.status is not Status.LIVE or len(now.vector) == len(then.vector):
+        return [back]
+    return [replace(back, op=Op.DELETE, values=()), replace(back, row_id=row_id + 1)]

@@ -1,0 +1,295 @@
+"""Gold's figures side by side with their peers, Parquet to Parquet, on two cores.
+
+    python tests/benchmarks/gold.py compact [--rows 10000000] [--entities 100000] [--repeat 2]
+    python tests/benchmarks/gold.py join    [--rows 10000000] [--entities 100000] [--asked 1000000]
+    python tests/benchmarks/gold.py state   [--rows 10000000] [--entities 100000]
+    python tests/benchmarks/gold.py days    [--days 300] [--entities 5000] [--deltas-a-day 5000]
+
+`compact`: sparse deltas of 8 of 128 dimensions folded into one state per entity; DuckDB computes the last value per
+entity and dimension, and `applyInPandas` runs a Python loop per delta on a hundredth of the rows. The states are
+compared bit for bit, and what they take on disk with the raw deltas. `join`: rows asked for the state at their time,
+against DuckDB's ASOF JOIN, over deltas that state one component. `state`: what one entity's state of the past reads.
+`days`: the restating kernel day after day, a twentieth of the deltas late, the cost of a late day over that of an early
+one. Each way runs once on a hundredth of the rows before it is timed; the best of `--repeat` counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
+from spark_jobs.kernels.deltas.asking import LATEST
+from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
+from spark_jobs.kernels.deltas.operations import DeltaColumns
+from spark_jobs.kernels.deltas.packing import pack, unpack
+from spark_jobs.kernels.deltas.restating import restate_chains
+from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.strategies import FullMerge, TieredMerge
+from tests.benchmarks.gold_kernel import CHANGED, DIMS, sparse_deltas
+from tests.benchmarks.sliding import session
+
+SPARSE = Meaning(
+    "operations", "float64", None, DIMS, DeltaColumns("entity", "event_time", "row_id", "op", "indices", "values")
+)
+ONE = Meaning("upsert", "float64", {"value": "value"})
+LAST_VALUES = """COPY (SELECT entity, dimension, arg_max(value, (event_time, row_id)) AS value FROM (
+  SELECT entity, event_time, row_id, unnest(indices) AS dimension, unnest("values") AS value
+  FROM read_parquet('{source}/*.parquet')) GROUP BY entity, dimension) TO '{out}/0.parquet' (FORMAT parquet)"""
+ASOF = """COPY (SELECT q.*, d.value FROM read_parquet('{asked}/*.parquet') q ASOF LEFT JOIN
+  read_parquet('{source}/*.parquet') d ON q.entity = d.entity AND q.at >= d.event_time)
+  TO '{out}/0.parquet' (FORMAT parquet)"""
+
+
+def write_sparse(folder: Path, rows: int, entities: int) -> Path:
+    """Deltas in order of arrival, in eight files."""
+    batch = sparse_deltas(rows, entities)
+    names = pa.array([f"e{i:07d}" for i in range(entities)])
+    offsets = pa.array(batch.offsets, pa.int32())
+    table = pa.table(
+        {
+            "entity": names.take(pa.array(batch.entity)),
+            "event_time": batch.event_time,
+            "time": batch.event_time,
+            "row_id": batch.row_id,
+            "diff": np.ones(rows, np.int64),
+            "op": pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), ["sparse"]).cast(pa.string()),
+            "indices": pa.ListArray.from_arrays(offsets, pa.array(batch.indices)),
+            "values": pa.ListArray.from_arrays(offsets, pa.array(batch.values)),
+        }
+    )
+    return _write(table, folder / f"sparse-{rows}")
+
+
+def write_values(folder: Path, rows: int, entities: int, asked: int) -> tuple[Path, Path]:
+    """Deltas of one component, and questions."""
+    chance = np.random.default_rng(3)
+    names = pa.array([f"e{i:07d}" for i in range(entities)])
+    times = np.arange(rows, dtype=np.int64) * 1_000_000
+    deltas = pa.table(
+        {
+            "entity": names.take(pa.array(chance.integers(0, entities, rows))), "event_time": times, "time": times,
+            "row_id": np.arange(rows), "diff": np.ones(rows, np.int64), "value": chance.normal(size=rows),
+        }
+    )  # fmt: skip
+    questions = pa.table(
+        {
+            "n": np.arange(asked), "entity": names.take(pa.array(chance.integers(0, entities, asked))),
+            "at": chance.integers(0, rows * 1_000_000, asked),
+        }
+    )  # fmt: skip
+    return _write(deltas, folder / f"values-{rows}"), _write(questions, folder / f"asked-{asked}")
+
+
+def _write(table: pa.Table, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in range(8):
+        begin, end = table.num_rows * part // 8, table.num_rows * (part + 1) // 8
+        pq.write_table(table.slice(begin, end - begin), folder / f"{part}.parquet", compression="zstd")
+    return folder
+
+
+def best(way: Callable[[Path], object], out: Path, repeat: int) -> float:
+    """Least seconds of several runs into an empty folder; the last result stays."""
+    found = float("inf")
+    for _ in range(repeat):
+        shutil.rmtree(out, ignore_errors=True)
+        begun = time.perf_counter()
+        way(out)
+        found = min(found, time.perf_counter() - begun)
+    return found
+
+
+def size(folder: Path) -> int:
+    """Bytes of a folder's Parquet files."""
+    return sum(file.stat().st_size for file in folder.glob("*.parquet"))
+
+
+def duck(query: str, out: Path, **places: object) -> None:
+    out.mkdir(parents=True)
+    with duckdb.connect(config={"threads": 2}) as connection:
+        connection.execute(query.format(out=out, **places))
+
+
+def chains(spark: SparkSession, source: Path, meaning: Meaning, policy: Policy, *, drop: bool) -> ChainFrame:
+    deltas = spark.read.parquet(str(source))
+    return compact_deltas(deltas, meaning, policy, since=LATEST if drop else None, horizon=LATEST if drop else None)
+
+
+def python_loop(spark: SparkSession, source: Path, out: Path) -> None:
+    """What people write without an engine: each entity's deltas applied one after the other in Python."""
+    import pandas as pd
+
+    def folded(rows: Any) -> Any:
+        vector = [None] * DIMS
+        for indices, values in rows.sort_values(["event_time", "row_id"])[["indices", "values"]].itertuples(
+            index=False
+        ):
+            for index, value in zip(indices, values, strict=True):
+                vector[index] = value
+        return pd.DataFrame({"entity": [rows.entity.iloc[0]], "vector": [vector]})
+
+    deltas = spark.read.parquet(str(source)).select("entity", "event_time", "row_id", "indices", "values")
+    applied = deltas.groupBy("entity").applyInPandas(folded, "entity STRING, vector ARRAY<DOUBLE>")
+    applied.write.option("compression", "zstd").parquet(str(out))
+
+
+def compact(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
+    source = write_sparse(folder, options.rows, options.entities)
+    small = write_sparse(folder, max(options.rows // 100, 100), max(options.entities // 100, 1))
+
+    def ours(of: Path) -> Callable[[Path], None]:
+        def way(out: Path) -> None:
+            done = chains(spark, of, SPARSE, Policy(FullMerge(), delta_threshold=1), drop=True)
+            done.segments.write.option("compression", "zstd").parquet(str(out))
+
+        return way
+
+    best(ours(small), folder / "warm", 1)
+    tidemark = best(ours(source), folder / "ours", options.repeat)
+    peer = best(lambda out: duck(LAST_VALUES, out, source=source), folder / "duck", options.repeat)
+    with duckdb.connect() as connection:
+        wrong = connection.execute(f"""SELECT count(*) FROM read_parquet('{folder}/duck/*.parquet') d
+            JOIN read_parquet('{folder}/ours/*.parquet') o USING (entity)
+            WHERE o.vector[d.dimension + 1] IS DISTINCT FROM d.value""").fetchone()
+        cells = connection.execute(f"SELECT count(*) FROM read_parquet('{folder}/duck/*.parquet')").fetchone()
+        told = connection.execute(
+            f"SELECT sum(len(list_filter(seen, x -> x))) FROM read_parquet('{folder}/ours/*.parquet')"
+        ).fetchone()
+    assert wrong == (0,), f"{wrong} cells differ"
+    assert cells == told, f"{cells} cells, {told} of ours"
+    loop = best(lambda out: python_loop(spark, small, out), folder / "loop", 1)
+    scaled = best(ours(small), folder / "small", 1)
+    raw, kept = size(source), size(folder / "ours")
+    print(f"{options.rows:,} deltas of {CHANGED} of {DIMS} dimensions, {options.entities:,} entities")
+    print(f"tidemark {tidemark:7.2f} s\nduckdb   {peer:7.2f} s   tidemark takes {tidemark / peer:.2f} of it")
+    print(f"on {options.rows // 100:,} deltas: loop {loop:.2f} s, tidemark {scaled:.2f} s: {loop / scaled:.1f} times")
+    print(f"disk: raw {raw / 1e6:.1f} MB, compacted {kept / 1e6:.1f} MB: {kept / raw:.2f}")
+
+
+def join(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
+    source, asked = write_values(folder, options.rows, options.entities, options.asked)
+    policy = Policy(TieredMerge(options.keep_recent), delta_threshold=options.keep_recent)
+    packed = folder / "packed"
+    chains(spark, source, ONE, policy, drop=False).segments.write.option("compression", "zstd").parquet(str(packed))
+
+    def ours(out: Path) -> None:
+        held = ChainFrame(spark.read.parquet(str(packed)), ONE)
+        joined = join_as_of(spark.read.parquet(str(asked)), "entity", "at", chains=held)
+        joined.select("n", "entity", "at", "value").write.option("compression", "zstd").parquet(str(out))
+
+    best(ours, folder / "warm", 1)
+    tidemark = best(ours, folder / "ours", options.repeat)
+    peer = best(lambda out: duck(ASOF, out, source=source, asked=asked), folder / "duck", options.repeat)
+    with duckdb.connect() as connection:
+        wrong = connection.execute(f"""SELECT count(*) FILTER (o.value IS DISTINCT FROM d.value), count(*)
+            FROM read_parquet('{folder}/duck/*.parquet') d JOIN read_parquet('{folder}/ours/*.parquet') o USING (n)
+            """).fetchone()
+    assert wrong == (0, options.asked), wrong
+    print(f"{options.asked:,} rows against {options.rows:,} deltas of {options.entities:,} entities")
+    print(f"tidemark {tidemark:7.2f} s\nduckdb   {peer:7.2f} s   tidemark takes {tidemark / peer:.2f} of it")
+
+
+def state(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
+    source = write_sparse(folder, options.rows, options.entities)
+    policy = Policy(TieredMerge(options.keep_recent), delta_threshold=options.keep_recent)
+    packed = folder / "packed"
+    held = chains(spark, source, SPARSE, policy, drop=False).segments.sortWithinPartitions("entity", "start_time")
+    held.write.option("compression", "zstd").option("parquet.block.size", 1 << 20).parquet(str(packed))
+    frame = ChainFrame(spark.read.parquet(str(packed)), SPARSE)
+    entity, at = f"e{options.entities // 2:07d}", options.rows * 500_000
+    begun = time.perf_counter()
+    answer = frame.states(at, entity=entity).collect()
+    seconds = time.perf_counter() - begun
+    from spark_jobs.checkpoints.frames import needed_for
+
+    needed = frame.segments.where(f"entity = '{entity}'").where(needed_for(at, None))
+    read = needed.selectExpr("size(ops) AS deltas").collect()
+    groups = [
+        group.total_byte_size
+        for file in packed.glob("*.parquet")
+        for group in _groups_with(pq.ParquetFile(file), entity)
+    ]
+    deltas = [row.deltas for row in read]
+    print(f"{options.rows:,} deltas, state of {entity}: {len(answer)} row in {seconds:.2f} s")
+    print(f"checkpoints read: {len(read)}, deltas read: {sum(deltas)} (at most {options.keep_recent})")
+    print(f"bytes of the row groups that can hold it: {sum(groups):,} of {size(packed):,}")
+
+
+def _groups_with(file: pq.ParquetFile, entity: str) -> list[Any]:
+    found = []
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        column = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == "entity")
+        if column.statistics.min <= entity <= column.statistics.max:
+            found.append(group)
+    return found
+
+
+def days(options: argparse.Namespace) -> None:
+    chance = np.random.default_rng(5)
+    names = pa.array([f"e{i:07d}" for i in range(options.entities)])
+    meaning, policy = Meaning("add", "int64", {"n": 1, "x": "x"}), Policy(TieredMerge(10), delta_threshold=20)
+    held = Segments.nothing("int64", 2)
+    empty = pack(held, names, names=meaning.names, full_rows=False)
+    stored, costs = empty, []
+    for day in range(options.days):
+        count = options.deltas_a_day
+        late = chance.random(count) < 0.05
+        times = day * 1_000_000 + np.sort(chance.integers(0, 1_000_000, count)) - late * 1_000_000
+        rows = pa.table(
+            {
+                "entity": names.take(pa.array(chance.integers(0, options.entities, count))), "event_time": times,
+                "time": np.maximum(times, day * 1_000_000), "row_id": day * count + np.arange(count),
+                "diff": np.ones(count, np.int64), "x": chance.integers(0, 9, count),
+            }
+        )  # fmt: skip
+        begun = time.process_time()
+        ends = stored["end_time"].to_numpy()
+        reach = np.isnan(ends.astype(float)) | (ends >= times.min())
+        given = stored.filter(pa.array(reach))
+        published = unpack(given, names, dtype="int64", dims=2)
+        step = restate_chains(published, changes_of(rows, names, meaning), policy, as_of=int(times.max()))
+        made = pack(step.segments, names, names=meaning.names, full_rows=False)
+        costs.append(time.process_time() - begun)
+        stored = pa.concat_tables([stored.filter(pa.array(~reach)), made])
+    early, last = np.median(costs[8:13]), np.median(costs[-5:])
+    print(f"{options.deltas_a_day:,} deltas a day over {options.entities:,} entities, {len(stored):,} segments at last")
+    print(f"day 10: {early * 1e3:.1f} ms, day {options.days}: {last * 1e3:.1f} ms: {last / early:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figure", choices=["compact", "join", "state", "days"])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--asked", type=int, default=1_000_000)
+    parser.add_argument("--keep-recent", type=int, default=10)
+    parser.add_argument("--days", type=int, default=300)
+    parser.add_argument("--deltas-a-day", type=int, default=5_000)
+    parser.add_argument("--repeat", type=int, default=2)
+    options = parser.parse_args()
+    if options.figure == "days":
+        days(options)
+        return
+    spark = session(8)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
+    with tempfile.TemporaryDirectory() as folder:
+        {"compact": compact, "join": join, "state": state}[options.figure](spark, Path(folder), options)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
