@@ -1,4 +1,4 @@
-"""From a DataFrame to windows: one shuffle by key, then one kernel call a partition, which sorts in the worker.
+"""From a DataFrame to windows: one shuffle by key, then workers that sort and make windows, see `worker`.
 
 Only the columns that are needed travel. The DataFrame is touched by names and SQL expressions alone, so that classic
 Spark and Spark Connect take the same code.
@@ -6,42 +6,36 @@ Spark and Spark Connect take the same code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 from spark_jobs.kernels.windows import (
+    AdaptiveMaker,
     Aggregate,
     Cuts,
     Deltas,
     Inputs,
+    Maker,
     NullValues,
+    Sessions,
     Shape,
-    adaptive_table,
-    skipped_table,
+    ShapeMaker,
+    required_columns,
     stats_type,
-    window_tables,
 )
 from spark_jobs.kernels.windows.monoid import columns_read
-from spark_jobs.kernels.windows.rows import as_ticks
+from spark_jobs.kernels.windows.slices import HotKey
 
-from .parameters import Duration, Frame, is_integer, refuse, ticks
-
-STREAM_TIME = "__stream_time"
-MIN_END = "__min_end"
-SLICE = "__slice"
-Task = Callable[[pa.Table], Iterator[pa.Table]]
-_LEAST, _GREATEST = -(2**63), 2**63 - 1
-_ROWS_A_BATCH = 1 << 17
-"""Rows of one output batch: large enough for Arrow, a few MB for the JVM."""
-_ROWS_A_PIECE = 1 << 18
-"""Rows that become windows at a time: a few dozen MB beside the partition itself."""
+from .expressions import quoted, ticks_of
+from .hot_keys import hot_keys, slices_sql
+from .parameters import Duration, Frame, Running, is_integer, refuse, ticks
+from .worker import METRICS, MIN_END, SLICE, STREAM_TIME, Partition, SkippedTask, Task, WindowsTask, metric_column
 
 
 @dataclass(frozen=True)
@@ -59,6 +53,7 @@ class WindowCall:
     stream: list[str]
     also_read: list[str]
     """Columns that the windows themselves read, beside key and time."""
+    running: Running
 
     @classmethod
     def checked(
@@ -72,6 +67,9 @@ class WindowCall:
         grace: Duration | None = None,
         arrival: str | None = None,
         stream: Any = None,
+        rows_a_slice: Any = None,
+        memory_max_bytes: Any = Running.memory_max_bytes,
+        metrics: Any = None,
         taken: Sequence[str] = ("window_start", "window_end"),
         also_read: Sequence[str] = (),
     ) -> WindowCall:
@@ -91,29 +89,35 @@ class WindowCall:
             raise refuse("grace", expected="a length of time, as stream is given", found=None)
         allowed = None if grace is None else ticks("grace", grace, time_type, least=0)
         streams = [] if stream is None else frame.columns("stream", stream)
-        return cls(frame, keys, time, time_type, dict(aggregates), outputs, allowed, arrival, streams, list(also_read))
+        running = Running.checked(rows_a_slice, memory_max_bytes, metrics)
+        return cls(
+            frame, keys, time, time_type, dict(aggregates), outputs, allowed, arrival, streams, list(also_read), running
+        )
 
-    def windows(self, shape: Shape, slices: Duration | None = None) -> DataFrame:
-        """The windows of this shape with their aggregates; each key cut into `slices` of time, if any."""
-        fields = self.window_fields([])
-        if slices is None:
-            return self._apply(shape.null_values, WindowsTask(shape, self.inputs()), fields)
-        length = ticks("slices", slices, self.time_type, least=1)
-        if shape.halo is None:
-            raise refuse(
-                "slices", expected=f"None for {type(shape).__name__.lower()}, which may be of any length", found=length
-            )
-        if length <= shape.halo[0]:
-            raise refuse("slices", expected=f"more than the size, {shape.halo[0]} ticks", found=length, value=length)
-        task = SlicedTask(shape, self.inputs(), length)
-        return self._apply(shape.null_values, task, fields, self._slice_numbers(length, shape.halo))
+    def windows(self, shape: Shape) -> DataFrame:
+        """The windows of this shape with their aggregates."""
+        required = required_columns(shape, self.aggregates)
+        gap = shape.gap if isinstance(shape, Sessions) else None
+
+        def maker(inputs: Inputs) -> Maker:
+            return ShapeMaker(shape, inputs)
+
+        hot = self._hot_keys(shape.halo, gap)
+        task = self._task(maker, hot, required, drop_negative=shape.drop_negative)
+        return self._apply(shape.null_values, task, self.window_fields([]), hot, shape.halo)
 
     def adaptive(self, cuts: Cuts, deltas: Deltas) -> DataFrame:
         """Adaptive windows with their statistics and aggregates."""
         ids = ArrayType(self.frame.types[deltas.delta])
         own = [("window_id", StringType()), ("delta_ids", ids), ("stats", from_arrow_type(stats_type()))]
         fields = self.window_fields([*own, ("trigger", StringType())])
-        return self._apply("skip_value", AdaptiveTask(cuts, deltas, self.inputs()), fields)
+
+        def maker(inputs: Inputs) -> Maker:
+            return AdaptiveMaker(cuts, deltas, inputs)
+
+        halo = maker(self.inputs()).halo
+        hot = self._hot_keys(halo, None)
+        return self._apply("skip_value", self._task(maker, hot, deltas.columns()), fields, hot, halo)
 
     def skipped(self, shape: Shape) -> DataFrame:
         """The rows, and the pairs of a row and a window, that do not count."""
@@ -141,36 +145,68 @@ class WindowCall:
     def _bound(self) -> DataType:
         return LongType() if is_integer(self.time_type) else self.time_type
 
-    def _slice_numbers(self, length: int, halo: tuple[int, int]) -> str:
-        """SQL: the slices in which a row bears on windows, mostly one; none for a row without a time."""
-        before, after = halo
-        time = ticks_of(self.time, self.time_type)
-        first = floored(f"(greatest({time}, {_LEAST + before}L) - {before}L)", length)
-        last = floored(f"(least({time}, {_GREATEST - after}L) + {after}L)", length)
-        # greatest and least pass over nulls
-        return f"explode(CASE WHEN {quoted(self.time)} IS NOT NULL THEN sequence({first}, {last}) END)"
+    def _hash(self) -> str:
+        return f"xxhash64({', '.join(map(quoted, self.key))})"
+
+    def _hot_keys(self, halo: tuple[int, int] | None, gap: int | None) -> tuple[HotKey, ...]:
+        if self.running.rows_a_slice is None:
+            return ()
+        able = self.frame.df.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, self.time]))
+        rows = able.selectExpr(f"{self._hash()} AS h", f"{ticks_of(self.time, self.time_type)} AS t")
+        return hot_keys(rows, rows_a_slice=self.running.rows_a_slice, halo=halo, gap=gap)
+
+    def _task(
+        self, maker: Any, hot: tuple[HotKey, ...], required: list[str], *, drop_negative: bool = False
+    ) -> WindowsTask:
+        inputs = self.inputs()
+        if hot:
+            inputs = replace(inputs, key=[*self.key, SLICE])
+        return WindowsTask(
+            maker(inputs),
+            inputs,
+            required,
+            drop_negative,
+            max_bytes=self.running.memory_max_bytes,
+            most_columns=len(self.key) + len(self.outputs) + 2,
+            hot=hot,
+            with_metrics=self.running.metrics is not None,
+        )
 
     def _apply(
-        self, null_values: NullValues, task: Task, fields: list[StructField], slice_numbers: str | None = None
+        self,
+        null_values: NullValues,
+        task: Task,
+        fields: list[StructField],
+        hot: tuple[HotKey, ...] = (),
+        halo: tuple[int, int] | None = None,
     ) -> DataFrame:
         """`task` over the needed columns, all rows of a key, or of a slice of it, together."""
+        rows, needed = self.frame.df, self._needed()
         # named c0, c1, …: mapInArrow takes no names with dots
-        chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(self._needed())]
-        if self.grace is not None:
-            chosen.append(f"{self._stream_time(null_values)} AS {STREAM_TIME}")
+        chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
         together = [f"c{place}" for place in range(len(self.key))]
-        added = [] if self.grace is None else [STREAM_TIME]
-        rows = self.frame.df
-        if slice_numbers is not None:
-            if self.grace is not None:
-                # stream time first: copies in a halo arrive once
-                rows = rows.selectExpr("*", chosen.pop())
-                chosen.append(STREAM_TIME)
-            chosen.append(f"{slice_numbers} AS {SLICE}")
+        if self.grace is not None:
+            # before slices: copies in a halo arrive once
+            rows = rows.selectExpr("*", f"{self._stream_time(null_values)} AS {STREAM_TIME}")
+            chosen.append(STREAM_TIME)
+            needed = [*needed, STREAM_TIME]
+        if hot:
+            own = (f"{self._hash()} AS __hash", f"{ticks_of(self.time, self.time_type)} AS __ticks")
+            rows = rows.selectExpr("*", *own)
+            chosen.append(f"{slices_sql(hot, halo)} AS {SLICE}")
             together.append(SLICE)
-            added.append(SLICE)
-        work = _Partition(task, [*self._needed(), *added], [field.name for field in fields], self.grace)
-        return rows.selectExpr(*chosen).repartition(*together).mapInArrow(work, StructType(fields))
+            needed = [*needed, SLICE]
+        told = (
+            [] if self.running.metrics is None else [StructField(metric_column(name), LongType()) for name in METRICS]
+        )
+        work = Partition(task, needed, [field.name for field in [*fields, *told]], self.grace)
+        made = rows.selectExpr(*chosen).repartition(*together).mapInArrow(work, StructType([*fields, *told]))
+        return self._observed(made, [field.name for field in fields]) if told else made
+
+    def _observed(self, made: DataFrame, outputs: list[str]) -> DataFrame:
+        """The windows alone; what workers tell about themselves goes to the observation."""
+        assert self.running.metrics is not None
+        return made.observe(self.running.metrics, *_totals(made)).select(*map(quoted, outputs))
 
     def _stream_time(self, null_values: NullValues) -> str:
         """SQL: the greatest time among the rows that arrived up to this one; rows that can't count don't move it."""
@@ -185,103 +221,11 @@ class WindowCall:
         )
 
 
-@dataclass(frozen=True)
-class WindowsTask:
-    """Windows of a table."""
-
-    shape: Shape
-    inputs: Inputs
-
-    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
-        """One row a window."""
-        return window_tables(table, self.shape, self.inputs, most_rows=_ROWS_A_PIECE)
-
-
-@dataclass(frozen=True)
-class SlicedTask:
-    """Windows of slices of keys: a slice makes all windows near it, and keeps those that start in it."""
-
-    shape: Shape
-    inputs: Inputs
-    length: int
-
-    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
-        """One row a window."""
-        inputs = replace(self.inputs, key=[SLICE, *self.inputs.key])
-        for windows in window_tables(table, self.shape, inputs, most_rows=_ROWS_A_PIECE):
-            slices = as_ticks(windows.column("window_start")) // self.length
-            yield windows.filter(pa.array(slices == as_ticks(windows.column(SLICE))))
-
-
-@dataclass(frozen=True)
-class SkippedTask:
-    """What does not count of a table."""
-
-    shape: Shape
-    inputs: Inputs
-
-    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
-        """One row for each row, or pair of a row and a window, that does not count."""
-        yield skipped_table(table, self.shape, self.inputs)
-
-
-@dataclass(frozen=True)
-class AdaptiveTask:
-    """Adaptive windows of a table."""
-
-    cuts: Cuts
-    deltas: Deltas
-    inputs: Inputs
-
-    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
-        """One row a window."""
-        yield adaptive_table(table, self.cuts, self.deltas, self.inputs)[0]
-
-
-@dataclass(frozen=True)
-class _Partition:
-    """What a worker does with the rows of one partition; it holds them all, as a window may need any row of its key."""
-
-    task: Task
-    inputs: list[str]
-    outputs: list[str]
-    grace: int | None
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = [batch for batch in batches if batch.num_rows]
-        if not held:
-            return
-        table = pa.Table.from_batches(held).combine_chunks().rename_columns(self.inputs)
-        held.clear()
-        if self.grace is not None:
-            table = table.append_column(MIN_END, pa.array(_closing_times(table.column(STREAM_TIME), self.grace)))
-        for found in self.task(table):
-            yield from found.select(self.outputs).to_batches(max_chunksize=_ROWS_A_BATCH)
-
-
-def _closing_times(stream_time: pa.ChunkedArray, grace: int) -> np.ndarray:
-    """Stream time less the grace, saturated; a stream without any time closes nothing."""
-    reached = as_ticks(stream_time)
-    closing = np.where(reached < _LEAST + grace, _LEAST, reached - np.int64(grace))
-    if stream_time.null_count:
-        closing[stream_time.is_null().to_numpy()] = _LEAST
-    return closing
-
-
-def quoted(name: str) -> str:
-    """A column name as SQL takes it, whatever characters it holds."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def ticks_of(time: str, kind: DataType) -> str:
-    """SQL: a time column as a bigint of ticks."""
-    if is_integer(kind):
-        return f"CAST({quoted(time)} AS BIGINT)"
-    if isinstance(kind, TimestampType):
-        return f"unix_micros({quoted(time)})"
-    return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {quoted(time)})"
-
-
-def floored(number: str, divisor: int) -> str:
-    """SQL: the floor of a bigint divided by a positive one; `div` itself rounds towards 0."""
-    return f"({number} div {divisor}L - CASE WHEN {number} % {divisor}L < 0 THEN 1L ELSE 0L END)"
+def _totals(made: DataFrame) -> list[Column]:
+    """The metrics of all workers: sums, and the greatest peak."""
+    if type(made).__module__.startswith("pyspark.sql.connect"):
+        from pyspark.sql.connect.functions import expr
+    else:
+        from pyspark.sql.functions import expr
+    folds = {name: "max" if name == "peak_bytes" else "sum" for name in METRICS}
+    return [expr(f"coalesce({fold}({metric_column(name)}), 0L)").alias(name) for name, fold in folds.items()]

@@ -6,16 +6,24 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType
 
 from spark_jobs.kernels.windows import Aggregate, Cuts, Deltas, Trigger
 
 from .adapter import WindowCall
-from .parameters import Duration, Frame, is_integer, refuse, ticks
+from .parameters import (
+    DEFAULT_MEMORY_BYTES,
+    DEFAULT_ROWS_A_SLICE,
+    LEAST_MEMORY_BYTES,
+    Duration,
+    Frame,
+    is_integer,
+    refuse,
+    ticks,
+)
 
 DEFAULT_TARGET = 100
-DEFAULT_MEMORY_BYTES = 100 * 2**20
 _DEFAULTS = {
     "min_duration": timedelta(milliseconds=10),
     "max_duration": timedelta(seconds=5),
@@ -79,6 +87,8 @@ def adaptive_windows(
     grace: Duration | None = None,
     arrival: str | None = None,
     stream: str | Sequence[str] | None = None,
+    rows_a_slice: int | None = DEFAULT_ROWS_A_SLICE,
+    metrics: Observation | None = None,
 ) -> DataFrame:
     """Windows that last `target_batch_size / rate`, within limits, or until a trigger fires: a function of the rows.
 
@@ -92,7 +102,7 @@ def adaptive_windows(
         size_bytes: the integer column with a row's size; None: 0, and no trigger may ask for sizes.
         min_duration, max_duration, reset: 10 ms, 5 s and one UTC day for timestamps; to be given for integers.
         triggers: asked in this order; None: time, `at_count(target_batch_size)` and, with sizes, memory pressure.
-        memory_max_bytes: what `at_memory_pressure` is a share of.
+        memory_max_bytes: what a worker may hold, and what `at_memory_pressure` is a share of.
         grace: a row counts iff its cell ends after the stream time at its arrival less `grace`.
 
     Other arguments: see `sliding_windows`.
@@ -133,6 +143,9 @@ def adaptive_windows(
         grace=grace,
         arrival=arrival,
         stream=stream,
+        rows_a_slice=rows_a_slice,
+        memory_max_bytes=max(memory_max_bytes, LEAST_MEMORY_BYTES),
+        metrics=metrics,
         taken=_TAKEN,
         also_read=deltas.columns(),
     )

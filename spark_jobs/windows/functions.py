@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql.types import TimestampType
 
 from spark_jobs.kernels.windows import Aggregate, Hopping, Sessions, Shape, Sliding
 
 from .adapter import WindowCall
-from .parameters import Duration, calendar, is_integer, refuse, ticks
+from .parameters import DEFAULT_MEMORY_BYTES, DEFAULT_ROWS_A_SLICE, Duration, calendar, is_integer, refuse, ticks
 
 Columns = str | Sequence[str]
 Planned = tuple[WindowCall, Shape]
@@ -28,7 +28,9 @@ def sliding_windows(
     arrival: str | None = None,
     stream: Columns | None = None,
     clip_at_zero: bool | None = None,
-    slices: Duration | None = None,
+    rows_a_slice: int | None = DEFAULT_ROWS_A_SLICE,
+    memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
+    metrics: Observation | None = None,
 ) -> DataFrame:
     """Exact sliding windows, as KIP-450 defines them: set by the rows themselves, both bounds inclusive.
 
@@ -52,9 +54,13 @@ def sliding_windows(
         stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together.
         clip_at_zero: times start at 0, as in Kafka: rows at t <= size share `[0, size]` as their left window, and rows
             before 0 count nowhere. None: yes for an integer time, no for a timestamp.
-        slices: cut every key into slices of this length of time, longer than `size`, that are worked on apart. It is
-            for keys with more rows than one task should hold, and changes no result: a slice also gets the rows one
-            size and one tick around it. None: all rows of a key go to one task.
+        rows_a_slice: a key with more rows than this is cut by time into slices that are worked on apart, exactly. Such
+            keys are looked for in a sample of the rows, by a job that runs at once. None: no sample, and all rows of a
+            key go to one task.
+        memory_max_bytes: what a worker may hold, 1 MiB or more, beside Python itself and the rows of one open window.
+            Beyond it, sorted rows wait on the worker's disk.
+        metrics: an observation that gets `rows`, `flushed_runs`, `flushed_bytes` (all workers together) and
+            `peak_bytes` (of one worker) of the first action on the result.
 
     Returns:
         One row a window: key columns, `window_start`, `window_end` (both inclusive; int64 or the time's own type),
@@ -63,9 +69,9 @@ def sliding_windows(
     Raises:
         ParameterError: a parameter is outside of the above; no job has been started.
     """
-    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
-    call, shape = _sliding(df, size=size, clip_at_zero=clip_at_zero, arrival=arrival, stream=stream, **shared)
-    return call.windows(shape, slices)
+    shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
+    call, shape = _sliding(df, size=size, clip_at_zero=clip_at_zero, **shared)
+    return call.windows(shape)
 
 
 def session_windows(
@@ -78,6 +84,9 @@ def session_windows(
     grace: Duration | None = None,
     arrival: str | None = None,
     stream: Columns | None = None,
+    rows_a_slice: int | None = DEFAULT_ROWS_A_SLICE,
+    memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
+    metrics: Observation | None = None,
 ) -> DataFrame:
     """Sessions: the rows of a key, cut where the distance to the one before is greater than `gap`.
 
@@ -90,8 +99,8 @@ def session_windows(
 
     Other arguments, result and errors: see `sliding_windows`.
     """
-    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
-    call, shape = _session(df, gap=gap, arrival=arrival, stream=stream, **shared)
+    shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
+    call, shape = _session(df, gap=gap, **shared)
     return call.windows(shape)
 
 
@@ -107,7 +116,9 @@ def hopping_windows(
     grace: Duration | None = None,
     arrival: str | None = None,
     stream: Columns | None = None,
-    slices: Duration | None = None,
+    rows_a_slice: int | None = DEFAULT_ROWS_A_SLICE,
+    memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
+    metrics: Observation | None = None,
 ) -> DataFrame:
     """Hopping windows `[k*advance + offset, k*advance + offset + size)` for every integer k, half open.
 
@@ -121,9 +132,9 @@ def hopping_windows(
 
     Other arguments, result and errors: see `sliding_windows`.
     """
-    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
-    call, shape = _hopping(df, size=size, advance=advance, offset=offset, arrival=arrival, stream=stream, **shared)
-    return call.windows(shape, slices)
+    shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
+    call, shape = _hopping(df, size=size, advance=advance, offset=offset, **shared)
+    return call.windows(shape)
 
 
 def tumbling_windows(
@@ -138,6 +149,9 @@ def tumbling_windows(
     grace: Duration | None = None,
     arrival: str | None = None,
     stream: Columns | None = None,
+    rows_a_slice: int | None = DEFAULT_ROWS_A_SLICE,
+    memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
+    metrics: Observation | None = None,
 ) -> DataFrame:
     """Tumbling windows `[k*size + offset, (k+1)*size + offset)`: hopping ones with an advance of `size`.
 
@@ -149,9 +163,24 @@ def tumbling_windows(
 
     Other arguments, result and errors: see `sliding_windows`.
     """
-    shared: dict[str, Any] = {"key": key, "time": time, "aggregates": aggregates, "grace": grace}
-    call, shape = _tumbling(df, size=size, offset=offset, zone=zone, arrival=arrival, stream=stream, **shared)
+    shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
+    call, shape = _tumbling(df, size=size, offset=offset, zone=zone, **shared)
     return call.windows(shape)
+
+
+def _shared(
+    key: Columns,
+    time: str,
+    aggregates: Mapping[str, Aggregate],
+    grace: Duration | None,
+    arrival: str | None,
+    stream: Columns | None,
+    rows_a_slice: int | None,
+    memory_max_bytes: int,
+    metrics: Observation | None,
+) -> dict[str, Any]:
+    """The parameters that every kind takes, by name."""
+    return dict(locals())
 
 
 def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:

@@ -36,6 +36,41 @@ Duration = int | timedelta
 """A length of time: ticks of the time column, or (timestamp columns only) a timedelta."""
 
 
+DEFAULT_ROWS_A_SLICE = 1 << 19
+"""Half a million rows are about a second of one task: fewer are not worth a task of their own."""
+DEFAULT_MEMORY_BYTES = 100 * 2**20
+LEAST_MEMORY_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Running:
+    """How windows are made, which changes none of them."""
+
+    rows_a_slice: int | None = DEFAULT_ROWS_A_SLICE
+    memory_max_bytes: int = DEFAULT_MEMORY_BYTES
+    metrics: Any = None
+
+    @classmethod
+    def checked(cls, rows_a_slice: Any, memory_max_bytes: Any, metrics: Any) -> Running:
+        """Raises ParameterError for the first that is wrong."""
+        if rows_a_slice is not None and (not _is_whole(rows_a_slice) or rows_a_slice < 1):
+            raise refuse("rows_a_slice", expected="an integer of 1 or more, or None", found=rows_a_slice)
+        if not _is_whole(memory_max_bytes) or memory_max_bytes < LEAST_MEMORY_BYTES:
+            raise refuse(
+                "memory_max_bytes",
+                expected=f"an integer of {LEAST_MEMORY_BYTES} (1 MiB) or more",
+                found=memory_max_bytes,
+                value=memory_max_bytes,
+            )
+        if metrics is not None and not (hasattr(metrics, "get") and hasattr(metrics, "_on")):
+            raise refuse("metrics", expected="a pyspark.sql.Observation", found=type(metrics).__name__)
+        return cls(rows_a_slice, memory_max_bytes, metrics)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def refuse(parameter: str, *, expected: str, found: Any, next_step: str = "", **facts: Any) -> ParameterError:
     """The refusal of one parameter."""
     return ParameterError(

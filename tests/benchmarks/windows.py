@@ -1,132 +1,187 @@
-"""Sessions, hopping and adaptive windows side by side in one run, Parquet to Parquet.
+"""Sessions, hopping and adaptive windows side by side, Parquet to Parquet; how times are taken: see `measuring`.
 
-    python tests/benchmarks/windows.py [--rows 10000000] [--keys 10000] [--repeat 2]
+python tests/benchmarks/windows.py sessions | hopping | hot | memory | adaptive | plot  [--rows 10000000]
 
-Sessions against DuckDB (gaps and islands) and Spark's `session_window`; hopping windows of 60 advances against Spark's
-`window()`; adaptive windows in the kernel alone, one core. Results are compared before a time is printed, see
-`sliding.py` for how times are taken.
+sessions   10M rows, 10,000 keys, against DuckDB (gaps and islands) and Spark's `session_window`
+hopping    windows of 60 advances, against Spark's `window()`, on fewer rows (Spark makes 60 of each)
+hot        sessions with 90 % of the rows on one key, against uniform keys
+memory     the largest Python worker, from 1M rows to 50M
+adaptive   deltas a second in the kernel, on one core
+plot       benchmarks-out/windows-memory.png
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
-from sliding import Workload, measure, session
+from measuring import MEAN_DISTANCE, OUT, Workload, apart, compared, in_spark, keep, kept, session
 
 from spark_jobs.kernels.windows import Cuts, Trigger
 from spark_jobs.kernels.windows.adaptive import adaptive_spans
 from spark_jobs.windows import count, hopping_windows, max_, min_, session_windows, sum_
 
-GAP = 6000
-"""Three times the mean distance of a key's rows: sessions of about 20 rows."""
-ADVANCE = 2000
+GAP = 3 * MEAN_DISTANCE
+"""Sessions of about 20 rows."""
+HOPPING_ROWS = 500_000
+MEMORY_ROWS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
 AGGREGATES = {"n": count(), "total": sum_("v"), "low": min_("v"), "high": max_("v")}
 _COLUMNS = "count(*) n, sum(v) total, min(v) low, max(v) high"
-
-Ways = dict[str, Callable[[Workload, str], None]]
-
-
-def session_ways(spark: SparkSession) -> Ways:
-    """Sessions; Spark's own count time in seconds and end a gap after the last row, which is taken back."""
-
-    def ours(load: Workload, out: str) -> None:
-        rows = spark.read.parquet(load.source)
-        windows = session_windows(rows, key="k", time="t", gap=GAP, aggregates=AGGREGATES)
-        windows.write.mode("overwrite").parquet(out)
-
-    def duck(load: Workload, out: str) -> None:
-        Path(out).mkdir(parents=True, exist_ok=True)
-        query = f"""
-        WITH marked AS (SELECT *, coalesce(t - lag(t) OVER w > {GAP}, true) AS opens
-                        FROM read_parquet('{load.source}/*.parquet') WINDOW w AS (PARTITION BY k ORDER BY t)),
-        numbered AS (SELECT *, sum(opens::INT) OVER (PARTITION BY k ORDER BY t RANGE UNBOUNDED PRECEDING) s FROM marked)
-        SELECT k, min(t) window_start, max(t) window_end, {_COLUMNS} FROM numbered GROUP BY k, s"""
-        with duckdb.connect() as connection:
-            connection.execute("SET threads = 2; SET preserve_insertion_order = false")
-            connection.execute(f"COPY ({query}) TO '{out}/0.parquet' (FORMAT parquet)")
-
-    def spark_own(load: Workload, out: str) -> None:
-        rows = spark.read.parquet(load.source).withColumn("at", sf.timestamp_seconds("t"))
-        found = rows.groupBy("k", sf.session_window("at", f"{GAP} seconds").alias("w")).agg(*_spark_aggregates())
-        start, end = "unix_seconds(w.start) window_start", f"unix_seconds(w.end) - {GAP} window_end"
-        found.selectExpr("k", start, end, "n", "total", "low", "high").write.mode("overwrite").parquet(out)
-
-    return {"tidemark": ours, "duckdb": duck, "spark": spark_own}
+Rows = list[dict[str, Any]]
 
 
-def hopping_ways(spark: SparkSession) -> Ways:
-    """Windows of 60 advances."""
-    size = 60 * ADVANCE
-
-    def ours(load: Workload, out: str) -> None:
-        rows = spark.read.parquet(load.source)
-        windows = hopping_windows(rows, key="k", time="t", size=size, advance=ADVANCE, aggregates=AGGREGATES)
-        windows.write.mode("overwrite").parquet(out)
-
-    def spark_own(load: Workload, out: str) -> None:
-        rows = spark.read.parquet(load.source).withColumn("at", sf.timestamp_seconds("t"))
-        window = sf.window("at", f"{size} seconds", f"{ADVANCE} seconds").alias("w")
-        found = rows.groupBy("k", window).agg(*_spark_aggregates())
-        bounds = ("unix_seconds(w.start) window_start", "unix_seconds(w.end) window_end")
-        found.selectExpr("k", *bounds, "n", "total", "low", "high").write.mode("overwrite").parquet(out)
-
-    return {"tidemark": ours, "spark": spark_own}
+def sessions(spark: Any, load: Workload, out: str) -> None:
+    """The product, as it comes."""
+    rows = spark.read.parquet(load.source)
+    session_windows(rows, key="k", time="t", gap=GAP, aggregates=AGGREGATES).write.parquet(out)
 
 
-def _spark_aggregates() -> list:
-    parts = (sf.count("*"), sf.sum("v"), sf.min("v"), sf.max("v"))
-    return [part.alias(name) for part, name in zip(parts, ("n", "total", "low", "high"), strict=True)]
+def duck_sessions(load: Workload, out: str) -> None:
+    """Gaps and islands."""
+    Path(out).mkdir(parents=True)
+    query = f"""
+    WITH marked AS (SELECT *, coalesce(t - lag(t) OVER w > {GAP}, true) AS opens
+                    FROM read_parquet('{load.source}/*.parquet') WINDOW w AS (PARTITION BY k ORDER BY t)),
+    numbered AS (SELECT *, sum(opens::INT) OVER (PARTITION BY k ORDER BY t RANGE UNBOUNDED PRECEDING) s FROM marked)
+    SELECT k, min(t) window_start, max(t) window_end, {_COLUMNS} FROM numbered GROUP BY k, s"""
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 2; SET preserve_insertion_order = false")
+        connection.execute(f"COPY ({query}) TO '{out}/0.parquet' (FORMAT parquet)")
 
 
-def report(title: str, ways: Ways, load: Workload, warm: Workload, repeat: int) -> None:
-    """Print the table of one kind."""
-    load.checks.clear()
-    times = {name: measure(name, way, load, warm, repeat) for name, way in ways.items()}
-    print(f"\n{title}: {load.rows:,} rows, {load.keys:,} keys; load {os.getloadavg()[0]:.1f}")
-    print("| way | seconds | tidemark takes |\n| --- | ---: | ---: |")
-    for name, seconds in times.items():
-        print(f"| {name} | {seconds:.2f} | {times['tidemark'] / seconds:.2f}x |")
+def spark_sessions(spark: Any, load: Workload, out: str) -> None:
+    """Spark counts time in seconds, and ends a session a gap after its last row, which is taken back."""
+    rows = spark.read.parquet(load.source).selectExpr("*", "timestamp_seconds(t) AS at")
+    rows.createOrReplaceTempView("source_rows")
+    spark.sql(
+        f"SELECT k, unix_seconds(w.start) window_start, unix_seconds(w.end) - {GAP} window_end, n, total, low, high "
+        f"FROM (SELECT k, session_window(at, '{GAP} seconds') w, {_COLUMNS} FROM source_rows GROUP BY 1, 2)"
+    ).write.parquet(out)
+
+
+def hopping(spark: Any, load: Workload, out: str) -> None:
+    """The product, as it comes."""
+    rows = spark.read.parquet(load.source)
+    windows = hopping_windows(
+        rows, key="k", time="t", size=60 * MEAN_DISTANCE, advance=MEAN_DISTANCE, aggregates=AGGREGATES
+    )
+    windows.write.parquet(out)
+
+
+def spark_hopping(spark: Any, load: Workload, out: str) -> None:
+    """Spark's `window()` with a slide."""
+    rows = spark.read.parquet(load.source).selectExpr("*", "timestamp_seconds(t) AS at")
+    rows.createOrReplaceTempView("source_rows")
+    window = f"window(at, '{60 * MEAN_DISTANCE} seconds', '{MEAN_DISTANCE} seconds')"
+    spark.sql(
+        "SELECT k, unix_seconds(w.start) window_start, unix_seconds(w.end) window_end, n, total, low, high "
+        f"FROM (SELECT k, {window} w, {_COLUMNS} FROM source_rows GROUP BY 1, 2)"
+    ).write.parquet(out)
+
+
+class Benchmark:
+    """The parts, over workloads in one folder."""
+
+    def __init__(self, folder: Path, rows: int, repeat: int) -> None:
+        self.spark, self.folder, self.rows, self.repeat = session(), folder, rows, repeat
+
+    def sessions(self) -> Rows:
+        load = Workload(self.folder, self.rows, 10_000, GAP).written()
+        measured = {"tidemark": in_spark(partial(sessions, self.spark), load, self.repeat)}
+        measured["duckdb"] = apart(duck_sessions, load, self.repeat)
+        measured["spark session_window"] = in_spark(partial(spark_sessions, self.spark), load, 1)
+        return compared(f"sessions: {self.rows:,} rows, 10,000 keys", measured)
+
+    def hopping(self) -> Rows:
+        load = Workload(self.folder, HOPPING_ROWS, 500, 0).written()
+        measured = {"tidemark": in_spark(partial(hopping, self.spark), load, self.repeat)}
+        measured["spark window()"] = in_spark(partial(spark_hopping, self.spark), load, 1)
+        return compared(f"hopping windows of 60 advances: {HOPPING_ROWS:,} rows, 500 keys", measured)
+
+    def hot(self) -> Rows:
+        loads = {share: Workload(self.folder, self.rows, 10_000, GAP, hot=share).written() for share in (0.0, 0.9)}
+        times = [in_spark(partial(sessions, self.spark), load, self.repeat).seconds for load in loads.values()]
+        print(f"\nsessions: uniform {times[0]:.2f} s, 90 % on one key {times[1]:.2f} s, {times[1] / times[0]:.2f}x")
+        return [{"way": "uniform", "seconds": times[0]}, {"way": "90 % on one key", "seconds": times[1]}]
+
+    def memory(self) -> Rows:
+        rows = []
+        print("\n| rows | largest worker, MiB | seconds |\n| ---: | ---: | ---: |")
+        for n in MEMORY_ROWS:
+            load = Workload(self.folder, n, 10_000, GAP).written()
+            found = in_spark(partial(sessions, self.spark), load, 1)
+            print(f"| {n:,} | {found.peak_mib:.0f} | {found.seconds:.1f} |", flush=True)
+            rows.append({"rows": n, "mib": found.peak_mib, "seconds": found.seconds})
+        return rows
+
+    def adaptive(self) -> Rows:
+        rate = adaptive_rate(10_000_000)
+        print(f"\nadaptive kernel: {rate:,.0f} deltas a second on one core")
+        return [{"way": "adaptive kernel", "rate": rate}]
 
 
 def adaptive_rate(rows: int) -> float:
-    """Deltas a second of the adaptive kernel."""
+    """Deltas a second of the adaptive kernel, triggers time and count."""
     times = np.sort(np.random.default_rng(3).integers(0, rows * 50, rows))
     cuts = Cuts(100, 10, 5_000, 10**9, (Trigger("time"), Trigger("count", 100)), 2**27, 1_000_000)
-    arguments = {"offsets": np.array([0, rows]), "sizes": np.ones(rows, np.int64), "cuts": cuts, "min_end": None}
-    adaptive_spans(times=times[:10], **{**arguments, "offsets": np.array([0, 10]), "sizes": np.ones(10, np.int64)})
-    began = time.perf_counter()
-    adaptive_spans(times=times, **arguments)
-    return rows / (time.perf_counter() - began)
+    best = float("inf")
+    for n in (10, rows, rows):
+        sizes = np.ones(n, np.int64)
+        began = time.process_time()
+        adaptive_spans(offsets=np.array([0, n]), times=times[:n], sizes=sizes, cuts=cuts, min_end=None)
+        best = min(best, time.process_time() - began) if n == rows else best
+    return rows / best
+
+
+def plot() -> None:
+    """Memory of the largest worker over the number of rows."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    rows = kept("windows")["memory"]
+    figure, axis = pyplot.subplots(figsize=(7, 3.5))
+    axis.plot([row["rows"] / 1e6 for row in rows], [row["mib"] for row in rows], marker="o", color="#3b6ea5")
+    axis.set(xlabel="million rows", ylabel="MiB, largest Python worker", ylim=(0, None))
+    axis.set_title("sessions, memory_max_bytes 100 MiB", loc="left", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(OUT / "windows-memory.png", dpi=110)
+    print(OUT / "windows-memory.png")
+
+
+PARTS: dict[str, Callable[[Benchmark], Rows]] = {
+    "sessions": Benchmark.sessions,
+    "hopping": Benchmark.hopping,
+    "hot": Benchmark.hot,
+    "memory": Benchmark.memory,
+    "adaptive": Benchmark.adaptive,
+}
 
 
 def main() -> None:
-    """Read the options and print the tables."""
+    """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=[*PARTS, "plot"])
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--hopping-rows", type=int, default=500_000, help="Spark makes 60 rows of each")
-    parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=2)
     arguments = parser.parse_args()
-    print(f"adaptive kernel: {adaptive_rate(10_000_000):,.0f} deltas a second on one core")
-    spark = session(shuffle_partitions=4)
-    with tempfile.TemporaryDirectory() as folder:
-        load = Workload(Path(folder), arguments.rows, arguments.keys, GAP)
-        small = Workload(Path(folder), arguments.hopping_rows, max(arguments.keys // 20, 1), ADVANCE, name="small")
-        warm = Workload(Path(folder), max(arguments.rows // 100, 1000), arguments.keys, GAP, name="warm")
-        for workload in (load, small, warm):
-            workload.write()
-        report("sessions", session_ways(spark), load, warm, arguments.repeat)
-        report("hopping, size/advance 60", hopping_ways(spark), small, warm, arguments.repeat)
-    spark.stop()
+    asked = [part for part in arguments.parts if part != "plot"]
+    if asked:
+        with tempfile.TemporaryDirectory() as folder:
+            benchmark = Benchmark(Path(folder), arguments.rows, arguments.repeat)
+            for part in asked:
+                keep("windows", part, PARTS[part](benchmark))
+            benchmark.spark.stop()
+    if "plot" in arguments.parts:
+        plot()
 
 
 if __name__ == "__main__":

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.windows import (
-    Inputs,
     IntegerOverflow,
     Monoid,
-    Sliding,
     avg,
     count,
     count_distinct,
@@ -29,8 +27,6 @@ from spark_jobs.kernels.windows import (
     stddev,
     sum_,
     variance,
-    window_table,
-    window_tables,
 )
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row
 
@@ -296,16 +292,3 @@ def test_keys_of_several_columns_and_timestamps_keep_their_types():
     starts = result.column("window_start").cast(pa.int64()).to_pylist()
     keys = list(zip(result.column("a").to_pylist(), result.column("b").to_pylist(), starts, strict=True))
     assert keys == [("x", 1, -5), ("y", 2, 999_990), ("y", 2, 999_993), ("y", 2, 1_000_001)]
-
-
-@settings(max_examples=40, deadline=None)
-@given(tables("double"), st.integers(1, 20))
-def test_windows_made_piece_by_piece_are_the_same(table, most_rows):
-    inputs = Inputs(["k"], "t", asked(NUMERIC, "arrived"), min_end="least", arrival="at")
-    shape = Sliding(7, clip_at_zero=True, null_values="skip_value")
-    whole, _ = window_table(table, shape, inputs)
-    pieces = list(window_tables(table, shape, inputs, most_rows=most_rows))
-    joined = pa.concat_tables(pieces) if pieces else whole.slice(0, 0)
-    assert [str(row) for row in joined.to_pylist()] == [str(row) for row in whole.to_pylist()]
-    if most_rows == 1:
-        assert all(len(piece.column("k").unique()) <= 1 for piece in pieces)

@@ -173,7 +173,36 @@ def test_late_rows_within_one_window_cost_no_more_than_their_sort():
 def test_the_worked_example_of_the_readme():
     rows = [Row(0, time) for time in (103, 107, 112, 119)]
     assert len(content(rows, sliding_spans, size=10, clip_at_zero=True)[1]) == 7
-    assert len(content(rows, hopping_spans, size=10, advance=2, offset=0)[1]) == 13
+    hopping = {n: content(rows, hopping_spans, size=10, advance=n, offset=0)[1] for n in (1, 2, 5)}
+    assert [len(windows) for windows in hopping.values()] == [26, 13, 5]
+    assert [[0, 1, 2] in windows.values() for windows in hopping.values()] == [True, False, False]
+    ten = [held for window, held in hopping[1].items() if 98 <= window.start <= 107]
+    assert ten == [[0, 1]] * 5 + [[0, 1, 2]] + [[1, 2]] * 4
     assert [(w.start, w.end) for w in content(rows, session_spans, gap=5)[1]] == [(103, 112), (119, 119)]
     tumbling = content(rows, hopping_spans, size=10, advance=10, offset=0)[1]
     assert [(w.start, w.end) for w in tumbling] == [(100, 110), (110, 120)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows_of(NEAR), st.sampled_from([0, 1, 5, 61]), SHAPES, st.integers(-15, 15))
+def test_each_row_is_in_exactly_as_many_windows_as_the_definition_says(rows, size, shape, offset):
+    by_key, offsets, times, _ = columns(rows)
+
+    def counts(spans_of, **parameters):
+        _, spans, chosen = spans_of(offsets=offsets, times=times, min_end=None, **parameters)
+        assert chosen.all()
+        return (spans.past - spans.first).tolist()
+
+    def starts(key):
+        own = {row.time for row in by_key if row.key == key}
+        right = {time + 1 for time in own if any(time < other <= time + 1 + size for other in own)}
+        return {time - size for time in own} | right
+
+    assert counts(session_spans, gap=size + 1) == [1] * len(by_key)
+    assert counts(sliding_spans, size=size, clip_at_zero=False) == [
+        sum(row.time - size <= start <= row.time for start in starts(row.key)) for row in by_key
+    ]
+    length, advance = shape
+    assert counts(hopping_spans, size=length, advance=advance, offset=offset) == [
+        (row.time - offset) // advance - (row.time - offset - length) // advance for row in by_key
+    ]

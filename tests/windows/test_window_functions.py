@@ -4,6 +4,7 @@ import datetime
 import random
 
 import pytest
+from pyspark.sql import Observation
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.windows import naive
@@ -22,6 +23,7 @@ from spark_jobs.windows import (
     sum_,
     tumbling_windows,
 )
+from spark_jobs.windows.hot_keys import hot_keys
 
 pytestmark = pytest.mark.spark
 
@@ -270,34 +272,96 @@ def test_an_unknown_kind_of_windows_is_refused(spark):
     assert refusal.value.parameter == "kind"
 
 
-@pytest.mark.parametrize("slices", [5, 7, 1000])
-def test_keys_cut_into_slices_of_time_give_the_same_windows(spark, slices):
-    rows = [(case, k, None if t is None else t - 15, at, v) for case, k, t, at, v in random_rows(slices)]
-    df = spark.createDataFrame(rows, SCHEMA)
-    shared = {"key": ["case", "k"], "time": "t", "aggregates": AGGREGATES | EDGES, "slices": slices}
+def long_rows(seed, *, keys=3, a_key=150, times=600):
+    """Rows of one case: few keys with many rows each."""
+    chance = random.Random(seed)
+    return [
+        (
+            case,
+            "a",
+            chance.randrange(times) - times // 2,
+            place // 2,
+            chance.choice([1e16, 0.1, None, chance.gauss(0, 1)]),
+        )
+        for case in range(keys)
+        for place in range(a_key)
+    ]
+
+
+def hot_of(df, *, key, rows_a_slice, halo, gap=None):
+    hashed = f"xxhash64({', '.join(key)})"
+    return hot_keys(df.selectExpr(f"{hashed} AS h", "t"), rows_a_slice=rows_a_slice, halo=halo, gap=gap)
+
+
+@pytest.mark.parametrize("rows_a_slice", [12, 60])
+def test_hot_keys_cut_by_time_give_the_same_windows(spark, rows_a_slice):
+    rows = [*long_rows(rows_a_slice), *((case, "b", 5, 0, 1.0) for case in range(CASES))]
+    df = spark.createDataFrame(rows, SCHEMA).cache()
+    hot = hot_of(df, key=["case", "k"], rows_a_slice=rows_a_slice, halo=(4, 1))
+    assert [key.cells for key in hot] == [min(-(-150 // rows_a_slice), 12)] * 3
+    shared = {"key": ["case", "k"], "time": "t", "aggregates": AGGREGATES | EDGES, "rows_a_slice": rows_a_slice}
     windows = sliding_windows(df, size=4, clip_at_zero=False, grace=3, arrival="at", stream="case", **shared)
     wanted = contents(rows, naive.sliding, null_values="skip_row", grace=3, size=4, clip_at_zero=False)
     check(windows, wanted, by_arrival=True)
     windows = hopping_windows(df, size=5, advance=2, offset=1, **shared)
     check(windows, contents(rows, naive.hopping, null_values="skip_value", size=5, advance=2, offset=1))
+    hot = hot_of(df, key=["case", "k"], rows_a_slice=rows_a_slice, halo=None, gap=3)
+    assert sum(at is not None for key in hot for at in key.breaks) >= len(hot) == 3
+    windows = session_windows(df, gap=3, **shared)
+    check(windows, contents(rows, naive.sessions, null_values="skip_value", gap=3))
+    df.unpersist()
+
+
+def test_sessions_without_a_break_are_not_cut(spark):
+    df = spark.range(400).selectExpr("'a' AS k", "id AS t")
+    assert hot_of(df, key=["k"], rows_a_slice=50, halo=None, gap=1) == ()
+    held = session_windows(df, key="k", time="t", gap=1, aggregates={"n": count()}, rows_a_slice=50).collect()
+    assert [tuple(row) for row in held] == [("a", 0, 399, 400)]
 
 
 @pytest.mark.parametrize("kind", ["bigint", "timestamp", "timestamp_ntz"])
 def test_slices_hold_at_the_ends_of_time_and_for_each_type_of_it(spark, kind):
     times = {
-        "bigint": [str(2**63 - 1), str(2**63 - 3), "0", str(1 - 2**63)],
-        "timestamp": ["timestamp '1900-01-01'", "timestamp '2013-06-01 12:00:00.000003'"],
-        "timestamp_ntz": ["timestamp_ntz '1900-01-01'", "timestamp_ntz '2013-06-01 12:00:00.000003'"],
+        "bigint": [f"{2**63 - 1}L - id", f"-{2**63 - 1}L + id", "id"],
+        "timestamp": ["timestamp '1900-01-01' + id * interval '1' day"],
+        "timestamp_ntz": ["timestamp_ntz '1900-01-01' + id * interval '1' day"],
     }[kind]
-    df = spark.sql(f"SELECT 'a' AS k, t FROM VALUES {', '.join(f'({time})' for time in times)} AS rows(t)")
-    parameters = {"key": "k", "time": "t", "size": 4, "clip_at_zero": False, "aggregates": {"n": count()}}
-    plain = {tuple(map(str, row)) for row in sliding_windows(df, **parameters).collect()}
-    sliced = [tuple(map(str, row)) for row in sliding_windows(df, slices=5, **parameters).collect()]
-    assert sorted(sliced) == sorted(plain)
+    rows = [f"SELECT '{place}' AS k, {time} AS t FROM range(200)" for place, time in enumerate(times)]
+    df = spark.sql(" UNION ALL ".join(rows))
+    size = 4 if kind == "bigint" else datetime.timedelta(days=3)
+    parameters = {"key": "k", "time": "t", "size": size, "clip_at_zero": False, "aggregates": {"n": count()}}
+    plain = sorted(tuple(map(str, row)) for row in sliding_windows(df, rows_a_slice=None, **parameters).collect())
+    sliced = sorted(tuple(map(str, row)) for row in sliding_windows(df, rows_a_slice=40, **parameters).collect())
+    assert sliced == plain
 
 
-def test_slices_not_longer_than_the_size_are_refused(spark):
+def test_a_small_budget_flushes_and_the_observation_tells_it(spark):
+    df = spark.range(60_000).selectExpr("id % 7 AS k", "(id * 7919) % 60000 AS t", "rand(1) AS v")
+    parameters = {"key": "k", "time": "t", "size": 50, "aggregates": {"n": count(), "total": sum_("v")}}
+    results = []
+    for max_bytes in (2**20, 100 * 2**20):
+        told = Observation()
+        windows = sliding_windows(df, memory_max_bytes=max_bytes, metrics=told, **parameters)
+        assert windows.columns == ["k", "window_start", "window_end", "n", "total"]
+        results.append(sorted(map(tuple, windows.collect())))
+        assert told.get["rows"] == 60_000
+        assert (told.get["flushed_runs"] > 1) == (told.get["flushed_bytes"] > 0) == (max_bytes == 2**20)
+        assert 0 < told.get["peak_bytes"] <= max_bytes
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rows_a_slice": 0},
+        {"rows_a_slice": 1.5},
+        {"memory_max_bytes": 100},
+        {"memory_max_bytes": None},
+        {"metrics": "m"},
+    ],
+)
+def test_how_to_run_is_checked_too(spark, wrong):
     df = spark.createDataFrame([], SCHEMA)
     with pytest.raises(ParameterError) as refusal:
-        sliding_windows(df, key="k", time="t", size=4, slices=4, aggregates={"n": count()})
-    assert refusal.value.parameter == "slices"
+        sliding_windows(df, key="k", time="t", size=4, aggregates={"n": count()}, **wrong)
+    assert refusal.value.parameter == next(iter(wrong))

@@ -7,12 +7,14 @@ exact.py sweeps.py monoid.py aggregates.py summaries.py
                     spans and values  ->  one value per window
 shapes.py           the kinds with their parameters, as values
 tables.py adaptive_tables.py
-                    the whole way, as Spark workers call it
+                    the whole way for one table
+memory.py runs.py streams.py
+                    the same for any number of rows, within a budget of memory, as Spark workers call it
 naive.py            the slow, obvious twins
 """
 
 from .adaptive import Cuts, Trigger
-from .adaptive_tables import Deltas, adaptive_table, stats_type
+from .adaptive_tables import AdaptiveMaker, Deltas, adaptive_table, stats_type
 from .aggregates import (
     IntegerOverflow,
     avg,
@@ -27,23 +29,28 @@ from .aggregates import (
     variance,
 )
 from .calendars import Calendar
+from .memory import MemoryBudget, MemoryUse, RunStore
 from .monoid import Aggregate, Monoid
 from .rows import NullValues, SkippedRows
+from .runs import RowSorter
 from .shapes import Hopping, Sessions, Shape, Sliding
+from .streams import Maker, stream_windows
 from .summaries import DimensionMismatch, approx_quantile, collect, vector_mean, vector_sum
 from .tables import (
     Inputs,
+    ShapeMaker,
     bounds_type,
     hopping_table,
+    required_columns,
     session_table,
     skipped_table,
     sliding_table,
     tumbling_table,
     window_table,
-    window_tables,
 )
 
 __all__ = [
+    "AdaptiveMaker",
     "Aggregate",
     "Calendar",
     "Cuts",
@@ -52,10 +59,16 @@ __all__ = [
     "Hopping",
     "Inputs",
     "IntegerOverflow",
+    "Maker",
+    "MemoryBudget",
+    "MemoryUse",
     "Monoid",
     "NullValues",
+    "RowSorter",
+    "RunStore",
     "Sessions",
     "Shape",
+    "ShapeMaker",
     "SkippedRows",
     "Sliding",
     "Trigger",
@@ -71,16 +84,17 @@ __all__ = [
     "last",
     "max_",
     "min_",
+    "required_columns",
     "session_table",
     "skipped_table",
     "sliding_table",
     "stats_type",
     "stddev",
+    "stream_windows",
     "sum_",
     "tumbling_table",
     "variance",
     "vector_mean",
     "vector_sum",
     "window_table",
-    "window_tables",
 ]

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .adaptive import REASONS, Cuts, adaptive_spans
-from .monoid import WindowRows, columns_read
+from .monoid import WindowRows
 from .rows import SkippedRows, SortedRows, own, settle_ties, sort_rows
+from .shapes import Settled
 from .spans import Spans, Windows
+from .streams import Found, Maker
 from .sweeps import distinct_counts
 from .tables import Inputs, window_columns
 
@@ -49,26 +51,59 @@ def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) 
     `window_id` is `<cell>.<place in the cell>`, unique within a key. Rows whose key, time, id, vector or size is null
     are in no window (`null_value`).
     """
+    found, late = _find(table, cuts, deltas, inputs)
+    return found.table(0, found.windows.start.size), replace(found.rows.skipped, late_rows=late)
+
+
+@dataclass(frozen=True)
+class AdaptiveMaker(Maker):
+    """Adaptive windows, for streams."""
+
+    cuts: Cuts
+    deltas: Deltas
+    inputs: Inputs
+    windows_a_row = 1
+
+    @property
+    def halo(self) -> tuple[int, int]:
+        """Windows of a cell follow from all rows of the cell."""
+        return self.cuts.reset - 1, self.cuts.reset - 1
+
+    def find(self, table: pa.Table) -> Found:
+        """The windows of a table's rows."""
+        return _find(table, self.cuts, self.deltas, self.inputs)[0]
+
+    def settled(self, time: int, last_start: int | None) -> Settled:
+        """Windows never cross a cell: all before the cell of `time`."""
+        start = max(time // self.cuts.reset * self.cuts.reset, -(2**63))
+        return Settled(start, start)
+
+
+def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> tuple[Found, int]:
+    """The windows of a table, and how many rows are late for all of theirs."""
     rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
-    ids = rows.table.column(deltas.delta).combine_chunks().take(pa.array(rows.order))
+    ids = rows.column(deltas.delta)
     order = settle_ties(rows.group, rows.times, [ids])
-    rows, ids = replace(rows, order=rows.order[order]), ids.take(pa.array(order))
+    rows, ids = replace(rows, order=rows.order[order], in_place=False), ids.take(pa.array(order))
     sizes = np.zeros(rows.times.size, np.int64)
     if deltas.size_bytes is not None:
-        sizes = own(rows.table.column(deltas.size_bytes).cast(pa.int64()))[rows.order]
+        sizes = own(rows.column(deltas.size_bytes).cast(pa.int64()))
     windows, spans, chosen, reason = adaptive_spans(
         offsets=rows.offsets, times=rows.times, sizes=sizes, cuts=cuts, min_end=rows.ticks(inputs.min_end)
     )
-    columns = window_columns(rows, windows)
-    columns["window_id"] = _ids(windows, cuts.reset)
-    columns["delta_ids"] = _lists(ids.filter(pa.array(chosen)), spans)
-    columns["stats"] = _stats(rows, windows, spans, chosen, sizes[chosen], deltas.vector)
-    columns["trigger"] = pa.array(REASONS, pa.string()).take(pa.array(reason))
-    counted = WindowRows(rows, spans, chosen, arrival=rows.places(inputs.arrival))
-    for name, aggregate in inputs.aggregates.items():
-        columns[name] = aggregate.evaluate(counted)
-    late = int(chosen.size - np.count_nonzero(chosen))
-    return pa.table(columns), replace(rows.skipped, late_rows=late)
+
+    def made(begin: int, end: int) -> pa.Table:
+        columns = window_columns(rows, windows)
+        columns["window_id"] = _ids(windows, cuts.reset)
+        columns["delta_ids"] = _lists(ids.filter(pa.array(chosen)), spans)
+        columns["stats"] = _stats(rows, windows, spans, chosen, sizes[chosen], deltas.vector)
+        columns["trigger"] = pa.array(REASONS, pa.string()).take(pa.array(reason))
+        counted = WindowRows(rows, spans, chosen, arrival=rows.places(inputs.arrival))
+        for name, aggregate in inputs.aggregates.items():
+            columns[name] = aggregate.evaluate(counted)
+        return pa.table(columns).slice(begin, end - begin)
+
+    return Found(rows, windows, made), int(chosen.size - np.count_nonzero(chosen))
 
 
 def _ids(windows: Windows, reset: int) -> pa.Array:
@@ -105,8 +140,3 @@ def _stats(
     np.add.at(total, spans.first, sizes)
     fields = [spans.counts, affected, total, total / np.maximum(spans.counts, 1), windows.end - windows.start]
     return pa.StructArray.from_arrays([pa.array(part) for part in fields], fields=list(stats_type()))
-
-
-def required_columns(deltas: Deltas, inputs: Inputs) -> list[str]:
-    """All value columns that `adaptive_table` reads."""
-    return list(dict.fromkeys([*deltas.columns(), *columns_read(inputs.aggregates.values())]))

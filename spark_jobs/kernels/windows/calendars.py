@@ -24,6 +24,8 @@ from .spans import Windows, settle
 Ints = npt.NDArray[np.int64]
 _DAYS = {"day": 1, "week": 7}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_LONGEST_DAYS = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
+_DAY = 86_400_000_000
 UNITS = (*_DAYS, *_MONTHS)
 _ORIGIN = date(1969, 12, 29).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,6 +39,11 @@ class Calendar(Shape):
     count: int
     unit: str
     zone: str = "UTC"
+
+    @property
+    def halo(self) -> tuple[int, int]:
+        """A period at its longest: two days allow for what clocks do at both of its ends."""
+        return (self.count * _LONGEST_DAYS[self.unit] + 2) * _DAY, 0
 
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
         """Each row is in the window over its time, unless the window's last instant is before its `min_end`."""

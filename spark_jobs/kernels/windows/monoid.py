@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +41,17 @@ class WindowRows:
     chosen: npt.NDArray[np.bool_]
     event_times: Ints | None = None
     arrival: Ints | None = None
+    _read: dict[str, tuple[Spans, pa.Array, Ints]] = field(default_factory=dict, repr=False, compare=False)
 
     def values(self, column: str) -> tuple[Spans, pa.Array, Ints]:
         """The rows with a value in `column`: their spans, values, and numbers in `rows`."""
+        if column not in self._read:
+            self._read[column] = self._values(column)
+        return self._read[column]
+
+    def _values(self, column: str) -> tuple[Spans, pa.Array, Ints]:
         taken = np.flatnonzero(self.chosen)
-        values = self.rows.table.column(column).take(pa.array(self.rows.order[taken])).combine_chunks()
+        values = self.rows.column(column, None if taken.size == self.chosen.size else taken)
         if not values.null_count:
             return self.spans, values, taken
         present = values.is_valid().to_numpy(zero_copy_only=False)

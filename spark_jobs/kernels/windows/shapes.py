@@ -20,8 +20,19 @@ from .sliding import sliding_spans
 from .spans import Spans, Windows
 
 Ints = npt.NDArray[np.int64]
+_LEAST = -(2**63)
 Found = tuple[Windows, Spans, npt.NDArray[np.bool_]]
 """Windows by (key, start), the spans of the rows that count somewhere, and which rows those are."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What later rows of a key leave alone, and what is needed for the rest."""
+
+    before: int
+    """No row to come bears on windows that start earlier."""
+    rows_from: int
+    """Windows that start at `before` or later need no row before this time."""
 
 
 class Shape(ABC):
@@ -30,10 +41,20 @@ class Shape(ABC):
     null_values: NullValues = "skip_value"
     drop_negative: bool = False
 
+    windows_a_row: int = 1
+    """The most windows that a row may add."""
+
     @property
     def halo(self) -> tuple[int, int] | None:
         """How far before and after a row the windows start that it bears on; None: any distance."""
         return None
+
+    def settled(self, time: int, last_start: int | None) -> Settled:
+        """What rows at or after `time` leave alone; `last_start`: the start of the key's last window so far, if any."""
+        assert self.halo is not None
+        before, after = self.halo
+        start = max(time - before, _LEAST)
+        return Settled(start, max(start - after, _LEAST))
 
     @abstractmethod
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
@@ -55,6 +76,7 @@ class Sliding(Shape):
     size: int
     clip_at_zero: bool
     null_values: NullValues = "skip_row"
+    windows_a_row = 2
 
     @property
     def drop_negative(self) -> bool:  # type: ignore[override]
@@ -80,6 +102,11 @@ class Sessions(Shape):
     gap: int
     null_values: NullValues = "skip_value"
 
+    def settled(self, time: int, last_start: int | None) -> Settled:
+        """The last session may go on."""
+        start = time if last_start is None else last_start
+        return Settled(start, start)
+
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
         """See `sessions.session_spans`."""
         return session_spans(offsets=offsets, times=times, gap=self.gap, min_end=min_end)
@@ -97,6 +124,11 @@ class Hopping(Shape):
     advance: int
     offset: int = 0
     null_values: NullValues = "skip_value"
+
+    @property
+    def windows_a_row(self) -> int:  # type: ignore[override]
+        """All windows over it."""
+        return -(-self.size // self.advance)
 
     @property
     def halo(self) -> tuple[int, int]:

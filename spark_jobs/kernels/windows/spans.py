@@ -45,6 +45,12 @@ class Spans:
         """Number of rows in each window."""
         return window_counts(self.first, self.past, self.n_windows)
 
+    def between(self, begin: int, end: int) -> tuple[Spans, npt.NDArray[np.bool_]]:
+        """The spans over the windows `begin .. end-1` alone, and which rows have one."""
+        first, past = (np.clip(part, begin, end) - begin for part in (self.first, self.past))
+        held = first < past
+        return Spans(first[held], past[held], end - begin), held
+
     def select(self, chosen: npt.NDArray[np.bool_]) -> Spans:
         """The spans of the chosen rows alone, over the same windows."""
         return Spans(self.first[chosen], self.past[chosen], self.n_windows)
@@ -57,6 +63,10 @@ class Windows:
     group: Ints
     start: Ints
     end: Ints
+
+    def between(self, begin: int, end: int) -> Windows:
+        """The windows `begin .. end-1` alone."""
+        return Windows(self.group[begin:end], self.start[begin:end], self.end[begin:end])
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Windows:
         """The chosen windows alone."""

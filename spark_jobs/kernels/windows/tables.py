@@ -17,7 +17,7 @@ column's type (int64 for every integer).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +27,13 @@ import pyarrow as pa
 
 from .monoid import Aggregate, WindowRows, columns_read
 from .rows import NullValues, SkippedRows, SortedRows, as_ticks, sort_rows
-from .shapes import Hopping, Sessions, Shape, Sliding
+from .shapes import Hopping, Sessions, Settled, Shape, Sliding
 from .spans import Spans, Windows
+from .streams import Found, Maker
 
 Ints = npt.NDArray[np.int64]
 Aggregates = Mapping[str, Aggregate]
+_PLACED = "__placed"
 
 
 @dataclass(frozen=True)
@@ -50,30 +52,55 @@ class Inputs:
 
 def window_table(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
     """The windows of any kind; see the module."""
-    rows = _sorted(table, shape, inputs, _placed(table, shape, inputs))
-    windows, late = _windows_of(rows, shape, inputs)
-    return windows, replace(rows.skipped, late_rows=late)
+    found, late = _find(table, shape, inputs)
+    return found.table(0, found.windows.start.size), replace(found.rows.skipped, late_rows=late)
 
 
-def window_tables(table: pa.Table, shape: Shape, inputs: Inputs, *, most_rows: int) -> Iterator[pa.Table]:
-    """The rows of `window_table` in the same order, made from runs of keys of at most `most_rows` rows (or one key).
+@dataclass(frozen=True)
+class ShapeMaker(Maker):
+    """Windows of a shape, for streams."""
 
-    Beside the table and its sort order, memory holds one run's windows at a time.
-    """
-    rows = _sorted(table, shape, inputs, _placed(table, shape, inputs))
-    for piece in rows.pieces(most_rows):
-        yield _windows_of(piece, shape, inputs)[0]
+    shape: Shape
+    inputs: Inputs
+
+    @property
+    def windows_a_row(self) -> int:  # type: ignore[override]
+        """As the shape has it."""
+        return self.shape.windows_a_row
+
+    @property
+    def halo(self) -> tuple[int, int] | None:
+        """As the shape has it."""
+        return self.shape.halo
+
+    def find(self, table: pa.Table) -> Found:
+        """The windows of a table's rows."""
+        return _find(table, self.shape, self.inputs)[0]
+
+    def settled(self, time: int, last_start: int | None) -> Settled:
+        """As the shape has it."""
+        return self.shape.settled(time, last_start)
 
 
-def _windows_of(rows: SortedRows, shape: Shape, inputs: Inputs) -> tuple[pa.Table, int]:
-    """The windows of sorted rows, and how many rows are late for all of theirs."""
+def _find(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[Found, int]:
+    """The windows of a table, and how many rows are late for all of theirs."""
+    rows = _sorted(*_placed(table, shape, inputs), shape, inputs)
     event_times = None if inputs.forward_to is None else rows.ticks(inputs.time)
     windows, spans, chosen = shape.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
-    counted = WindowRows(rows, spans, chosen, event_times, rows.places(inputs.arrival))
-    columns = window_columns(rows, windows)
-    for name, aggregate in inputs.aggregates.items():
-        columns[name] = aggregate.evaluate(counted)
-    return pa.table(columns), int(chosen.size - np.count_nonzero(chosen))
+
+    def made(begin: int, end: int) -> pa.Table:
+        counted, held = chosen, spans
+        if end - begin < spans.n_windows:
+            held, has_one = spans.between(begin, end)
+            counted = np.zeros(chosen.size, np.bool_)
+            counted[np.flatnonzero(chosen)[has_one]] = True
+        columns = window_columns(rows, windows.between(begin, end))
+        read = WindowRows(rows, held, counted, event_times, rows.places(inputs.arrival))
+        for name, aggregate in inputs.aggregates.items():
+            columns[name] = aggregate.evaluate(read)
+        return pa.table(columns)
+
+    return Found(rows, windows, made), int(chosen.size - np.count_nonzero(chosen))
 
 
 def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
@@ -84,7 +111,7 @@ def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
     late that holds the row's time and whose last instant is before the row's `min_end`. Rows late for their session
     have no bounds.
     """
-    rows = _sorted(table, shape, inputs, None)
+    rows = _sorted(table, None, shape, inputs)
     parts = [_with_bounds(left_out, None, reason, rows.time_type) for reason, left_out in rows.left_out.items()]
     least = rows.ticks(inputs.min_end)
     if least is not None and np.any(least > rows.times):
@@ -125,24 +152,30 @@ def _with_bounds(held: pa.Table, bounds: tuple[Ints, Ints] | None, reason: str, 
     return held.append_column("reason", pa.array([reason] * held.num_rows, pa.string()))
 
 
-def _placed(table: pa.Table, shape: Shape, inputs: Inputs) -> Ints | None:
-    """Times by which rows are placed where a late row moves on; None: their own."""
+def _placed(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, str | None]:
+    """The column of times by which rows are placed where a late row moves on; None: their own."""
     if inputs.forward_to is None or inputs.min_end is None:
-        return None
+        return table, None
     own = as_ticks(table.column(inputs.time))
     latest = shape.latest_instants(own)
     if latest is None:
         raise TypeError(f"windows of {type(shape).__name__} come from rows: no row can move on to the next one")
-    return np.where(as_ticks(table.column(inputs.min_end)) > latest, as_ticks(table.column(inputs.forward_to)), own)
+    late = as_ticks(table.column(inputs.min_end)) > latest
+    placed = np.where(late, as_ticks(table.column(inputs.forward_to)), own)
+    return table.append_column(_PLACED, pa.array(placed)), _PLACED
 
 
-def _sorted(table: pa.Table, shape: Shape, inputs: Inputs, placed: Ints | None) -> SortedRows:
-    required = columns_read(inputs.aggregates.values()) if shape.null_values == "skip_row" else ()
+def required_columns(shape: Shape, aggregates: Aggregates) -> list[str]:
+    """The columns in which a null makes a row count nowhere."""
+    return columns_read(aggregates.values()) if shape.null_values == "skip_row" else []
+
+
+def _sorted(table: pa.Table, placed: str | None, shape: Shape, inputs: Inputs) -> SortedRows:
     return sort_rows(
         table,
         key=inputs.key,
         time=inputs.time,
-        required=required,
+        required=required_columns(shape, inputs.aggregates),
         drop_negative=shape.drop_negative,
         placed=placed,
     )
@@ -151,7 +184,9 @@ def _sorted(table: pa.Table, shape: Shape, inputs: Inputs, placed: Ints | None) 
 def window_columns(rows: SortedRows, windows: Windows) -> dict[str, pa.Array]:
     """Key columns and bounds of windows."""
     group, kind = pa.array(windows.group), bounds_type(rows.time_type)
-    columns = {name: rows.keys.column(name).combine_chunks().take(group) for name in rows.keys.column_names}
+    columns: dict[str, pa.Array] = {
+        name: rows.keys.column(name).combine_chunks().take(group) for name in rows.keys.column_names
+    }
     columns["window_start"] = pa.array(windows.start).cast(kind)
     columns["window_end"] = pa.array(windows.end).cast(kind)
     return columns

@@ -1,0 +1,181 @@
+"""Rows in any order to rows sorted by key and time, within a budget of memory: sorted runs that are merged.
+
+Rows that fit into the budget are sorted where they are. Beyond, each fill of the budget is sorted and put away as a
+run, and the runs are merged from their beginnings. What comes out is the same, whatever the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .memory import EMERGENCY, HIGH_WATER, MemoryBudget, RunStore
+from .rows import able_rows, as_ticks, group_rows, sort_rows, sorted_order
+
+Ints = npt.NDArray[np.int64]
+_PARTS = 4
+"""Merged rows come in parts of this many to a chunk, as their number varies."""
+_RUN_BATCH_ROWS = 1024
+"""Rows that are read of a run at a time."""
+
+
+class RowSorter:
+    """Takes rows table by table, and gives those that can count back in the order (key, time)."""
+
+    def __init__(
+        self,
+        *,
+        key: list[str],
+        time: str,
+        budget: MemoryBudget,
+        store: RunStore,
+        required: Collection[str] = (),
+        drop_negative: bool = False,
+    ) -> None:
+        """`required`, `drop_negative`: which rows can't count, see `rows.sort_rows`."""
+        self._key, self._time, self._required, self._drop_negative = key, time, required, drop_negative
+        self._budget, self._store = budget, store
+        self._held: list[pa.Table] = []
+        self._held_bytes = self._held_rows = 0
+        self._runs: list[Iterator[pa.Table]] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows in; what is held may be flushed before."""
+        rows = able_rows(rows, self._key, self._time, self._required, self._drop_negative)[0]
+        if not rows.num_rows:
+            return
+        if not self._budget.allows(rows.nbytes, rows.num_rows, EMERGENCY) and rows.num_rows > 1:
+            middle = rows.num_rows // 2
+            self.add(rows.slice(0, middle))
+            self.add(rows.slice(middle))
+            return
+        if not self._budget.allows(self._held_bytes + rows.nbytes, self._held_rows + rows.num_rows, HIGH_WATER):
+            self._flush()
+        self._held.append(rows)
+        self._held_bytes += rows.nbytes
+        self._held_rows += rows.num_rows
+        use = self._budget.use
+        use.rows += rows.num_rows
+        use.holds(sorting=self._budget.sorting_bytes(self._held_bytes, self._held_rows))
+
+    def row_bytes(self) -> int:
+        """Bytes of one row, on average."""
+        use = self._budget.use
+        return (self._held_bytes + use.flushed_bytes) // max(use.rows, 1) + 1
+
+    def chunks(self, most_rows: int) -> Iterator[pa.Table]:
+        """All rows in the order (key, time); nothing may be added any more."""
+        if not self._runs:
+            yield from self._sorted_chunks(most_rows)
+            return
+        self._flush()
+        row_bytes, runs = self.row_bytes(), len(self._runs)
+        rows = self._budget.rows_of_a_run(row_bytes, runs)
+        self._budget.use.holds(sorting=self._budget.sorting_bytes(row_bytes, 1) * rows * runs)
+        for chunk in merged(self._runs, key=self._key, time=self._time, rows_of_a_run=rows):
+            part = max(most_rows // _PARTS, 1)
+            for begin in range(0, chunk.num_rows, part):
+                yield chunk.slice(begin, part)
+
+    def _flush(self) -> None:
+        """Put away what is held as a sorted run."""
+        if not self._held:
+            return
+        use = self._budget.use
+        use.flushed_runs += 1
+        use.flushed_bytes += self._held_bytes
+        self._runs.append(self._store.save(self._sorted_chunks(_RUN_BATCH_ROWS)))
+
+    def _sorted_chunks(self, most_rows: int) -> Iterator[pa.Table]:
+        """What is held, in order; it is not held any more."""
+        if not self._held:
+            return
+        table = pa.concat_tables(self._held).combine_chunks()
+        self._held.clear()
+        self._held_bytes = self._held_rows = 0
+        rows = sort_rows(table, key=self._key, time=self._time)
+        for begin in range(0, table.num_rows, most_rows):
+            yield rows.table.take(pa.array(rows.order[begin : begin + most_rows]))
+
+
+class _Run:
+    """The part of a run that is in memory."""
+
+    def __init__(self, rest: Iterator[pa.Table]) -> None:
+        self.head: pa.Table | None = None
+        self.exhausted = False
+        self._rest = rest
+
+    def fill(self, n_rows: int) -> int:
+        """Hold at least so many rows, or all that are left; returns how many."""
+        parts = [] if self.head is None else [self.head]
+        held = sum(part.num_rows for part in parts)
+        while held < n_rows and not self.exhausted:
+            part = next(self._rest, None)
+            if part is None:
+                self.exhausted = True
+            else:
+                parts.append(part)
+                held += part.num_rows
+        self.head = pa.concat_tables(parts).combine_chunks() if len(parts) > 1 else (parts[0] if parts else None)
+        return held
+
+
+def merged(runs: list[Iterator[pa.Table]], *, key: list[str], time: str, rows_of_a_run: int) -> Iterator[pa.Table]:
+    """Merge runs that are each sorted by (key, time); holds about `rows_of_a_run` rows of each."""
+    live = [_Run(run) for run in runs]
+    while True:
+        live = [run for run in live if run.fill(rows_of_a_run)]
+        heads = [run.head for run in live if run.head is not None]
+        if not heads:
+            return
+        at = _first_to_end(live, heads, key, time)
+        # a run that begins beyond the bound has nothing to give yet
+        taking = list(range(len(live))) if at is None else _beginning_within(heads, at, key, time)
+        table = pa.concat_tables([heads[n] for n in taking]).combine_chunks()
+        sizes = np.array([heads[n].num_rows for n in taking])
+        ends = np.cumsum(sizes)
+        order = _prefix(table, key, time, None if at is None else int(ends[taking.index(at)]) - 1)
+        taken = np.bincount(np.searchsorted(ends, order, side="right"), minlength=len(taking))
+        for n, gone in zip(taking, taken, strict=True):
+            live[n].head = heads[n].slice(int(gone)) if gone < heads[n].num_rows else None
+        yield table.take(pa.array(order))
+
+
+def _prefix(table: pa.Table, key: list[str], time: str, bound: int | None) -> Ints:
+    """The rows up to row `bound` in the order (key, time), in that order; all rows for None."""
+    codes, ticks = group_rows(table, key)[0], as_ticks(table.column(time))
+    order = sorted_order(codes, ticks)
+    if order is None:
+        order = np.arange(ticks.size, dtype=np.int64)
+    if bound is None:
+        return order
+    code, tick = codes[bound], ticks[bound]
+    return order[((codes < code) | ((codes == code) & (ticks <= tick)))[order]]
+
+
+def _places(rows: list[pa.Table], key: list[str], time: str) -> list[tuple[int, int]]:
+    """The place of single rows in the order (key, time)."""
+    table = pa.concat_tables([row.select([*key, time]) for row in rows]).combine_chunks()
+    codes, ticks = group_rows(table, key)[0], as_ticks(table.column(time))
+    return list(zip(codes.tolist(), ticks.tolist(), strict=True))
+
+
+def _first_to_end(live: list[_Run], heads: list[pa.Table], key: list[str], time: str) -> int | None:
+    """The run, of those with more to come, whose part in memory ends first: rows up to there are all in memory."""
+    going_on = [n for n, run in enumerate(live) if not run.exhausted]
+    if not going_on:
+        return None
+    places = _places([heads[n].slice(heads[n].num_rows - 1) for n in going_on], key, time)
+    return going_on[min(range(len(places)), key=places.__getitem__)]
+
+
+def _beginning_within(heads: list[pa.Table], at: int, key: list[str], time: str) -> list[int]:
+    """The runs whose first row is not beyond the last row of run `at`."""
+    *places, bound = _places(
+        [*(head.slice(0, 1) for head in heads), heads[at].slice(heads[at].num_rows - 1)], key, time
+    )
+    return [n for n, place in enumerate(places) if place <= bound]

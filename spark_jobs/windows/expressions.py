@@ -1,0 +1,26 @@
+"""SQL texts that classic Spark and Spark Connect take alike."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import DataType, TimestampType
+
+from .parameters import is_integer
+
+
+def quoted(name: str) -> str:
+    """A column name as SQL takes it, whatever characters it holds."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def ticks_of(time: str, kind: DataType) -> str:
+    """A time column as a bigint of ticks."""
+    if is_integer(kind):
+        return f"CAST({quoted(time)} AS BIGINT)"
+    if isinstance(kind, TimestampType):
+        return f"unix_micros({quoted(time)})"
+    return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {quoted(time)})"
+
+
+def whole(number: int) -> str:
+    """A bigint; the least one can't be written as a number."""
+    return f"{number}L" if number > -(2**63) else f"(-{2**63 - 1}L - 1L)"

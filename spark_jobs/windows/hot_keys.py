@@ -1,0 +1,110 @@
+"""Which keys have too many rows for one task, by a sample, and the SQL that cuts them by time; see `kernels.slices`.
+
+What a sample says decides how work is spread, never what a window holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.kernels.windows.slices import SLICES, HotKey, cells_of
+
+from .expressions import whole
+
+_SHARE = 0.01
+"""Of all rows, in the sample."""
+_FEWEST_SAMPLED = 1000
+"""Rows of a hot key that a sample holds at least, for a fair guess of its times."""
+_MOST_KEYS = 32
+"""With more hot keys than this, keys alone spread the work."""
+_BROKEN_SHARE = 8
+"""Breaks are looked for in the first eighth of each cell."""
+_LONGEST = 2**62
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+Halo = tuple[int, int]
+
+
+def hot_keys(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | None) -> tuple[HotKey, ...]:
+    """Look for keys with more than `rows_a_slice` rows, in a sample; for sessions also for their breaks, in all rows.
+
+    Args:
+        rows: a key as one number in `h`, a time in ticks in `t`; no nulls.
+        halo: how far before and after a row the windows start that it bears on; None for sessions.
+        gap: for sessions, the greatest distance of two rows that is no break.
+    """
+    share = min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
+    sample = rows.sample(fraction=share, seed=0).selectExpr("h", "1 AS n", "t AS low", "t AS high")
+    counted = sample.groupBy("h").agg({"n": "sum", "low": "min", "high": "max"})
+    found = counted.selectExpr("h", "`sum(n)` AS n", "`min(low)` AS low", "`max(high)` AS high")
+    hot: list[HotKey] = []
+    for row in found.where(f"n > {rows_a_slice * share}").orderBy("n", "h").tail(_MOST_KEYS):
+        n_rows = round(row.n / share)
+        length, cells = cells_of(rows=n_rows, rows_a_slice=rows_a_slice, low=row.low, high=row.high, halo=halo)
+        if 1 < cells < SLICES and length * cells < _LONGEST:
+            hot.append(HotKey(row.h, len(hot) + 1, row.low, length, cells))
+    return tuple(hot) if gap is None or not hot else _at_breaks(rows, tuple(hot), gap)
+
+
+def _at_breaks(rows: DataFrame, hot: tuple[HotKey, ...], gap: int) -> tuple[HotKey, ...]:
+    """The hot keys that have a break near the beginning of a cell, with their breaks."""
+    near = rows.selectExpr(f"{_beginnings(hot)} AS slice", "t").where("slice IS NOT NULL")
+    spaced = near.selectExpr("slice", "t", "lag(t) OVER (PARTITION BY slice ORDER BY t) AS previous")
+    first = spaced.where(f"t - previous > {whole(gap)}").groupBy("slice").agg({"t": "min"})
+    breaks = {row[0]: row[1] for row in first.collect()}
+    cut = (
+        replace(key, breaks=tuple(breaks.get(key.number * SLICES + cell) for cell in range(key.cells))) for key in hot
+    )
+    return tuple(key for key in cut if any(at is not None for at in key.breaks or ()))
+
+
+def _beginnings(hot: tuple[HotKey, ...]) -> str:
+    """SQL: the slice that may begin near a row; null for none. All rows of a key from a cell's start to some later
+    time have the same: two of them with none in between are neighbours."""
+    cases = []
+    for key in hot:
+        near = max(key.length // _BROKEN_SHARE, 1)
+        within = f"t BETWEEN {whole(key.low + key.length)} AND {whole(key.top)}"
+        offset = f"t - {whole(key.low)}"
+        early = f"({offset}) % {whole(key.length)} < {whole(near)}"
+        number = f"{key.number * SLICES}L + ({offset}) div {whole(key.length)}"
+        # nested: the difference is only taken where it can't overflow
+        cases.append(f"WHEN {whole(key.hashed)} THEN CASE WHEN {within} THEN CASE WHEN {early} THEN {number} END END")
+    return f"CASE h {' '.join(cases)} END"
+
+
+def slices_sql(hot: tuple[HotKey, ...], halo: Halo | None) -> str:
+    """SQL: the slices of a row, one row for each, given its key as one number in `__hash` and its ticks in `__ticks`.
+
+    Rows without a time, which can't count, are left out where windows have a halo.
+    """
+    if halo is None:
+        cases = (f"WHEN {whole(key.hashed)} THEN {_slice_at_breaks(key)}" for key in hot)
+        return f"CASE __hash {' '.join(cases)} ELSE 0L END"
+    cases = (f"WHEN {whole(key.hashed)} THEN {_slices_within(key, *halo)}" for key in hot)
+    return f"explode(CASE WHEN __ticks IS NOT NULL THEN CASE __hash {' '.join(cases)} ELSE array(0L) END END)"
+
+
+def _slices_within(key: HotKey, before: int, after: int) -> str:
+    """SQL: the slices in which the windows start that a row bears on."""
+    # clamped before the halo is taken away or added, so that nothing overflows
+    low, high = min(key.low + before, _GREATEST), min(key.top + before, _GREATEST)
+    first = f"(least(greatest(__ticks, {whole(low)}), {whole(high)}) - {whole(before)} - {whole(key.low)})"
+    low, high = max(key.low - after, _LEAST), max(key.top - after, _LEAST)
+    last = f"(least(greatest(__ticks, {whole(low)}), {whole(high)}) + {whole(after)} - {whole(key.low)})"
+    number, length = f"{key.number * SLICES}L", whole(key.length)
+    return f"sequence({number} + {first} div {length}, {number} + {last} div {length})"
+
+
+def _slice_at_breaks(key: HotKey) -> str:
+    """SQL: the number of breaks up to a row's time."""
+    assert key.breaks is not None
+    clamped = f"least(greatest(__ticks, {whole(key.low)}), {whole(key.top)})"
+    cell = f"CAST(({clamped} - {whole(key.low)}) div {whole(key.length)} AS INT) + 1"
+    begun = ", ".join(f"{number}L" for number in key.broken_before())
+    breaks = ", ".join("NULL" if at is None else whole(at) for at in key.breaks)
+    at = f"element_at(array({breaks}), {cell})"
+    return (
+        f"{key.number * SLICES}L + element_at(array({begun}), {cell}) + CASE WHEN __ticks >= {at} THEN 1L ELSE 0L END"
+    )

@@ -1,0 +1,154 @@
+"""What a Python worker does with the rows of one partition: sort them within a budget of memory, make windows as the
+sorted rows stream by, hand them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_jobs.kernels.windows import Inputs, Maker, MemoryBudget, MemoryUse, RowSorter, Shape, skipped_table
+from spark_jobs.kernels.windows.rows import as_ticks
+from spark_jobs.kernels.windows.slices import HotKey, kept
+from spark_jobs.kernels.windows.streams import stream_windows
+
+from .spill import RunFiles
+
+STREAM_TIME = "__stream_time"
+MIN_END = "__min_end"
+SLICE = "__slice"
+METRICS = ("rows", "flushed_runs", "flushed_bytes", "peak_bytes")
+"""What a worker tells about itself, of `MemoryUse`."""
+Task = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
+_LEAST = -(2**63)
+_ROWS_A_BATCH = 1 << 17
+"""Rows of one output batch: large enough for Arrow, a few MB for the JVM."""
+
+
+def metric_column(name: str) -> str:
+    """The column in which a metric travels."""
+    return f"__{name}"
+
+
+@dataclass(frozen=True)
+class WindowsTask:
+    """Windows of rows in any order.
+
+    Args:
+        required, drop_negative: which rows can't count, see `rows.able_rows`.
+        hot: the keys that come in slices; then the column SLICE names each row's.
+        most_columns: of a window, for counting memory.
+        with_metrics: each table of windows has the METRICS as columns: what came to it since the last table, and for
+            `peak_bytes` the greatest so far.
+    """
+
+    maker: Maker
+    inputs: Inputs
+    required: list[str]
+    drop_negative: bool
+    max_bytes: int
+    most_columns: int
+    hot: tuple[HotKey, ...] = ()
+    with_metrics: bool = False
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """One row a window."""
+        budget, told = MemoryBudget(self.max_bytes), MemoryUse()
+        with RunFiles() as store:
+            sorter = RowSorter(
+                key=self.inputs.key,
+                time=self.inputs.time,
+                budget=budget,
+                store=store,
+                required=self.required,
+                drop_negative=self.drop_negative,
+            )
+            for table in tables:
+                sorter.add(table)
+            for windows in self._windows(sorter, budget):
+                made = self._kept(windows)
+                if made.num_rows:
+                    yield self._with_metrics(made, budget.use, told) if self.with_metrics else made
+
+    def _windows(self, sorter: RowSorter, budget: MemoryBudget) -> Iterator[pa.Table]:
+        per_row = self.maker.windows_a_row
+        most_rows = budget.rows_at_a_time(sorter.row_bytes(), per_row, self.most_columns)
+
+        def held(n_bytes: int, n_rows: int) -> None:
+            budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, per_row, self.most_columns))
+
+        return stream_windows(sorter.chunks(most_rows), self.maker, most_rows=most_rows, held=held)
+
+    def _kept(self, windows: pa.Table) -> pa.Table:
+        """Without the windows of a halo, which belong to another slice."""
+        if not self.hot:
+            return windows
+        keep = kept(self.hot, as_ticks(windows.column(SLICE)), as_ticks(windows.column("window_start")))
+        return windows if keep.all() else windows.filter(pa.array(keep))
+
+    def _with_metrics(self, windows: pa.Table, use: MemoryUse, told: MemoryUse) -> pa.Table:
+        for name in METRICS:
+            value = getattr(use, name) - (0 if name == "peak_bytes" else getattr(told, name))
+            column: npt.NDArray[np.int64] = np.zeros(windows.num_rows, np.int64)
+            column[0] = value
+            windows = windows.append_column(metric_column(name), pa.array(column))
+        for part in fields(use):
+            setattr(told, part.name, getattr(use, part.name))
+        return windows
+
+
+@dataclass(frozen=True)
+class SkippedTask:
+    """What does not count of a table; holds all rows of a partition."""
+
+    shape: Shape
+    inputs: Inputs
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """One row for each row, or pair of a row and a window, that does not count."""
+        held = list(tables)
+        if held:
+            yield skipped_table(pa.concat_tables(held).combine_chunks(), self.shape, self.inputs)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The function for `mapInArrow`.
+
+    Args:
+        inputs: names of the columns that come.
+        outputs: names of the columns to hand back, in order.
+        grace: how far behind the stream time, which comes as STREAM_TIME, a window closes; None: no window does.
+    """
+
+    task: Task
+    inputs: list[str]
+    outputs: list[str]
+    grace: int | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow in, Arrow out."""
+        for found in self.task(self._tables(batches)):
+            yield from found.select(self.outputs).to_batches(max_chunksize=_ROWS_A_BATCH)
+
+    def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        for batch in batches:
+            if batch.num_rows:
+                table = pa.Table.from_batches([batch]).rename_columns(self.inputs)
+                if self.grace is not None:
+                    closing = _closing_times(table.column(STREAM_TIME), self.grace)
+                    table = table.append_column(MIN_END, pa.array(closing)).drop_columns([STREAM_TIME])
+                yield table
+
+
+def _closing_times(stream_time: pa.ChunkedArray, grace: int) -> npt.NDArray[np.int64]:
+    """Stream time less the grace, saturated; a stream without any time closes nothing."""
+    reached = as_ticks(stream_time)
+    closing = np.where(reached < _LEAST + grace, _LEAST, reached - np.int64(grace))
+    if stream_time.null_count:
+        closing[stream_time.is_null().to_numpy()] = _LEAST
+    return closing

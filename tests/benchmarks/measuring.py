@@ -1,0 +1,205 @@
+"""What window benchmarks share: workloads in Parquet, a Spark session on two cores, times and memory, tables.
+
+Each way reads the same Parquet files and writes its windows as Parquet; it runs once on 1 % of the rows before it is
+timed, and results are compared before a time is printed. Times leave out the start of the JVM and of peers' processes.
+Peers run in a process of their own, so that their memory can be told apart; Spark's Python workers are watched from
+here. Results are kept in `benchmarks-out/<name>.json` until a plot is made of them.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+OUT = Path(__file__).parents[2] / "benchmarks-out"
+MEAN_DISTANCE = 2000
+"""Ticks between two rows of a key, on average."""
+_CHECKED = ("k", "window_start", "window_end", "n", "total", "low", "high")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Rows (k, t, v) of many keys in random order, in four Parquet files; the same for the same parameters."""
+
+    folder: Path
+    rows: int
+    keys: int
+    size: int
+    hot: float = 0.0
+    """Share of the rows that one key has."""
+
+    @property
+    def source(self) -> str:
+        """The folder with the rows."""
+        return str(self.folder / f"rows-{self.rows}-{self.keys}-{self.hot}")
+
+    @property
+    def span(self) -> int:
+        """Ticks from the first row to the last."""
+        return self.rows * MEAN_DISTANCE // self.keys
+
+    def written(self) -> Workload:
+        """Itself, once its files are there."""
+        if not Path(self.source).exists():
+            chance = np.random.default_rng(7)
+            Path(self.source).mkdir(parents=True)
+            for part in range(4):
+                n = self.rows * (part + 1) // 4 - self.rows * part // 4
+                key = chance.integers(0, self.keys, n)
+                key[chance.random(n) < self.hot] = 0
+                columns = {"k": key, "t": chance.integers(0, self.span, n), "v": chance.integers(-1000, 1000, n)}
+                pq.write_table(pa.table(columns), f"{self.source}/{part}.parquet")
+        return self
+
+    def small(self) -> Workload:
+        """One hundredth of the rows, to warm up with."""
+        rows, keys = max(self.rows // 100, 1000), max(self.keys // 100, 1)
+        return Workload(self.folder, rows, keys, self.size, self.hot).written()
+
+
+Way = Callable[[Workload, str], None]
+
+
+@dataclass
+class Measured:
+    """Best time of a way, the most memory of one process that worked on it, and the sums of what it wrote."""
+
+    seconds: float
+    peak_mib: float
+    sums: list[int]
+
+
+def session() -> Any:
+    """Spark on two cores."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("windows-benchmark")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def sums(out: str) -> list[int]:
+    """Number of windows and the sums of all columns."""
+    with duckdb.connect() as connection:
+        columns = ", ".join(f"sum({name})::HUGEINT" for name in _CHECKED)
+        found = connection.execute(f"SELECT count(*), {columns} FROM read_parquet('{out}/*.parquet')").fetchone()
+    return [int(value or 0) for value in found or ()]
+
+
+def timed(way: Way, load: Workload, repeat: int) -> tuple[float, list[int]]:
+    """The best of some runs after a warm-up, and the sums of what was written."""
+    out = str(load.folder / f"out-{os.getpid()}")
+    best, found = float("inf"), []
+    for run in range(repeat + 1):
+        shutil.rmtree(out, ignore_errors=True)
+        began = time.perf_counter()
+        way(load if run else load.small(), out)
+        best = min(best, time.perf_counter() - began) if run else best
+    found = sums(out)
+    shutil.rmtree(out, ignore_errors=True)
+    return best, found
+
+
+def in_spark(way: Way, load: Workload, repeat: int) -> Measured:
+    """Measure a way that runs in Spark; memory is that of the largest Python worker."""
+    with _watched_workers() as peak:
+        seconds, found = timed(way, load, repeat)
+    return Measured(seconds, peak[0], found)
+
+
+def apart(way: Way, load: Workload, repeat: int) -> Measured:
+    """Measure a way in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_measure_apart, args=(theirs, way, load, repeat))
+    process.start()
+    theirs.close()
+    measured: Measured = ours.recv()
+    process.join()
+    return measured
+
+
+def _measure_apart(answer: Any, way: Way, load: Workload, repeat: int) -> None:
+    seconds, found = timed(way, load, repeat)
+    answer.send(Measured(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, found))
+
+
+@contextmanager
+def _watched_workers() -> Iterator[list[float]]:
+    """The greatest resident memory, in MiB, of one of Spark's Python workers while the block runs."""
+    peak, over = [0.0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    if "pyspark" in " ".join(process.cmdline()):
+                        peak[0] = max(peak[0], process.memory_info().rss / 2**20)
+                except psutil.Error:
+                    continue
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        watcher.join()
+
+
+def compared(title: str, measured: dict[str, Measured], *, against: str = "tidemark") -> list[dict[str, Any]]:
+    """Print the table of several ways over one workload, whose results must be the same; the rows of the table."""
+    wanted = next(iter(measured.values())).sums
+    rows = []
+    print(f"\n{title}; load {os.getloadavg()[0]:.1f}\n")
+    print(f"| way | seconds | {against} takes | MiB |\n| --- | ---: | ---: | ---: |")
+    for name, found in measured.items():
+        same = name.startswith("floor") or found.sums == wanted
+        assert same, f"{name} found {found.sums}, not {wanted}"
+        ratio = measured[against].seconds / found.seconds
+        print(f"| {name} | {found.seconds:.2f} | {ratio:.2f}x | {found.peak_mib:.0f} |", flush=True)
+        rows.append({"title": title, "way": name, "seconds": found.seconds, "ratio": ratio, "mib": found.peak_mib})
+    return rows
+
+
+def keep(name: str, part: str, rows: list[dict[str, Any]]) -> None:
+    """Keep the rows of one part of a benchmark for the plot."""
+    OUT.mkdir(exist_ok=True)
+    path = OUT / f"{name}.json"
+    held = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(held | {part: rows}, indent=1))
+
+
+def kept(name: str) -> dict[str, list[dict[str, Any]]]:
+    """What was kept of a benchmark, by part."""
+    path = OUT / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
