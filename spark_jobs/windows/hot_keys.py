@@ -39,7 +39,8 @@ def hot_keys(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int 
     counted = sample.groupBy("h").agg({"n": "sum", "low": "min", "high": "max"})
     found = counted.selectExpr("h", "`sum(n)` AS n", "`min(low)` AS low", "`max(high)` AS high")
     hot: list[HotKey] = []
-    for row in found.where(f"n > {rows_a_slice * share}").orderBy("n", "h").tail(_MOST_KEYS):
+    largest = found.where(f"n > {rows_a_slice * share}").orderBy("n", "h", ascending=[False, True]).limit(_MOST_KEYS)
+    for row in largest.collect():
         n_rows = round(row.n / share)
         length, cells = cells_of(rows=n_rows, rows_a_slice=rows_a_slice, low=row.low, high=row.high, halo=halo)
         if 1 < cells < SLICES and length * cells < _LONGEST:
