@@ -133,7 +133,7 @@ def in_spark(way: Way, load: Workload, repeat: int) -> Measured:
     """Measure a way that runs in Spark; memory is that of the largest Python worker."""
     with _watched_workers() as peak:
         seconds, found = timed(way, load, repeat)
-    return Measured(seconds, peak[0], found)
+    return _told(way, Measured(seconds, peak[0], found))
 
 
 def apart(way: Way, load: Workload, repeat: int) -> Measured:
@@ -145,6 +145,13 @@ def apart(way: Way, load: Workload, repeat: int) -> Measured:
     theirs.close()
     measured: Measured = ours.recv()
     process.join()
+    return _told(way, measured)
+
+
+def _told(way: Way, measured: Measured) -> Measured:
+    """Say how long a way took: a run that is stopped has said what it found."""
+    name = getattr(way, "func", way).__name__
+    print(f"  {name} {measured.seconds:.2f} s, {measured.peak_mib:.0f} MiB, {measured.sums[0]:,} windows", flush=True)
     return measured
 
 
@@ -162,7 +169,7 @@ def _watched_workers() -> Iterator[list[float]]:
         while not over.wait(0.05):
             for process in psutil.Process().children(recursive=True):
                 try:
-                    if "pyspark" in " ".join(process.cmdline()):
+                    if "pyspark.daemon" in process.cmdline():
                         peak[0] = max(peak[0], process.memory_info().rss / 2**20)
                 except psutil.Error:
                     continue

@@ -70,7 +70,7 @@ def duck(load: Workload, out: str) -> None:
     Path(out).mkdir(parents=True)
     query = _LEFT_RIGHT.format(source=f"read_parquet('{load.source}/*.parquet')", d=load.size)
     with duckdb.connect() as connection:
-        connection.execute("SET threads = 2; SET preserve_insertion_order = false")
+        connection.execute("SET threads = 2; SET preserve_insertion_order = false; SET enable_progress_bar = false")
         connection.execute(f"COPY ({query}) TO '{out}/0.parquet' (FORMAT parquet)")
 
 

@@ -52,7 +52,7 @@ def duck_sessions(load: Workload, out: str) -> None:
     numbered AS (SELECT *, sum(opens::INT) OVER (PARTITION BY k ORDER BY t RANGE UNBOUNDED PRECEDING) s FROM marked)
     SELECT k, min(t) window_start, max(t) window_end, {_COLUMNS} FROM numbered GROUP BY k, s"""
     with duckdb.connect() as connection:
-        connection.execute("SET threads = 2; SET preserve_insertion_order = false")
+        connection.execute("SET threads = 2; SET preserve_insertion_order = false; SET enable_progress_bar = false")
         connection.execute(f"COPY ({query}) TO '{out}/0.parquet' (FORMAT parquet)")
 
 
