@@ -341,6 +341,8 @@ def windows(source: Source, definition: str, values: list[Column], identity: lis
         f"Windows of {source.source}.{definition} with their history; silver.{definition} is what is published.",
         (*values, *VALIDITY),
         ("era",),
-        tuple(dict.fromkeys(["window_start", "window_end", "known_from", "known_to", "token", values[0].name])),
+        # Delta keeps no statistics of booleans, and refuses a table that asks for them
+        ("window_start", "window_end", "known_from", "known_to", "token")
+        + tuple(column.name for column in values[:1] if column.type != "BOOLEAN"),
         (source.source, *identity),
     )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import Source, parse_source
+from spark_jobs.storage import tables
 from tests.restatement.oracle import Row, Spec, expected, grid, skipped
 from tests.restatement.simulation import Simulation
 
@@ -240,3 +241,13 @@ def evaluate(definition: Definition, start: int, end: int, complete: int) -> boo
     text = text.replace("unix_micros(h.window_start)", str(start)).replace("unix_micros(h.window_end)", str(end))
     text = text.replace("unix_micros(p.complete)", str(complete)).replace("L", "").replace("false", "False")
     return bool(eval(text, {"pmod": lambda number, by: number % by}))
+
+
+def test_statistics_are_asked_of_the_first_key_column_unless_it_is_boolean() -> None:
+    definition = definition_of("session", "reemit")
+    windows = definition.value_columns()
+    first = [column.name for column in windows]
+    by_switch = tables.windows(definition.source, "found", windows[3:], ["active"])
+    assert (first[0], first[3]) == ("site", "active")
+    assert "site" in definition.table().skipping
+    assert "active" not in by_switch.skipping
