@@ -335,14 +335,14 @@ def windows(source: Source, definition: str, values: list[Column], identity: lis
     `values` are the key columns and the aggregates, as the window kernel names and types them; `identity` the columns
     that tell two windows apart which hold at the same time.
     """
+    # Delta keeps no statistics of booleans, and refuses a table that asks for them
+    first_key = [column.name for column in values[:1] if column.type != "BOOLEAN"]
     return Table(
         "silver",
         f"{definition}_history",
         f"Windows of {source.source}.{definition} with their history; silver.{definition} is what is published.",
         (*values, *VALIDITY),
         ("era",),
-        # Delta keeps no statistics of booleans, and refuses a table that asks for them
-        ("window_start", "window_end", "known_from", "known_to", "token")
-        + tuple(column.name for column in values[:1] if column.type != "BOOLEAN"),
+        ("window_start", "window_end", "known_from", "known_to", "token", *first_key),
         (source.source, *identity),
     )
