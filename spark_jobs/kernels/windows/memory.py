@@ -18,6 +18,7 @@ _SORT_BYTES_A_ROW = 40
 """Key number, tick, sort key, permutation, and one more while sorting."""
 _WORK_BYTES_A_ROW, _WORK_BYTES_A_WINDOW = 160, 96
 _FEWEST_ROWS = 1024
+_FEWEST_RUN_ROWS = 64
 
 
 class RunStore(Protocol):
@@ -80,4 +81,4 @@ class MemoryBudget:
     def rows_of_a_run(self, row_bytes: int, runs: int) -> int:
         """How many rows of each run are held while `runs` of them are merged."""
         part = int((1 - _WINDOWS_SHARE) * HIGH_WATER * self.max_bytes)
-        return max(part // (runs * self.sorting_bytes(row_bytes, 1)), 256)
+        return max(part // (runs * self.sorting_bytes(row_bytes, 1)), _FEWEST_RUN_ROWS)

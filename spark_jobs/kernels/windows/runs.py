@@ -18,8 +18,10 @@ from .rows import able_rows, as_ticks, group_rows, sort_rows, sorted_order
 Ints = npt.NDArray[np.int64]
 _PARTS = 4
 """Merged rows come in parts of this many to a chunk, as their number varies."""
-_RUN_BATCH_ROWS = 1024
-"""Rows that are read of a run at a time."""
+_MOST_BATCH_ROWS = 4096
+"""Of a run, read at a time."""
+_MANY_RUNS = 32
+"""Batches are so small that one of each of so many runs fits into the budget."""
 
 
 class RowSorter:
@@ -41,6 +43,7 @@ class RowSorter:
         self._held: list[pa.Table] = []
         self._held_bytes = self._held_rows = 0
         self._runs: list[Iterator[pa.Table]] = []
+        self._batch_rows = 0
 
     def add(self, rows: pa.Table) -> None:
         """Take rows in; what is held may be flushed before."""
@@ -73,8 +76,9 @@ class RowSorter:
             return
         self._flush()
         row_bytes, runs = self.row_bytes(), len(self._runs)
-        rows = self._budget.rows_of_a_run(row_bytes, runs)
-        self._budget.use.holds(sorting=self._budget.sorting_bytes(row_bytes, 1) * rows * runs)
+        # a run is read batch by batch: what is held passes what is wanted by less than one
+        rows = max(self._budget.rows_of_a_run(row_bytes, runs) - self._batch_rows, 1)
+        self._budget.use.holds(sorting=self._budget.sorting_bytes(row_bytes, 1) * (rows + self._batch_rows) * runs)
         for chunk in merged(self._runs, key=self._key, time=self._time, rows_of_a_run=rows):
             part = max(most_rows // _PARTS, 1)
             for begin in range(0, chunk.num_rows, part):
@@ -87,7 +91,9 @@ class RowSorter:
         use = self._budget.use
         use.flushed_runs += 1
         use.flushed_bytes += self._held_bytes
-        self._runs.append(self._store.save(self._sorted_chunks(_RUN_BATCH_ROWS)))
+        batch = min(self._budget.rows_of_a_run(self._held_bytes // self._held_rows + 1, _MANY_RUNS), _MOST_BATCH_ROWS)
+        self._batch_rows = max(self._batch_rows, batch)
+        self._runs.append(self._store.save(self._sorted_chunks(batch)))
 
     def _sorted_chunks(self, most_rows: int) -> Iterator[pa.Table]:
         """What is held, in order; it is not held any more."""
