@@ -1,4 +1,5 @@
-"""Gate after `seal`: the arrangement's invariants. Stops before windows are computed from the trace."""
+"""Gate after `seal`, and after merges in `compact`: the arrangement's invariants. Stops before anything is computed
+from the trace, or published."""
 
 from expectations.invariant import Invariant
 
@@ -15,7 +16,8 @@ INVARIANTS = (
     ),
     Invariant(
         "updates_outside_batch",
-        "Every update of a trace batch lies inside the batch's [lower, upper), and below the seal.",
+        "Every update lies where its batch says: in a trace batch's [lower, upper), or at or before the since it was"
+        " merged under; at or beyond the seal if unsealed.",
         _AGAIN,
     ),
     Invariant("updates_without_diff", "No update has a diff of 0 or none at all.", _AGAIN),
@@ -36,6 +38,19 @@ INVARIANTS = (
     Invariant("previous_since_us", "The since frontier did not go back.", _SEAL, "at_most", "since_us"),
     Invariant(
         "reached_us", "The seal is at or beyond the end of every interval that was run.", _SEAL, "at_most", "seal_us"
+    ),
+    Invariant(
+        "batches_stated",
+        "Every batch holds as many updates, between the same times, as the frontiers say.",
+        _AGAIN,
+        "equal",
+        "batches_as_stated",
+    ),
+    Invariant(
+        "broken_invariants",
+        "Sequence ranges don't overlap, batches are contiguous and below the seal, their levels never increase, none"
+        " was merged beyond since.",
+        _SEAL,
     ),
     Invariant("broken_batch_chain", "Trace batches are contiguous: each starts where the one before ends.", _SEAL),
 )

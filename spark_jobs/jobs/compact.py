@@ -1,18 +1,21 @@
-"""Compact: fold the touched entities' chains into states."""
+"""Compact: fold the touched entities' chains into states, and keep the trace small."""
 
 from __future__ import annotations
 
 from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.jobs.upkeep import keep_trace
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.storage.tables import STATE
 
 
 def compact(stage: Stage) -> None:
-    """Write the corrections of gold, then hold them against its gate; nothing is visible before `publish`."""
+    """Write the corrections of gold, then hold them against its gate, nothing visible before `publish`; then the trace's
+    upkeep."""
     if restate_states(stage):
         pass_gate(stage, "gold", measure_gold(stage.lake.spark, stage.scope, token=stage.fence.token))
+    keep_trace(stage)
 
 
 def restate_states(stage: Stage) -> bool:

@@ -55,7 +55,7 @@ class Stage:
     @cached_property
     def frontiers(self) -> SourceFrontiers:
         """The frontiers as this stage found them."""
-        return frontiers.load(self.lake, self.source)
+        return frontiers.load(self.lake, self.source, near=self.fence.token)
 
     @cached_property
     def publication(self) -> Publication:

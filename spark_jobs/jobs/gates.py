@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from spark_jobs.gates.measures import Measurement
 
 
-def pass_gate(stage: Stage, gate: str, measured: Measurement) -> None:
+def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = False) -> None:
     """Hold `measured` against the suite of `gate`. Its verdicts reach `quality.verdicts` with the publication.
+
+    `again`: the gate has spoken in an earlier stage of the run; if it holds, those verdicts stay.
 
     Raises:
         GateFailed: an expectation does not hold; the verdicts of this run are in the table then, too.
@@ -34,7 +36,8 @@ def pass_gate(stage: Stage, gate: str, measured: Measurement) -> None:
         stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + list(failed.values())
         write_verdicts(stage)
         raise
-    stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + [asdict(v) for v in verdicts]
+    if not again:
+        stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + [asdict(v) for v in verdicts]
     stage.summary["gate"] = f"{gate}: {len(verdicts)} expectations hold"
 
 

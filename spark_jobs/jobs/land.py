@@ -23,6 +23,7 @@ from spark_jobs.restatement.versions import check_version, version
 from spark_jobs.sources import load_sources
 from spark_jobs.storage.dense_files import page_rows
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks
+from spark_jobs.trace.horizon import check_drops
 
 NOTHING = {"rows": 0, "rejects": 0, "duplicates": 0}
 
@@ -38,6 +39,7 @@ def land(stage: Stage) -> None:
 def land_files(stage: Stage) -> None:
     """Land every file of the interval's drops that is not in the ledger with the same bytes."""
     ensure_source(stage.lake, stage.source, load_sources(stage.settings.sources).values())
+    check_drops(stage.source, stage.frontiers, stage.drops)
     files = listed_files(stage)
     if stage.planned is not None:
         stage.planned.check(base_of_run(stage, files), stage.source)

@@ -41,6 +41,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
         landed_through=max(pending.landings, default=before.landed_through),
         unpublished=_is_unpublished(stage),
         published_us=stage.publication.published_us,
+        n_landed=pending.n_rows,
     )
     stage.summary.update(
         appended=moved.appended,

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Updates to append, with the columns of `tables.updates` but batch, time and token (None: nothing landed), and the
-    landings of the ledger that are not in the trace yet, oldest first."""
+    landings of the ledger that are not in the trace yet, oldest first, with the number of their rows."""
 
     rows: DataFrame | None
     landings: tuple[int, ...]
+    n_rows: int = 0
 
 
 def landings_between(lake: Lake, source: Source, after: int, through: int | None = None) -> list[int]:
@@ -41,7 +42,7 @@ def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     if not with_rows:
         return Pending(None, landings)
     rows = chunk_rows(lake, source).where(F.col("landing").isin(with_rows)).drop("landing")
-    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), landings)
+    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), landings, sum(row.rows for row in found))
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:

@@ -26,6 +26,7 @@ from spark_jobs.storage.tables import SQL_TYPES
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import batch_rows, trace_handles
+from spark_jobs.trace.horizon import check_state_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,7 +67,7 @@ def as_of_time(lake: Lake, source: Source, at_us: int | None) -> tuple[int, Publ
             at_us=at_us,
             published_us=current.published_us,
         )
-    since_us = frontiers.load(lake, source).arrangement.since.time or 0
+    since_us = frontiers.load(lake, source, near=current.token).arrangement.since.time or 0
     if at_us < since_us:
         raise BelowSince(
             expected=f"a time at or after since, {instant(since_us).isoformat()}",
@@ -95,6 +96,10 @@ def states_at(
 
     Folds the entity's deltas with `event_time <= event_us` and `time <= known_us` from the trace: exact for every
     pair of times. Columns: the entity under its own name, one per component, `timestamp`, `at_delta`, `delta_count`.
+
+    Raises:
+        BelowHorizon: `event_us` lies before the horizon.
+        NotPublished, BelowSince: as `as_of_time`.
     """
     if source.state is None:
         raise ParameterError(
@@ -104,7 +109,9 @@ def states_at(
         )
     time_us, current = as_of_time(lake, source, known_us)
     limit_us = current.reached_us - 1 if event_us is None else min(event_us, current.reached_us - 1)
-    rows = batch_rows(lake, source, trace_handles(frontiers.load(lake, source).arrangement))
+    standing = frontiers.load(lake, source, near=current.token)
+    check_state_time(standing, limit_us)
+    rows = batch_rows(lake, source, trace_handles(standing.arrangement))
     rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") <= at(limit_us)))
     if entity is not None:
         rows = rows.where(F.col("entity") == entity)

@@ -39,6 +39,17 @@ class State(Section):
     ]
 
 
+class Retention(Section):
+    """How far back reads stay exact; what is left out keeps everything.
+
+    since: for how long before the newest publication it stays known what was known when; `--as-of` before it is
+    refused. horizon: for how long before the newest event time states can be asked for; drops before it are refused.
+    """
+
+    since_us: PositiveDuration | None = Field(default=None, alias="since")
+    horizon_us: PositiveDuration | None = Field(default=None, alias="horizon")
+
+
 class Dag(Section):
     """How Airflow runs the source: `schedule: every` runs it after each drop's end, `manual` when people say so."""
 
@@ -67,6 +78,7 @@ class Source(Section):
     delta_id: Names | None = None
     windows: dict[Identifier, Window] = Field(default_factory=dict)
     state: State | None = None
+    retention: Retention = Retention()
     dag: Dag = Dag()
 
     @property
@@ -100,7 +112,7 @@ class Source(Section):
     def definition_parts(self) -> dict[str, str]:
         """A hash for each part of the definition that results depend on: `parse`, `delta`, `state`, `window.<name>`.
 
-        Order of keys, comments, the DAG's settings, the description and the files' place change none of them.
+        Order of keys, comments, the DAG's settings, the description, the retention and the files' place change none.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}

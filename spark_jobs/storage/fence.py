@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,24 @@ class Superseded(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One attempt's right to write a source: Delta's writer options are made of it."""
+    """One attempt's right to write a source: Delta's writer options are made of it.
+
+    Delta takes one commit per table and token. An attempt that writes a table more often than once gives each write a
+    `part` of its own.
+    """
 
     source: str
     token: int
+    part: str = ""
+
+    def for_part(self, part: str) -> Fence:
+        """The same attempt's right to one more write of a table."""
+        return replace(self, part=part)
 
     def writer_options(self) -> dict[str, str]:
         """Options of a Delta write that make the commit skip itself once a newer token has committed."""
-        return {"txnAppId": f"tidemark/{self.source}", "txnVersion": str(self.token)}
+        writer = f"tidemark/{self.source}" + (f"/{self.part}" if self.part else "")
+        return {"txnAppId": writer, "txnVersion": str(self.token)}
 
 
 @dataclass
@@ -74,7 +84,7 @@ class Lease:
     """
 
     path: Path
-    run_id: str
+    run_id: str | None
     fence: Fence
     staged: dict[str, int] = field(default_factory=dict)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
@@ -121,10 +131,7 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
         SourceBusy: another attempt held the source for longer than `wait_s` seconds.
         Superseded: another run started on the source since this run's first stage.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{source}.lease"
-    with path.open("a+") as handle:
-        _lock(handle.fileno(), path, source=source, wait_s=wait_s)
+    with _locked(folder, source, wait_s) as path:
         lease = _read(path)
         if not starts_run and lease["run_id"] not in (None, run_id):
             raise Superseded(
@@ -142,6 +149,31 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
         if not starts_run:
             taken.carried.update(lease.get("carried", {}))
         yield taken
+
+
+@contextmanager
+def visit(folder: Path, *, source: str, wait_s: float) -> Iterator[Lease]:
+    """Hold `source` between two stages, for work that leaves the run that has it alone: it goes on afterwards.
+
+    Raises:
+        SourceBusy: an attempt held the source for longer than `wait_s` seconds.
+    """
+    with _locked(folder, source, wait_s) as path:
+        lease = _read(path)
+        kept = {name: lease[name] for name in ("past", "spent", "staged", "verdicts")}
+        taken = Lease(path, lease["run_id"], Fence(source, lease["token"] + 1), **kept)
+        taken.save()
+        yield taken
+
+
+@contextmanager
+def _locked(folder: Path, source: str, wait_s: float) -> Iterator[Path]:
+    """The source's lease file, locked while the block runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{source}.lease"
+    with path.open("a+") as handle:
+        _lock(handle.fileno(), path, source=source, wait_s=wait_s)
+        yield path
 
 
 @contextmanager

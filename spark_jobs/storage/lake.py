@@ -6,6 +6,7 @@ Nothing here decides what is visible: that is `trace.published` (see `storage.vi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MOST_ROWS_A_FILE = 1_000_000
 """A backfill of years writes several files, each a stretch of its sort order, so that later reads skip most."""
+
+
+_OF_FILE = {"file": "file_path", "file_size": "file_size"}
 
 
 class TableDiffers(ConfigurationError):
@@ -101,15 +105,36 @@ class Lake:
         """All physical rows of a table, whatever is visible."""
         return self.spark.table(table.qualified)
 
+    def read_with_files(self, table: Table) -> DataFrame:
+        """`read`, with the columns `file` and `file_size` of the file that holds each row."""
+        return self.read(table).withColumns({name: F.col(f"_metadata.{found}") for name, found in _OF_FILE.items()})
+
+    def files_read(self, table: Table) -> DataFrame:
+        """The files that hold the table's rows, as `path`."""
+        return self.read(table).select(F.url_decode("_metadata.file_path").alias("path")).distinct()
+
+    def files_stored(self, table: Table) -> DataFrame:
+        """All data files under the table's folder, also those that nothing reads any more, as `path` and `length`."""
+        details = self.run(f"DESCRIBE DETAIL {qualified(table.database, table.table)}").collect()[0]
+        # lists the folder; the files themselves are not opened
+        files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        found = files.option("pathGlobFilter", "*.parquet").load(details.location)
+        return found.select(F.url_decode("path").alias("path"), "length")
+
+    def vacuum(self, table: Table) -> None:
+        """Remove files that nothing has read for Delta's retention, a week by default."""
+        self.run(f"VACUUM {qualified(table.database, table.table)}")
+
     def frame(self, table: Table, rows: list[dict[str, Any]]) -> DataFrame:
         """A small frame with the table's columns; a missing key is null."""
         values = [tuple(row.get(column) for column in table.column_names) for row in rows]
         return self.spark.createDataFrame(values, table.schema()).coalesce(1)
 
-    def append(self, table: Table, rows: DataFrame, fence: Fence) -> None:
-        """Append, once: a repeat under the same or an older token is skipped by Delta."""
+    def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
+        """Append, once: a repeat under the same or an older token is skipped by Delta. No fence: appended always."""
         ordered = rows.select(*table.column_names)
-        options = {**fence.writer_options(), "maxRecordsPerFile": str(MOST_ROWS_A_FILE)}
+        options = {} if fence is None else fence.writer_options()
+        options["maxRecordsPerFile"] = str(MOST_ROWS_A_FILE)
         ordered.writeTo(table.qualified).options(**options).append()
         self.commits += 1
 
@@ -144,5 +169,12 @@ class Lake:
         listed = ", ".join(str(int(token)) for token in tokens)
         of_source = "" if source is None else f"source = {literal(source)} AND "
         statement = f"DELETE FROM {qualified(table.database, table.table)} WHERE {of_source}token IN ({listed})"
+        self.run(statement)
+        self.commits += 1
+
+    def delete_values(self, table: Table, column: str, values: Sequence[str]) -> None:
+        """Remove the rows whose `column` is one of `values`; of a partition column this rewrites no file."""
+        listed = ", ".join(literal(value) for value in values)
+        statement = f"DELETE FROM {qualified(table.database, table.table)} WHERE {name(column)} IN ({listed})"
         self.run(statement)
         self.commits += 1

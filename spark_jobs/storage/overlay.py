@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -56,7 +57,11 @@ class OverlayLake(Lake):
         """The committed rows and those written here."""
         return self._committed(table).unionByName(self.written(table))
 
-    def append(self, table: Table, rows: DataFrame, fence: Fence) -> None:
+    def read_with_files(self, table: Table) -> DataFrame:
+        """`read`; what was written here is in no file, so all rows count as of one without size."""
+        return self.read(table).withColumns({"file": F.lit(""), "file_size": F.lit(0).cast("bigint")})
+
+    def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
         """Keep the rows, computed now as a commit would."""
         kept = rows.select(*table.column_names).persist()
         kept.count()
@@ -73,6 +78,10 @@ class OverlayLake(Lake):
     def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:
         """Refused: only a publication replaces rows, and nothing is published from here."""
         raise NotImplementedError(f"{table.qualified} is replaced by publications alone")
+
+    def delete_values(self, table: Table, column: str, values: Sequence[str]) -> None:
+        """Refused: nothing is removed from here."""
+        raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
 
     def delete_tokens(self, table: Table, tokens: list[int], source: str | None) -> None:
         """Refused: nothing is removed from here."""

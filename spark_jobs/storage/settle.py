@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -11,6 +13,9 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import LATE, STATE, VALIDITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 KEPT = 64
 """Newest tokens that stay listed: two a run, so an attempt given up a month of daily runs ago is surely no longer at
@@ -38,12 +43,32 @@ def history_tables(lake: Lake, source: Source) -> list[Table]:
     return [STATE, LATE, *[Table("silver", name, "", VALIDITY) for name in own if name in present]]
 
 
+def sweep_given_up(lake: Lake, source: Source, publication: Publication, staged: Iterable[int]) -> dict[str, int]:
+    """Remove the rows of attempts that no publication names, nor the run at hand (`staged`); returns rows by table."""
+    removed = {}
+    for table in history_tables(lake, source):
+        rows = _given_up(lake, source, table, publication).where(~F.col("token").isin(list(staged)))
+        counts = {row.token: row["count"] for row in rows.groupBy("token").count().collect()}
+        if counts:
+            lake.delete_tokens(table, sorted(counts), _sharer(source, table))
+            removed[table.qualified] = sum(counts.values())
+    return removed
+
+
 def _sweep(lake: Lake, source: Source, table: Table, publication: Publication, through: int) -> None:
-    orphaned = (F.col("token") > publication.settled) & (F.col("token") <= through)
-    rows = lake.read(table).where(orphaned & ~F.col("token").isin(list(publication.tokens)))
-    shared = any(column.name == "source" for column in table.columns)
-    if shared:
-        rows = rows.where(F.col("source") == source.name)
+    rows = _given_up(lake, source, table, publication).where(F.col("token") <= through)
     tokens = [row.token for row in rows.select("token").distinct().collect()]
     if tokens:
-        lake.delete_tokens(table, tokens, source.name if shared else None)
+        lake.delete_tokens(table, tokens, _sharer(source, table))
+
+
+def _given_up(lake: Lake, source: Source, table: Table, publication: Publication) -> DataFrame:
+    """Rows of tokens that the publication neither names nor has settled."""
+    rows = lake.read(table).where(F.col("token") > publication.settled)
+    rows = rows.where(~F.col("token").isin(list(publication.tokens)))
+    return rows if _sharer(source, table) is None else rows.where(F.col("source") == source.name)
+
+
+def _sharer(source: Source, table: Table) -> str | None:
+    """The source's name where the table is shared by several."""
+    return source.name if any(column.name == "source" for column in table.columns) else None

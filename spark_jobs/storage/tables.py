@@ -265,22 +265,26 @@ def row_columns(source: Source) -> tuple[Column, ...]:
     )
 
 
+UPDATE = (
+    Column("batch", "STRING", "The batch that holds the update."),
+    Column("time", "TIMESTAMP", "When the update becomes visible."),
+    Column("diff", "BIGINT", "+1 the row is added, -1 it is taken back."),
+)
+"""The columns that a data plane's table has besides its data."""
+
+
 def updates(source: Source) -> Table:
-    """`trace.<source>_updates`: the source's updates, unsealed batches and trace batches alike, told apart by
-    `batch`."""
+    """`trace.<source>_updates`: the source's updates, unsealed batches and trace batches alike, told apart by `batch`.
+
+    It is partitioned by batch, so that a batch is read and removed by its name alone, whatever else is in the table.
+    """
     return Table(
         "trace",
         f"{source.source}_updates",
         f"Updates of {source.source}: (row, time, diff) by batch. Which batches count, trace.frontiers says.",
-        (
-            Column("batch", "STRING", "The batch that holds the update."),
-            Column("time", "TIMESTAMP", "When the update becomes visible."),
-            Column("diff", "BIGINT", "+1 the row is added, -1 it is taken back."),
-            *row_columns(source),
-            TOKEN,
-        ),
-        (),
-        ("batch", "time", "event_time", "seq_no", "row_id", "token", *[f"t_{t}" for t in source.timelines]),
+        (*UPDATE, *row_columns(source), TOKEN),
+        ("batch",),
+        ("time", "diff", "event_time", "seq_no", "row_id", "token", *[f"t_{t}" for t in source.timelines]),
     )
 
 

@@ -1,7 +1,8 @@
 """Trace: a collection's history as an arrangement, definite to read and bounded to keep.
 
 `Arrangement` is the collection, `ArrowPlane` its data in memory; `plane.DataPlane` and `journal.StateJournal` are
-what other places for data and state implement. Importing this package starts no Spark.
+what other places for data and state implement. On Delta they are `delta_plane.DeltaPlane` and
+`delta_journal.DeltaJournal`, modules of their own: importing this package imports no Spark.
 """
 
 from spark_jobs.trace.arrangement import Arrangement, FinishedDrain, UnsealedStep, merge_batches, seal_all

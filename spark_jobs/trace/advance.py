@@ -1,7 +1,8 @@
 """Advance a source's trace by what has landed: append, seal, drain and trim as one data write and one commit.
 
 The arrangement's transitions are made on its metadata, which checks every invariant; what they move is written once,
-each update straight into the batch where it ends up. A crash in between leaves rows of a batch that no state names.
+each update straight into the batch where it ends up, consolidated. A crash in between leaves rows of a batch that no
+state names. The batches that are replaced stay until a publication has been made over it (see `trace.maintenance`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import updates
+from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, commit
+from spark_jobs.trace.plane import Slice
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+ORDER = ("entity", "event_time", "row_id")
+"""The key of an update: how a batch's updates are sorted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,11 @@ def visible_time(source: Source, seal_us: int) -> Column:
     return F.greatest(F.col("event_time"), arrival, F.timestamp_micros(F.lit(seal_us)))
 
 
+def source_plane(lake: Lake, source: Source, fence: Fence | None = None) -> DeltaPlane:
+    """The batches of a source; to write them takes the attempt's fence."""
+    return DeltaPlane(lake, updates(source), order=ORDER, fence=fence)
+
+
 def batch_rows(lake: Lake, source: Source, handles: list[str]) -> DataFrame:
     """The updates of some batches."""
     return lake.read(updates(source)).where(F.col("batch").isin(handles))
@@ -72,10 +84,12 @@ def advance(
     landed_through: int,
     unpublished: bool,
     published_us: int,
+    n_landed: int = 0,
 ) -> Advance:
     """Append `landed` (columns of `updates` but batch, time, token; null if nothing landed), seal and drain.
 
     `unpublished` says that the seal is beyond `published_us`, so that there is something to publish anyway.
+    `n_landed` is about how many rows `landed` has.
     """
     something_new = landed is not None or unpublished or not frontiers.has_landed(drops)
     seal_us = next_seal(frontiers, hi_us, something_new=something_new)
@@ -84,106 +98,84 @@ def advance(
     )
     if seal_us == frontiers.seal_us and landed is None and after == frontiers:
         return Advance(frontiers, frontiers, 0, 0)
-    written = _write(lake, source, fence, frontiers, seal_us, landed)
-    state = _transitions(frontiers.arrangement, seal_us, written)
-    after = replace(after, arrangement=state, published_us=published_us)
+    plane = source_plane(lake, source, fence)
+    older = tuple(b for b in frontiers.arrangement.unsealed if b.least < seal_us)
+    moved = _Moved.none()
+    if landed is not None or older:
+        fresh = None if landed is None else landed.withColumn("time", visible_time(source, frontiers.seal_us))
+        moved = _write(plane, older, fresh, seal_us, n_landed)
+    state = _transitions(frontiers.arrangement, seal_us, older, moved)
+    after = replace(after.replacing(state, fence.token), published_us=published_us)
     commit(lake, source, fence, run_id, after)
-    return Advance(frontiers, after, written.appended.n_updates if written.appended else 0, written.drained.n_updates)
+    return Advance(frontiers, after, moved.n_appended, moved.n_sealed)
+
+
+LANDED = "landed"
+
+NOTHING = StoredBatch("", 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    appended: StoredBatch | None
-    """All landed updates: the batch that was appended before anything was drained from it."""
-    rest: StoredBatch | None
-    """What of `appended` is at or beyond the seal."""
-    trimmed: dict[str, StoredBatch]
-    """By handle of an older unsealed batch: what of it is at or beyond the seal."""
+class _Moved:
+    """What was written. `rests`: by handle of the batch that they were in (`LANDED`: in none), the updates at or beyond
+    the seal."""
+
+    n_appended: int
+    n_sealed: int
     drained: StoredBatch
+    rests: dict[str, StoredBatch]
+
+    @classmethod
+    def none(cls) -> _Moved:
+        return cls(0, 0, NOTHING, {})
 
 
 def _write(
-    lake: Lake, source: Source, fence: Fence, frontiers: SourceFrontiers, seal_us: int, landed: DataFrame | None
-) -> _Written:
-    older = [b for b in frontiers.arrangement.unsealed if b.least < seal_us]
-    parts: list[DataFrame] = []
+    plane: DeltaPlane, older: tuple[UnsealedBatch, ...], landed: DataFrame | None, seal_us: int, n_landed: int
+) -> _Moved:
+    parts = [plane.read([Slice(b.handle)]).withColumn("origin", F.lit(b.handle)) for b in older]
     if landed is not None:
-        parts.append(
-            landed.withColumn("time", visible_time(source, frontiers.seal_us)).withColumn("origin", F.lit("landed"))
-        )
-    if older:
-        parts.append(batch_rows(lake, source, [b.handle for b in older]).withColumn("origin", F.col("batch")))
-    if not parts:
-        return _Written(None, None, {}, StoredBatch(_handle("T", fence), 0, 0, 0, 0))
-    rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1], allowMissingColumns=True)
+        parts.append(landed.withColumn("origin", F.lit(LANDED)))
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part)
+    drained = plane.new_handle("T")
+    rests = {origin: plane.new_handle("U") for origin in [*(b.handle for b in older), LANDED]}
     sealed = F.col("time") < F.timestamp_micros(F.lit(seal_us))
-    rest = F.concat(F.lit(f"{_handle('U', fence)}:"), F.col("origin"))
-    rows = rows.withColumn("batch", F.when(sealed, F.lit(_handle("T", fence))).otherwise(rest)).withColumn(
-        "token", F.lit(fence.token).cast("bigint")
+    batch = F.lit(drained)
+    for origin, handle in rests.items():
+        batch = F.when(~sealed & (F.col("origin") == origin), F.lit(handle)).otherwise(batch)
+    observation = Observation(f"advance_{drained}")
+    metrics = [F.count_if(F.col("origin") == LANDED).alias("appended"), F.count_if(sealed).alias("sealed")]
+    observed = rows.withColumn("batch", batch).observe(observation, *metrics).drop("origin")
+    n_rows = n_landed + sum(b.n_updates for b in older)
+    stored = plane.store(observed, [drained, *rests.values()], consolidate=True, n_rows=n_rows)
+    return _Moved(
+        observation.get["appended"],
+        observation.get["sealed"],
+        stored.get(drained, replace(NOTHING, handle=drained)),
+        {origin: stored[handle] for origin, handle in rests.items() if handle in stored},
     )
-    origins = ["landed"] * (landed is not None) + [b.handle for b in older]
-    observation = Observation(f"advance_{fence.token}")
-    metrics = [m for i, origin in enumerate(origins) for m in _metrics(i, F.col("origin") == origin, sealed)]
-    observed = rows.observe(observation, *metrics)
-    ordered = observed.repartition(1, "batch").sortWithinPartitions("batch", "entity", "event_time", "row_id", "time")
-    lake.append(updates(source), ordered, fence)
-    return _stored(observation.get, fence, origins, landed is not None)
 
 
-def _metrics(i: int, of_origin: Column, sealed: Column) -> list[Column]:
-    time = F.unix_micros("time")
-    kept = of_origin & ~sealed
-    return [
-        F.count_if(of_origin).alias(f"n_{i}"),
-        F.min(F.when(of_origin, time)).alias(f"least_{i}"),
-        F.max(F.when(of_origin, time)).alias(f"greatest_{i}"),
-        F.count_if(kept).alias(f"kept_{i}"),
-        F.min(F.when(kept, time)).alias(f"kept_least_{i}"),
-        F.max(F.when(kept, time)).alias(f"kept_greatest_{i}"),
-    ]
-
-
-def _stored(seen: dict[str, int], fence: Fence, origins: list[str], has_landed: bool) -> _Written:
-    # sizes are counted in updates: only comparisons of one plane's sizes mean anything
-    def batch(handle: str, prefix: str, i: int) -> StoredBatch:
-        n = seen[f"{'n' if not prefix else 'kept'}_{i}"]
-        return StoredBatch(handle, n, n, seen[f"{prefix}least_{i}"] or 0, seen[f"{prefix}greatest_{i}"] or 0)
-
-    rests = {origin: batch(f"{_handle('U', fence)}:{origin}", "kept_", i) for i, origin in enumerate(origins)}
-    appended = batch(_handle("L", fence), "", 0) if has_landed else None
-    n_drained = sum(seen[f"n_{i}"] - seen[f"kept_{i}"] for i in range(len(origins)))
-    drained = StoredBatch(_handle("T", fence), n_drained, n_drained, 0, 0)
-    rest = rests.pop("landed", None)
-    return _Written(appended, rest if rest and rest.n_updates else None, rests, drained)
-
-
-def _transitions(state: ArrangementState, seal_us: int, written: _Written) -> ArrangementState:
-    if written.appended is not None and written.appended.n_updates:
-        state = state.append(UnsealedBatch.of(written.appended, (state.seqno_upper, state.seqno_upper + 1)))
+def _transitions(
+    state: ArrangementState, seal_us: int, older: tuple[UnsealedBatch, ...], moved: _Moved
+) -> ArrangementState:
+    """Seal; drain what is sealed, of what landed too; then trim or evict what was drained from, and append the rest."""
     state = state.sealed(seal_us)
     request = state.drain_request()
-    if request is not None and written.drained.n_updates:
-        drained = state.install_drain(request, written.drained)
+    if request is not None and moved.n_sealed:
+        drained = state.install_drain(request, moved.drained)
         assert drained is not None, "the trace can't move between request and install of one transition"
         state = drained
+    for batch in older:
+        if batch.greatest >= seal_us:
+            # a rest that cancelled is empty, and evicted with those that were drained whole
+            state = state.replace_trimmed(batch, moved.rests.get(batch.handle, NOTHING))
     state, _ = state.evict()
-    while (batch := state.straddling()) is not None:
-        rest = (
-            written.rest
-            if written.appended and batch.handle == written.appended.handle
-            else written.trimmed[batch.handle]
-        )
-        assert rest is not None, "a straddling batch has updates beyond the trace's upper"
-        state = state.replace_trimmed(batch, rest)
-    if written.appended is not None and written.rest is not None:
-        # nothing was drained from it: its rows were written under the rest's handle all the same
-        whole = next((b for b in state.unsealed if b.handle == written.appended.handle), None)
-        state = state if whole is None else state.replace_trimmed(whole, written.rest)
+    if LANDED in moved.rests:
+        state = state.append(UnsealedBatch.of(moved.rests[LANDED], (state.seqno_upper, state.seqno_upper + 1)))
     return state
-
-
-def _handle(kind: str, fence: Fence) -> str:
-    return f"{kind}{fence.token:010d}"
 
 
 def trace_handles(state: ArrangementState) -> list[str]:

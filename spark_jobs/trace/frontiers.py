@@ -6,8 +6,10 @@ One row of `trace.frontiers` per change; the one with the greatest token is in f
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -18,6 +20,16 @@ from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.storage.times import instant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NEAR = 128
+"""How many tokens before one of about now the last change of the frontiers is looked for first: a month of daily runs.
+Statistics on the token then skip the files of everything older."""
+
+NO_HORIZON_US = -(2**63)
+"""The horizon before retention moved it: every event time lies at or after it."""
 
 SeqRange = tuple[int, int]
 
@@ -38,7 +50,9 @@ class SourceFrontiers:
     `landed`: half-open ranges of drops that were run, sorted and not adjoining. `landed_through`: the greatest
     landing whose rows are in the arrangement. `reached_us`: greatest end of any interval run, the source's start
     before the first run. `published_us`: what was published when a run moved them last; as they move between any two
-    publications, their history holds that of the publications, too.
+    publications, their history holds that of the publications, too. `obsolete`: replaced batches whose rows are still
+    there, and under which token they were replaced. `horizon_us`: states are exact for event times from here on; the
+    least int64 while no retention moved it.
     """
 
     arrangement: ArrangementState
@@ -46,6 +60,8 @@ class SourceFrontiers:
     landed: tuple[SeqRange, ...] = ()
     landed_through: int = 0
     published_us: int = 0
+    obsolete: tuple[tuple[str, int], ...] = ()
+    horizon_us: int = NO_HORIZON_US
 
     @classmethod
     def start(cls, source: Source) -> SourceFrontiers:
@@ -76,6 +92,12 @@ class SourceFrontiers:
         """Whether all of these drops have landed before."""
         return any(lo <= drops.start and drops.stop <= hi for lo, hi in self.landed)
 
+    def replacing(self, arrangement: ArrangementState, token: int, passing: Iterable[str] = ()) -> SourceFrontiers:
+        """`arrangement` in place of the present one. Batches that it no longer names are obsolete from `token` on, and
+        so are those that came and went in between, `passing`."""
+        gone = sorted({*self.arrangement.handles(), *passing} - arrangement.handles())
+        return replace(self, arrangement=arrangement, obsolete=(*self.obsolete, *((handle, token) for handle in gone)))
+
     def to_json(self) -> str:
         """One line of JSON; `from_json` gives an equal value."""
         fields = {
@@ -84,6 +106,8 @@ class SourceFrontiers:
             "landed": [list(r) for r in self.landed],
             "landed_through": self.landed_through,
             "published_us": self.published_us,
+            "obsolete": [list(batch) for batch in self.obsolete],
+            "horizon_us": self.horizon_us,
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -91,31 +115,34 @@ class SourceFrontiers:
     def from_json(cls, text: str) -> SourceFrontiers:
         """Read what `to_json` gave."""
         fields: dict[str, Any] = json.loads(text)
-        landed = tuple((lo, hi) for lo, hi in fields["landed"])
         return cls(
             ArrangementState.from_json(fields["arrangement"]),
             fields["reached_us"],
-            landed,
+            tuple((lo, hi) for lo, hi in fields["landed"]),
             fields["landed_through"],
-            fields["published_us"],
+            fields.get("published_us", 0),
+            tuple((handle, token) for handle, token in fields.get("obsolete", ())),
+            fields.get("horizon_us", NO_HORIZON_US),
         )
 
 
-def load(lake: Lake, source: Source) -> SourceFrontiers:
+def load(lake: Lake, source: Source, *, near: int = 0) -> SourceFrontiers:
     """The frontiers in force; those before the first run if there are none.
+
+    `near`: a token of about now (the attempt's own, or the publication's), so that the history need not be read.
 
     Raises:
         StateCorrupt: the newest row can't be read.
     """
     if lake.carried is None:
-        return _read(lake, source)
+        return _read(lake, source, near)
     if CARRIED not in lake.carried:
-        lake.carried[CARRIED] = _read(lake, source).to_json()
+        lake.carried[CARRIED] = _read(lake, source, near).to_json()
     return SourceFrontiers.from_json(lake.carried[CARRIED])
 
 
-def _read(lake: Lake, source: Source) -> SourceFrontiers:
-    rows = lake.read(FRONTIERS).where(F.col("source") == source.name).orderBy(F.col("token").desc()).limit(1).collect()
+def _read(lake: Lake, source: Source, near: int) -> SourceFrontiers:
+    rows = _newest_first(lake, source, near).limit(1).collect()
     if not rows:
         return SourceFrontiers.start(source)
     try:
@@ -141,29 +168,49 @@ class Move:
 
 def moves_since(lake: Lake, source: Source, token: int) -> list[Move]:
     """The changes under tokens greater than `token`, oldest first."""
-    of_source = lake.read(FRONTIERS).where(F.col("source") == source.name)
-    rows = of_source.orderBy(F.col("token").desc()).select("token", "state").collect()
+    rows = _newest_first(lake, source, token).select("token", "state").collect()
     newer = [row for row in rows if row.token > token]
     states = [SourceFrontiers.from_json(row.state) for row in rows[: len(newer) + 1]]
     states += [SourceFrontiers.start(source)] * (len(newer) + 1 - len(states))
     return [Move(row.token, states[i + 1], states[i]) for i, row in enumerate(newer)][::-1]
 
 
+def _newest_first(lake: Lake, source: Source, near: int) -> DataFrame:
+    """The source's rows; those of tokens from NEAR before `near` on, if there are any up to `near`."""
+    rows = lake.read(FRONTIERS).where(F.col("source") == source.name)
+    recent = rows.where(F.col("token") > near - NEAR)
+    if near > NEAR and recent.where(F.col("token") <= near).isEmpty():
+        recent = rows
+    return recent.orderBy(F.col("token").desc())
+
+
 def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: SourceFrontiers) -> None:
     """Make `frontiers` the ones in force: the one small commit that makes batches written before it count."""
-    state = frontiers.arrangement
-    row = {
-        "source": source.name,
-        "token": fence.token,
-        "run_id": run_id,
-        "seal": instant(frontiers.seal_us),
-        "trace_upper": instant(state.trace_upper.time or 0),
-        "since": instant(state.since.time or 0),
-        "reached": instant(frontiers.reached_us),
-        "complete": instant(frontiers.complete_us(source)),
-        "published": instant(frontiers.published_us),
-        "state": frontiers.to_json(),
-    }
+    row = frontier_row(source.name, fence.token, run_id, frontiers)
+    row["complete"] = instant(frontiers.complete_us(source))
+    row["published"] = instant(frontiers.published_us)
     lake.append(FRONTIERS, lake.frame(FRONTIERS, [row]), fence)
     if lake.carried is not None:
         lake.carried[CARRIED] = frontiers.to_json()
+
+
+def frontier_row(collection: str, token: int, run_id: str, frontiers: SourceFrontiers) -> dict[str, Any]:
+    """A row of `trace.frontiers`, without what only a source's drops tell. Times beyond the year 9999 are null."""
+    state = frontiers.arrangement
+    return {
+        "source": collection,
+        "token": token,
+        "run_id": run_id,
+        "seal": _shown(frontiers.seal_us),
+        "trace_upper": _shown(state.trace_upper.time),
+        "since": _shown(state.since.time),
+        "reached": _shown(frontiers.reached_us),
+        "state": frontiers.to_json(),
+    }
+
+
+def _shown(time_us: int | None) -> datetime | None:
+    try:
+        return None if time_us is None else instant(time_us)
+    except OverflowError:
+        return None

@@ -72,7 +72,7 @@ def days_of_transitions(n_days: int) -> int:
         n_transitions += 6
         while (merge := state.compaction_request()) is not None:
             size = merge.earlier.size + merge.later.size
-            stored = StoredBatch(f"{merge.earlier.handle}+", size, size, 0, 0)
+            stored = StoredBatch(f"{merge.earlier.handle}+", size, size, day, day)
             installed = state.install_merge(CompactionResponse(merge, merged_batch(merge, stored)))
             assert installed is not None
             state = installed

@@ -283,6 +283,7 @@ def test_faults_in_the_trace_are_counted_by_their_measures(sound: Staged) -> Non
         "visible_before_event": 1,
         "repeated_updates": 1,
         "updates_added": 5,
+        "batches_as_stated": -1,
     }
 
 

@@ -19,6 +19,7 @@ from spark_jobs.kernels.arrangement import (
     StoredBatch,
     TraceBatch,
     UnsealedBatch,
+    merged_batch,
 )
 from spark_jobs.kernels.arrangement.errors import (
     LevelMismatch,
@@ -26,7 +27,10 @@ from spark_jobs.kernels.arrangement.errors import (
     ReadNotSealed,
     SealRegression,
     SeqnoMismatch,
+    TimeAtOrBeyondUpper,
+    TimeBelowLower,
     TimeBelowTraceUpper,
+    TimeBeyondSince,
 )
 from spark_jobs.model import Frontier
 from spark_jobs.trace import (
@@ -212,6 +216,35 @@ def test_the_state_alone_refuses_an_append_below_the_trace() -> None:
     with pytest.raises(TimeBelowTraceUpper):
         state.append(batch)
     assert state.append(replace(batch, least=5)).seqno_upper == 4
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "refusal"), [(4, 8, TimeBelowLower), (5, 9, TimeAtOrBeyondUpper), (5, 8, None)]
+)
+def test_a_drain_that_holds_a_time_outside_its_interval_is_not_installed(
+    least: int, greatest: int, refusal: type[TidemarkError] | None
+) -> None:
+    first = ArrangementState().sealed(5)
+    request = first.drain_request()
+    assert request is not None
+    state = first.install_drain(request, StoredBatch("t0", 1, 1, 4, 4))
+    assert state is not None
+    state = state.sealed(9)
+    request = state.drain_request()
+    assert request is not None
+    stored = StoredBatch("t1", 2, 2, least, greatest)
+    if refusal is not None:
+        with pytest.raises(refusal):
+            state.install_drain(request, stored)
+        return
+    installed = state.install_drain(request, stored)
+    assert installed is not None
+    assert (installed.trace[-1].least, installed.trace[-1].greatest) == (least, greatest)
+    merge = installed.allow_compaction(Frontier.at(9)).compaction_request()
+    assert merge is not None
+    with pytest.raises(TimeBeyondSince):
+        merged_batch(merge, StoredBatch("m", 3, 3, 4, 10))
+    assert merged_batch(merge, StoredBatch("m", 3, 3, 9, 9)).greatest == 9
 
 
 def test_a_merge_is_refused_before_its_data_is_read() -> None:

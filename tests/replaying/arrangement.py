@@ -231,7 +231,11 @@ def _put_trace_batch(
 
 def _shown_batch(batch: TraceBatch, plane: ArrowPlane) -> Json:
     """The batch's metadata under the names of the form, with its updates."""
-    shown = {name: value for name, value in batch.to_json().items() if name not in ("handle", "n_updates")}
+    shown = {
+        name: value
+        for name, value in batch.to_json().items()
+        if name not in ("handle", "n_updates", "least", "greatest")
+    }
     return {**shown, "updates": _listed(plane.read([Slice(batch.handle)]))}
 
 

@@ -329,6 +329,14 @@ def test_settings_that_no_result_depends_on_leave_the_hash_alone() -> None:
     assert read(document).definition_hash() == read(shop()).definition_hash()
 
 
+def test_retention_keeps_everything_unless_it_is_declared() -> None:
+    assert read(shop()).retention.model_dump() == {"since_us": None, "horizon_us": None}
+    kept = read({**shop(), "retention": {"since": "30 days", "horizon": "1 week"}}).retention
+    assert (kept.since_us, kept.horizon_us) == (30 * 86_400_000_000, 7 * 86_400_000_000)
+    assert "retention.since" in problems({**shop(), "retention": {"since": "0 days"}})
+    assert read({**shop(), "retention": {"since": "1 day"}}).definition_hash() == read(shop()).definition_hash()
+
+
 def test_reading_sources_imports_neither_spark_nor_airflow() -> None:
     code = (
         "import sys, spark_jobs.sources; "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.storage.fence import SourceBusy, Superseded, hold_still, take
+from spark_jobs.storage.fence import SourceBusy, Superseded, hold_still, take, visit
 
 
 def _take(folder: Path, run_id: str = "r1", *, starts_run: bool = True, wait_s: float = 0.0):  # type: ignore[no-untyped-def]
@@ -103,3 +103,21 @@ def test_who_looks_at_a_source_writes_nothing_and_keeps_attempts_off(tmp_path: P
     assert (tmp_path / "flights.lease").read_bytes() == before
     with _take(tmp_path), pytest.raises(SourceBusy), hold_still(tmp_path, source="flights", wait_s=0.0):
         pass
+
+
+def test_a_visit_between_two_stages_leaves_the_run_its_source(tmp_path: Path) -> None:
+    with _take(tmp_path) as lease:
+        lease.record("window")
+        lease.save()
+    with visit(tmp_path, source="flights", wait_s=0) as seen:
+        assert (seen.fence.token, seen.staged) == (2, {"window": 1})
+        with pytest.raises(SourceBusy), _take(tmp_path, starts_run=False):
+            pass
+    with _take(tmp_path, starts_run=False) as lease:
+        assert (lease.fence.token, lease.staged) == (3, {"window": 1})
+
+
+def test_each_part_of_an_attempt_is_a_writer_of_its_own(tmp_path: Path) -> None:
+    with _take(tmp_path) as lease:
+        options = lease.fence.for_part("trace.1").writer_options()
+    assert options == {"txnAppId": "tidemark/flights/trace.1", "txnVersion": "1"}

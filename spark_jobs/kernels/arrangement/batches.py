@@ -73,13 +73,18 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class TraceBatch:
-    """All updates of `[lower, upper)`, consolidated and sorted by (data, time), at a compaction level."""
+    """All updates of `[lower, upper)`, consolidated and sorted by (data, time), at a compaction level.
+
+    `least` and `greatest` are the tight bounds of its times, 0 for a batch without updates.
+    """
 
     handle: str
     description: Description
     level: int
     n_updates: int
     size: int
+    least: int = 0
+    greatest: int = 0
 
     @property
     def lower(self) -> Frontier:
@@ -99,7 +104,7 @@ class TraceBatch:
     @classmethod
     def of(cls, stored: StoredBatch, description: Description, level: int) -> TraceBatch:
         """The batch that covers `description` and whose updates are `stored`."""
-        return cls(stored.handle, description, level, stored.n_updates, stored.size)
+        return cls(stored.handle, description, level, stored.n_updates, stored.size, stored.least, stored.greatest)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` gives an equal batch."""
@@ -111,14 +116,16 @@ class TraceBatch:
             "level": self.level,
             "n_updates": self.n_updates,
             "size": self.size,
+            "least": self.least,
+            "greatest": self.greatest,
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> TraceBatch:
-        """Read what `to_json` gave."""
+        """Read what `to_json` gave; states of before batches had time bounds are read with bounds of 0."""
         lower, upper, since = (Frontier.from_json(fields[name]) for name in ("lower", "upper", "since"))
-        description = Description(lower, upper, since)
-        return cls(fields["handle"], description, fields["level"], fields["n_updates"], fields["size"])
+        given = {name: fields.get(name, 0) for name in ("level", "n_updates", "size", "least", "greatest")}
+        return cls(fields["handle"], Description(lower, upper, since), **given)
 
 
 @dataclass(frozen=True, slots=True)

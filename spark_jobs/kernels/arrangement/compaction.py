@@ -21,7 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_jobs.kernels.arrangement.batches import Description, StoredBatch, TraceBatch
-from spark_jobs.kernels.arrangement.errors import LevelMismatch, MergeSinceRegression, NonConsecutive
+from spark_jobs.kernels.arrangement.errors import (
+    LevelMismatch,
+    MergeSinceRegression,
+    NonConsecutive,
+    TimeAtOrBeyondUpper,
+    TimeBelowLower,
+    TimeBeyondSince,
+)
 from spark_jobs.model import Frontier
 
 
@@ -78,6 +85,24 @@ def merged_batch(request: CompactionRequest, stored: StoredBatch) -> TraceBatch:
     """The trace batch that `stored`, the request's merged updates, becomes.
 
     One level up iff it is larger, in the plane's size, than either input; an empty result keeps interval and level.
+    Raises what `check_stored_bounds` raises.
     """
+    check_stored_bounds(request.description, stored)
     rises = stored.size > request.earlier.size and stored.size > request.later.size
     return TraceBatch.of(stored, request.description, request.earlier.level + rises)
+
+
+def check_stored_bounds(description: Description, stored: StoredBatch) -> None:
+    """Refuse stored updates outside what they are to cover, by their least and greatest time.
+
+    Raises TimeBelowLower, then TimeAtOrBeyondUpper (if since < upper) or TimeBeyondSince (if not).
+    """
+    if stored.n_updates == 0:
+        return
+    if not description.lower.admits(stored.least):
+        raise TimeBelowLower(stored.least, description.lower)
+    if description.since < description.upper:
+        if description.upper.admits(stored.greatest):
+            raise TimeAtOrBeyondUpper(stored.greatest, description.upper)
+    elif description.since.time is not None and stored.greatest > description.since.time:
+        raise TimeBeyondSince(stored.greatest, description.since)

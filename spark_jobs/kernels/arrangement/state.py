@@ -29,7 +29,12 @@ from spark_jobs.kernels.arrangement.batches import (
     TraceBatch,
     UnsealedBatch,
 )
-from spark_jobs.kernels.arrangement.compaction import CompactionRequest, CompactionResponse, choose_pair
+from spark_jobs.kernels.arrangement.compaction import (
+    CompactionRequest,
+    CompactionResponse,
+    check_stored_bounds,
+    choose_pair,
+)
 from spark_jobs.kernels.arrangement.errors import (
     EmptyBatch,
     EmptySeqnoRange,
@@ -204,11 +209,15 @@ class ArrangementState:
         return DrainRequest(lower, upper, tuple(overlapping))
 
     def install_drain(self, request: DrainRequest, stored: StoredBatch) -> ArrangementState | None:
-        """Append the drained batch at level 0; None if the trace has moved on since the request: nothing to do then."""
+        """Append the drained batch at level 0; None if the trace has moved on since the request: nothing to do then.
+
+        Raises what `check_stored_bounds` raises for updates outside the request's interval.
+        """
         if request.lower != self.trace_upper:
             return None
-        batch = TraceBatch.of(stored, Description(request.lower, request.upper, _START), level=0)
-        return self._with(trace=(*self.trace, batch))
+        description = Description(request.lower, request.upper, _START)
+        check_stored_bounds(description, stored)
+        return self._with(trace=(*self.trace, TraceBatch.of(stored, description, level=0)))
 
     def compaction_request(self) -> CompactionRequest | None:
         """The merge to do next, None if there is none; the same pair, at the since of then, until it is installed."""

@@ -1,0 +1,163 @@
+"""`trace`: a source's frontiers and batches; sweep what a crash left; hold reads back from compaction."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.config import load_settings
+from spark_jobs.errors import ParameterError
+
+if TYPE_CHECKING:
+    from spark_jobs.trace.inspection import BatchReport, TraceReport
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the held read.")]
+
+
+class ShowByDefault(typer.core.TyperGroup):
+    """A word that is no command is a source to show: `tidemark trace flights`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, `show` where the first word names none."""
+        known = args and args[0] in self.commands
+        return super().resolve_command(ctx, args if known else ["show", *args])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(cls=ShowByDefault, no_args_is_help=True, help="A source's trace: `tidemark trace SOURCE`.")
+    for command in (show, sweep, hold, release):
+        group.command()(command)
+    app.add_typer(group, name="trace")
+
+
+def show(source: SourceArgument, as_json: JsonOption = False) -> None:
+    """Frontiers, batches with levels and sizes, held reads, and where data that was taken back still is."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-trace") as spark:
+        from spark_jobs.storage import publication
+        from spark_jobs.storage.lake import Lake
+        from spark_jobs.trace import frontiers
+        from spark_jobs.trace.inspection import inspect
+
+        lake = Lake(spark)
+        current = publication.load(lake, checked)
+        report = inspect(lake, checked, frontiers.load(lake, checked, near=current.token), current)
+    emit(as_json, report.to_json(), lambda: _rendered(report))
+
+
+def sweep(source: SourceArgument, as_json: JsonOption = False) -> None:
+    """Remove what crashed attempts left: batches and rows that never came to count. Safe while a run is on."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-trace-sweep") as spark:
+        from spark_jobs.jobs.visits import sweep as sweep_source
+
+        swept = sweep_source(settings, checked, spark)
+    removed = [["trace", b.handle, b.n_updates] for b in swept.batches]
+    removed += [[name, None, rows] for name, rows in swept.history.items()]
+    emit(
+        as_json,
+        swept.to_json(),
+        lambda: table(["table", "batch", "rows"], removed) if removed else Text(f"{source}: nothing to sweep"),
+    )
+
+
+def hold(
+    source: SourceArgument,
+    name: NameArgument,
+    at: Annotated[str, typer.Option("--at", help="The visible time that must stay readable.")],
+    lives: Annotated[str, typer.Option("--for", help="How long, such as `2 hours`.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Keep a visible time readable, whatever the source's retention says, until the lease expires."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    lease_us = _duration(lives)
+    with server_session(settings, "tidemark-trace-hold") as spark:
+        from spark_jobs.jobs.visits import hold as hold_read
+        from spark_jobs.kernels.arrangement import Lease
+        from spark_jobs.storage.times import micros
+
+        lease = Lease(name, micros(instant(at)), time.time_ns() // 1000 + lease_us)
+        state = hold_read(settings, checked, spark, lease).arrangement
+    emit(as_json, {"leases": [_lease(held) for held in state.leases]}, lambda: _leases(state.leases))
+
+
+def release(source: SourceArgument, name: NameArgument, as_json: JsonOption = False) -> None:
+    """End a held read."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-trace-release") as spark:
+        from spark_jobs.jobs.visits import release as release_read
+
+        state = release_read(settings, checked, spark, name).arrangement
+    emit(as_json, {"leases": [_lease(held) for held in state.leases]}, lambda: _leases(state.leases))
+
+
+def _duration(text: str) -> int:
+    from spark_jobs.sources.quantities import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ParameterError(expected="a duration such as `2 hours`", found=repr(text)) from error
+
+
+def _rendered(report: TraceReport) -> RenderableType:
+    names = ("since", "published", "trace_upper", "seal", "reached", "horizon")
+    frontiers = [[name, _shown(getattr(report, f"{name}_us"))] for name in names]
+    columns = ["batch", "place", "level", "updates", "bytes", "lower", "upper", "since"]
+    parts: list[RenderableType] = [
+        table(["frontier", "time"], frontiers, title=report.source),
+        Text(),
+        table(columns, [_batch(batch) for batch in report.batches]),
+    ]
+    if report.leases:
+        parts += [Text(), _leases(report.leases)]
+    return Group(*parts, Text(), Text(_about_retracted(report)))
+
+
+def _batch(batch: BatchReport) -> list[Any]:
+    merged = _shown(batch.since_us) if batch.since_us else None
+    interval = (
+        [_shown(batch.lower_us), _shown(batch.upper_us), merged]
+        if batch.place == "trace"
+        else [_shown(batch.least_us), _shown(batch.greatest_us), None]
+    )
+    return [batch.batch, batch.place, batch.level, batch.n_updates, batch.size, *interval]
+
+
+def _about_retracted(report: TraceReport) -> str:
+    held = report.retracted
+    if held.gone:
+        return "Nothing that was taken back is on the disk any more."
+    parts = []
+    if held.in_trace:
+        parts.append(f"{held.in_trace} retractions in live batches, until since has passed {_shown(held.last_us)}")
+    if held.replaced_updates:
+        parts.append(f"{held.replaced_updates} updates in replaced batches, until a later run or a sweep removes them")
+    if held.dead_files:
+        parts.append(f"{held.dead_files} files ({held.dead_bytes:,} bytes) out of use, until a VACUUM removes them")
+    return f"What was taken back is still there: {'; '.join(parts)}."
+
+
+def _leases(leases: Any) -> RenderableType:
+    return table(["held read", "at", "expires"], [[x.name, _shown(x.at), _shown(x.expires_at)] for x in leases])
+
+
+def _lease(lease: Any) -> dict[str, Any]:
+    return {"name": lease.name, "at_us": lease.at, "expires_us": lease.expires_at}
+
+
+def _shown(time_us: int | None) -> str | None:
+    from spark_jobs.storage.times import instant as of_micros
+
+    return None if time_us is None else of_micros(time_us).isoformat().replace("+00:00", "Z")

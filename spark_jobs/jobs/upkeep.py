@@ -1,0 +1,35 @@
+"""Upkeep: what the stage `compact` does for the trace, in every run, also where nothing new has landed."""
+
+from __future__ import annotations
+
+import time
+
+from spark_jobs.gates.measures import trace as measure_trace
+from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.model import TICKS_PER_SECOND
+from spark_jobs.trace.maintenance import maintain
+
+
+def keep_trace(stage: Stage) -> None:
+    """Move since and horizon, merge batches within the budget, and hold the result against the trace suite."""
+    upkeep = maintain(
+        stage.lake,
+        stage.source,
+        stage.fence,
+        stage.run_id,
+        frontiers=stage.frontiers,
+        publication=stage.publication,
+        now_us=int(time.time() * TICKS_PER_SECOND),
+    )
+    stage.summary.update(merges=upkeep.merges, merged_updates=upkeep.merged_updates, removed_batches=upkeep.removed)
+    if upkeep.merges:
+        measured = measure_trace(
+            stage.lake.spark,
+            stage.source,
+            before=upkeep.before,
+            after=upkeep.after,
+            token=stage.fence.token,
+            landings=[],
+        )
+        pass_gate(stage, "trace", measured, again=True)

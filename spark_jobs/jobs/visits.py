@@ -1,0 +1,82 @@
+"""Work on a source's trace between two stages, under its lease: sweep what a crash left, hold and release reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.config import Settings
+from spark_jobs.kernels.arrangement import Lease, StoredBatch
+from spark_jobs.sources import Source
+from spark_jobs.storage import fence, publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.settle import sweep_given_up
+from spark_jobs.storage.tables import updates
+from spark_jobs.trace import frontiers, holding
+from spark_jobs.trace.advance import source_plane
+from spark_jobs.trace.frontiers import SourceFrontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WAIT_S = 600.0
+"""How long a visit waits for a stage that is at work: longer than any stage of the sample takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a sweep removed: batches that no state names, and per history table the rows of given-up attempts."""
+
+    source: str
+    batches: tuple[StoredBatch, ...]
+    history: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        batches = [{"batch": b.handle, "n_updates": b.n_updates, "size": b.size} for b in self.batches]
+        return {"source": self.source, "batches": batches, "history": self.history}
+
+
+def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bool = True) -> Sweep:
+    """Remove what attempts left that never came to count: batches that no state names, rows that no publication names.
+
+    Safe while a run is on: it waits for the stage at work, leaves what the run has staged, and holds the next stage up
+    until it is done. Replaced batches stay as long as a run would leave them. `vacuum` then removes files that have
+    been out of use for Delta's retention.
+
+    Raises:
+        SourceBusy: a stage was at work for longer than `WAIT_S`.
+    """
+    with _visit(settings, source) as lease:
+        lake = Lake(spark)
+        current = publication.load(lake, source)
+        standing = frontiers.load(lake, source, near=lease.fence.token)
+        kept = {handle for handle, token in standing.obsolete if token > current.token}
+        plane = source_plane(lake, source)
+        stored = plane.stored()
+        dead = sorted(stored.keys() - standing.arrangement.handles() - kept)
+        plane.delete(dead)
+        history = sweep_given_up(lake, source, current, lease.staged.values())
+        if vacuum:
+            lake.vacuum(updates(source))
+    return Sweep(source.name, tuple(stored[handle] for handle in dead), history)
+
+
+def hold(settings: Settings, source: Source, spark: SparkSession, lease: Lease) -> SourceFrontiers:
+    """Keep `lease.at` readable until the lease ends; see `trace.holding`."""
+    with _visit(settings, source) as visit:
+        return holding.hold(Lake(spark), source, visit.fence, f"hold {lease.name}", lease)
+
+
+def release(settings: Settings, source: Source, spark: SparkSession, name: str) -> SourceFrontiers:
+    """End a held read; see `trace.holding`."""
+    with _visit(settings, source) as visit:
+        return holding.release(Lake(spark), source, visit.fence, f"release {name}", name)
+
+
+@contextmanager
+def _visit(settings: Settings, source: Source) -> Iterator[fence.Lease]:
+    with fence.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
+        yield lease

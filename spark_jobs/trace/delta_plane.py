@@ -1,0 +1,167 @@
+"""The data plane on Delta: all batches of a collection in one table, partitioned by `batch`.
+
+A batch is read and removed by its partition alone, so neither costs more in a long history. Its data is committed
+under a fresh handle; nothing reads it until a state names the handle, and a crash before that leaves an orphan.
+Times are TIMESTAMP columns, of microseconds since 1970 as int64 in the state.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.arrangement import StoredBatch
+from spark_jobs.kernels.consolidate import DIFF, TIME
+from spark_jobs.model import Frontier
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.trace.plane import DataPlane, Examined, Slice
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BATCH, TOKEN = "batch", "token"
+
+ROWS_PER_FILE = 250_000
+"""Updates that one task sorts and writes; a larger batch is split by its order into as many files as it needs."""
+
+
+class DeltaPlane(DataPlane["DataFrame"]):
+    """Batches in one Delta table with the columns `batch` (its partition), `time`, `diff`, and data.
+
+    Args:
+        lake: the session.
+        table: the table; a column `token`, if it has one, says which attempt wrote a row.
+        order: the leading data columns of a batch's order; the others follow in the table's order.
+        fence: the attempt that writes; without one, handles are drawn at random and every write is appended.
+    """
+
+    def __init__(self, lake: Lake, table: Table, *, order: Sequence[str] = (), fence: Fence | None = None) -> None:
+        self._lake = lake
+        self._table = table
+        self._fence = fence
+        self._data = [c.name for c in table.columns if c.name not in (BATCH, TIME, DIFF, TOKEN)]
+        # a map has no order, and nothing orders by it alone
+        sortable = [c.name for c in table.columns if c.name in self._data and not c.type.upper().startswith("MAP")]
+        self._order = [*order, *[name for name in sortable if name not in order]]
+        self._writes = count()
+        self._prefix = uuid.uuid4().hex[:16] if fence is None else f"{fence.token:010d}"
+
+    def new_handle(self, kind: str) -> str:
+        """A handle that no batch has: a letter for what made it, the writer, a number."""
+        return f"{kind}{self._prefix}.{next(self._writes)}"
+
+    def examine(self, updates: DataFrame, frontiers: Sequence[Frontier]) -> Examined:
+        """See `DataPlane.examine`; the offender is the least time below the frontier."""
+        time = F.unix_micros(TIME)
+        below = [F.min(F.when(_below(frontier), time)).alias(f"f{i}") for i, frontier in enumerate(frontiers)]
+        n_updates, *first_below = updates.agg(F.count(F.lit(1)), *below).collect()[0]
+        return Examined(n_updates, tuple(first_below))
+
+    def put(self, updates: DataFrame) -> StoredBatch:
+        """See `DataPlane.put`; columns are taken by name."""
+        return self._store("U", updates.select(*self._data, TIME, DIFF))
+
+    def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
+        """See `DataPlane.drain`. The sum of diffs beyond int64 fails with Spark's ARITHMETIC_OVERFLOW."""
+        raw = self.read([Slice(handle, lower, upper) for handle in handles])
+        return None if raw.isEmpty() else self._store("T", raw, consolidate=True)
+
+    def trim(self, handle: str, lower: Frontier) -> StoredBatch:
+        """See `DataPlane.trim`."""
+        return self._store("U", self.read([Slice(handle, lower)]))
+
+    def merge(self, earlier: str, later: str, since: Frontier) -> StoredBatch:
+        """See `DataPlane.merge`."""
+        n_rows = sum(batch.n_updates for batch in self.stored([earlier, later]).values())
+        rows = self.read([Slice(earlier), Slice(later)], since)
+        return self._store("M", rows, consolidate=True, n_rows=n_rows)
+
+    def read(self, slices: Sequence[Slice], since: Frontier | None = None) -> DataFrame:
+        """See `DataPlane.read`. The frame reads when it is used: `delete` must not come before."""
+        bounds: dict[tuple[Frontier, Frontier], list[str]] = {}
+        for part in slices:
+            bounds.setdefault((part.lower, part.upper), []).append(part.handle)
+        cut = F.lit(False)
+        for (lower, upper), handles in bounds.items():
+            cut = cut | (F.col(BATCH).isin(handles) & ~_below(lower) & _below(upper))
+        named = F.col(BATCH).isin([part.handle for part in slices])
+        rows = self._lake.read(self._table).where(named & cut)
+        time = F.col(TIME) if since is None or since.time is None else F.greatest(TIME, _instant(since.time))
+        return rows.select(*self._data, time.alias(TIME), DIFF)
+
+    def accumulate(self, slices: Sequence[Slice]) -> DataFrame:
+        """See `DataPlane.accumulate`."""
+        bag = self.read(slices).groupBy(*self._data).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
+        return bag.orderBy(*self._order)
+
+    def delete(self, handles: Sequence[str]) -> None:
+        """See `DataPlane.delete`: one commit that drops partitions; the files go with the next VACUUM."""
+        if handles:
+            self._lake.delete_values(self._table, BATCH, handles)
+
+    def store(
+        self, rows: DataFrame, handles: Sequence[str], *, consolidate: bool = False, n_rows: int = 0
+    ) -> dict[str, StoredBatch]:
+        """Write batches with one commit; `rows` have `batch`, one of `handles`. Returns those that hold any update.
+
+        `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: about how many rows there
+        are. Up to ROWS_PER_FILE of them make one file, sorted by data, then time; of more, each file is sorted and all
+        updates of one value of the first column of the order are in one file.
+        """
+        n_files = 1 + n_rows // ROWS_PER_FILE
+        spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
+        if consolidate:
+            # needs no shuffle of its own: what it groups by is where it belongs already
+            spread = spread.groupBy(BATCH, *self._data, TIME).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
+        if TOKEN in self._table.column_names:
+            spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
+        fence = None if self._fence is None else self._fence.for_part(f"trace.{next(self._writes)}")
+        self._lake.append(self._table, spread.sortWithinPartitions(BATCH, *self._order, TIME), fence)
+        return self.stored(handles)
+
+    def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:
+        """What the table holds of these batches (None: of all, orphans too), by handle.
+
+        Counts and bounds are read back from what was committed; the size is the bytes of the batch's files.
+        """
+        rows = self._lake.read_with_files(self._table)
+        if handles is not None:
+            rows = rows.where(F.col(BATCH).isin(list(handles)))
+        time = F.unix_micros(TIME)
+        found = rows.groupBy(BATCH, "file").agg(
+            F.count(F.lit(1)).alias("n"),
+            F.min(time).alias("least"),
+            F.max(time).alias("greatest"),
+            F.max("file_size").alias("size"),
+        )
+        whole: dict[str, StoredBatch] = {}
+        for row in found.collect():
+            seen = whole.get(row[BATCH], StoredBatch(row[BATCH], 0, 0, row.least, row.greatest))
+            bounds = min(seen.least, row.least), max(seen.greatest, row.greatest)
+            whole[row[BATCH]] = StoredBatch(row[BATCH], seen.n_updates + row.n, seen.size + row.size, *bounds)
+        return whole
+
+    def stored_handles(self) -> frozenset[str]:
+        """Handles of all batches held, orphans too."""
+        return frozenset(row[BATCH] for row in self._lake.read(self._table).select(BATCH).distinct().collect())
+
+    def _store(self, kind: str, updates: DataFrame, *, consolidate: bool = False, n_rows: int = 0) -> StoredBatch:
+        handle = self.new_handle(kind)
+        rows = updates.withColumn(BATCH, F.lit(handle))
+        stored = self.store(rows, [handle], consolidate=consolidate, n_rows=n_rows)
+        return stored.get(handle, StoredBatch(handle, 0, 0, 0, 0))
+
+
+def _instant(time_us: int) -> Column:
+    return F.timestamp_micros(F.lit(time_us))
+
+
+def _below(frontier: Frontier) -> Column:
+    """Whether a row's time is not at or beyond the frontier."""
+    return F.lit(True) if frontier.time is None else F.col(TIME) < _instant(frontier.time)

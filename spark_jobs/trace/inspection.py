@@ -1,0 +1,136 @@
+"""What a source's trace holds: frontiers, batches, and what of the data that was taken back is still there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.arrangement import Lease, StoredBatch, TraceBatch, UnsealedBatch
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.tables import updates
+from spark_jobs.trace.advance import batch_rows, source_plane, trace_handles
+from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
+
+Place = Literal["trace", "unsealed", "replaced", "orphan"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One batch. `replaced`: another one holds its updates now; `orphan`: no state ever named it.
+
+    Times are microseconds; a trace batch has an interval `[lower_us, upper_us)` and a level, and `since_us` if it was
+    merged.
+    """
+
+    batch: str
+    place: Place
+    n_updates: int
+    size: int
+    least_us: int
+    greatest_us: int
+    lower_us: int | None = None
+    upper_us: int | None = None
+    since_us: int | None = None
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted:
+    """Where data that was taken back still is.
+
+    `in_trace`: retractions in live batches; they and what they take back cancel once since has passed `last_us`, the
+    latest of their times, and their batches have merged. `replaced_updates`: updates in batches that were replaced or
+    orphaned. `dead_files`, `dead_bytes`: files that the table no longer reads and no VACUUM has removed.
+    """
+
+    in_trace: int
+    last_us: int | None
+    replaced_updates: int
+    dead_files: int
+    dead_bytes: int
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing that was taken back is on the disk any more."""
+        return self.in_trace == self.replaced_updates == self.dead_files == 0
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReport:
+    """A source's trace at one moment; frontiers in microseconds, `horizon_us` None if no retention moved it."""
+
+    source: str
+    seal_us: int
+    trace_upper_us: int
+    since_us: int
+    published_us: int
+    reached_us: int
+    horizon_us: int | None
+    batches: tuple[BatchReport, ...]
+    leases: tuple[Lease, ...]
+    retracted: Retracted
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        fields = asdict(self)
+        return {**fields, "retracted": {**fields["retracted"], "gone": self.retracted.gone}}
+
+
+def inspect(lake: Lake, source: Source, frontiers: SourceFrontiers, publication: Publication) -> TraceReport:
+    """Look at everything that the source's table of updates holds: for people, not for every run."""
+    state = frontiers.arrangement
+    stored = source_plane(lake, source).stored()
+    named = state.handles()
+    replaced = {handle for handle, _ in frontiers.obsolete}
+    batches = [_of_trace(batch, stored) for batch in state.trace]
+    batches += [_of_unsealed(batch, stored) for batch in state.unsealed]
+    for handle in sorted(stored.keys() - named):
+        batches.append(_dead(stored[handle], "replaced" if handle in replaced else "orphan"))
+    horizon_us = frontiers.horizon_us
+    return TraceReport(
+        source=source.name,
+        seal_us=frontiers.seal_us,
+        trace_upper_us=state.trace_upper.time or 0,
+        since_us=state.since.time or 0,
+        published_us=publication.published_us,
+        reached_us=frontiers.reached_us,
+        horizon_us=None if horizon_us == NO_HORIZON_US else horizon_us,
+        batches=tuple(batches),
+        leases=state.leases,
+        retracted=_retracted(lake, source, frontiers, batches),
+    )
+
+
+def _of_trace(batch: TraceBatch, stored: dict[str, StoredBatch]) -> BatchReport:
+    size = stored[batch.handle].size if batch.handle in stored else 0
+    bounds = batch.lower.time, batch.upper.time, batch.since.time, batch.level
+    return BatchReport(batch.handle, "trace", batch.n_updates, size, batch.least, batch.greatest, *bounds)
+
+
+def _of_unsealed(batch: UnsealedBatch, stored: dict[str, StoredBatch]) -> BatchReport:
+    size = stored[batch.handle].size if batch.handle in stored else 0
+    return BatchReport(batch.handle, "unsealed", batch.n_updates, size, batch.least, batch.greatest)
+
+
+def _dead(batch: StoredBatch, place: Place) -> BatchReport:
+    return BatchReport(batch.handle, place, batch.n_updates, batch.size, batch.least, batch.greatest)
+
+
+def _retracted(lake: Lake, source: Source, frontiers: SourceFrontiers, batches: list[BatchReport]) -> Retracted:
+    table = updates(source)
+    live = [*trace_handles(frontiers.arrangement), *(b.handle for b in frontiers.arrangement.unsealed)]
+    taken_back = batch_rows(lake, source, live).where(F.col("diff") < 0)
+    held = taken_back.agg(F.count(F.lit(1)).alias("n"), F.max(F.unix_micros("time")).alias("last")).collect()[0]
+    read = {row.path for row in lake.files_read(table).collect()}
+    dead = [row for row in lake.files_stored(table).collect() if row.path not in read]
+    return Retracted(
+        in_trace=held.n,
+        last_us=held.last,
+        replaced_updates=sum(b.n_updates for b in batches if b.place in ("replaced", "orphan")),
+        dead_files=len(dead),
+        dead_bytes=sum(row.length for row in dead),
+    )

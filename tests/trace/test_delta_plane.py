@@ -1,0 +1,167 @@
+"""The Delta plane and journal keep the contracts of the in-memory ones, and an arrangement on them reads alike."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.kernels import consolidate_naive as naive
+from spark_jobs.model import Frontier
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.tables import FRONTIERS, UPDATE
+from spark_jobs.storage.times import instant, micros
+from spark_jobs.trace import Arrangement, StateConflict, seal_all
+from spark_jobs.trace.delta_journal import DeltaJournal
+from spark_jobs.trace.delta_plane import DeltaPlane
+from tests.kernels.arrangement_contract import DataPlaneContract, Row, StateJournalContract
+
+pytestmark = pytest.mark.spark
+
+DATA = (Column("key", "STRING", "Key."), Column("value", "STRING", "Value."))
+
+
+def updates_of(database: str, name: str = "updates") -> Table:
+    return Table(database, name, "Updates.", (*UPDATE, *DATA), ("batch",), ("time",))
+
+
+def journal_of(database: str) -> Table:
+    return Table(database, "frontiers", FRONTIERS.comment, FRONTIERS.columns, ("source",), ("token",))
+
+
+def frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
+    updates = [(key, value, instant(time), diff) for key, value, time, diff in rows]
+    return spark.createDataFrame(updates, "key STRING, value STRING, time TIMESTAMP, diff BIGINT")
+
+
+def listed(updates: DataFrame) -> list[Row]:
+    rows = [tuple(row) for row in updates.collect()]
+    if "time" not in updates.columns:
+        return rows
+    return [(key, value, micros(time.replace(tzinfo=UTC)), diff) for key, value, time, diff in rows]
+
+
+@pytest.fixture
+def opened(spark: SparkSession, database: str) -> Callable[[], Arrangement[DataFrame]]:
+    """Opens the same collection anew, as another process would."""
+    lake = Lake(spark)
+    for table in (updates_of(database), journal_of(database)):
+        lake.run(table.ddl())
+    return lambda: Arrangement(DeltaPlane(lake, updates_of(database)), DeltaJournal(lake, journal_of(database)))
+
+
+@pytest.fixture(scope="module")
+def shared_plane(spark: SparkSession) -> Iterator[DeltaPlane]:
+    """One plane for all tests of the contract: handles are fresh, so they don't see each other's batches."""
+    name = f"t_{uuid.uuid4().hex[:12]}"
+    spark.sql(f"CREATE DATABASE {name}")
+    lake = Lake(spark)
+    lake.run(updates_of(name).ddl())
+    yield DeltaPlane(lake, updates_of(name))
+    spark.sql(f"DROP DATABASE {name} CASCADE")
+
+
+class TestDeltaPlane(DataPlaneContract):
+    @pytest.fixture
+    def plane(self, shared_plane: DeltaPlane) -> DeltaPlane:
+        return shared_plane
+
+    @pytest.fixture(autouse=True)
+    def session(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def table(self, rows: Iterable[Row]) -> DataFrame:
+        return frame(self.spark, rows)
+
+    def rows(self, updates: DataFrame) -> list[Row]:
+        return listed(updates)
+
+    def test_a_large_batch_is_several_sorted_files(self, plane: DeltaPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("spark_jobs.trace.delta_plane.ROWS_PER_FILE", 10)
+        wanted = [(f"k{i % 7}", "x", i, 1) for i in range(35)]
+        handle = plane.new_handle("T")
+        rows = self.table(wanted).selectExpr("*", f"'{handle}' AS batch")
+        stored = plane.store(rows, [handle], n_rows=35)[handle]
+        assert (stored.n_updates, stored.least, stored.greatest) == (35, 0, 34)
+        placed = plane._lake.read(plane._table).where(f"batch = '{handle}'")
+        files: dict[str, list[Any]] = {}
+        for row in placed.selectExpr("_metadata.file_path AS file", "key", "unix_micros(time) AS time").collect():
+            files.setdefault(row.file, []).append((row.key, row.time))
+        assert len(files) > 1
+        assert all(rows == sorted(rows) for rows in files.values())
+        keys = [{key for key, _ in rows} for rows in files.values()]
+        assert sum(map(len, keys)) == len(set().union(*keys))
+
+
+class TestDeltaJournal(StateJournalContract):
+    @pytest.fixture
+    def journal(self, spark: SparkSession, database: str) -> DeltaJournal:
+        lake = Lake(spark)
+        lake.run(journal_of(database).ddl())
+        return DeltaJournal(lake, journal_of(database))
+
+
+HISTORY: list[list[Row]] = [
+    [("a", "x", 1, 1), ("b", "x", 3, 2), ("a", "x", 9, 1)],
+    [("a", "x", 5, -1), ("a", "y", 5, 1), ("b", "x", 5, -1)],
+    [("b", "x", 12, -1), ("c", "z", 11, 1), ("a", "x", 9, -1)],
+]
+
+
+def test_an_arrangement_on_delta_reads_like_the_list_of_its_updates(
+    opened: Callable[[], Arrangement[DataFrame]], spark: SparkSession
+) -> None:
+    arrangement = opened()
+    history: list[Row] = []
+    for updates, seal in zip(HISTORY, (5, 9, 15), strict=True):
+        arrangement.write(frame(spark, updates))
+        history += updates
+        arrangement.seal(seal)
+        arrangement.drain()
+        arrangement.unsealed_step()
+        arrangement = opened()
+        arrangement.check()
+        bags = {at: naive.accumulate([u for u in history if u[2] <= at]) for at in (seal // 2, seal - 1)}
+        assert {at: listed(arrangement.snapshot(at)) for at in bags} == bags
+    assert [batch.level for batch in arrangement.state.trace] == [0, 0, 0]
+    arrangement.allow_compaction(Frontier.at(14))
+    assert arrangement.compact() == 1
+    assert listed(opened().snapshot(14)) == naive.accumulate(history)
+    assert Counter(listed(opened().updates())) == Counter(listed(arrangement.updates()))
+    assert opened().plane.stored_handles() == arrangement.state.handles()
+
+
+def test_of_two_writers_one_conflicts_and_nothing_is_lost(
+    opened: Callable[[], Arrangement[DataFrame]], spark: SparkSession
+) -> None:
+    first, second = opened(), opened()
+    first.write(frame(spark, [("a", "x", 1, 1)]))
+    with pytest.raises(StateConflict):
+        second.write(frame(spark, [("b", "x", 1, 1)]))
+    assert listed(second.updates()) == []
+    second.refresh()
+    second.write(frame(spark, [("b", "x", 1, 1)]))
+    first.refresh()
+    assert sorted(listed(first.updates())) == [("a", "x", 1, 1), ("b", "x", 1, 1)]
+    assert [batch.seqno for batch in first.state.unsealed] == [(0, 1), (1, 2)]
+
+
+def test_collections_of_one_journal_seal_together_or_not_at_all(opened: Callable[[], Arrangement[DataFrame]]) -> None:
+    one, other = opened(), opened()
+    two = Arrangement(one.plane, one.journal, collection="second")
+    Arrangement(other.plane, other.journal, collection="second").seal(3)
+    with pytest.raises(StateConflict) as conflict:
+        seal_all([one, two], 7)
+    assert conflict.value.facts["collections"] == ["second"]
+    assert opened().state.seal == Frontier.at(0)
+    two.refresh()
+    other.seal(2)
+    one.refresh()
+    seal_all([one, two], 7)
+    assert opened().state.seal == Frontier.at(7)

@@ -1,0 +1,71 @@
+"""How far retention lets since and the horizon go, and what lies before the horizon."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.model import Frontier
+from spark_jobs.sources import Source, parse_source
+from spark_jobs.storage.publication import Publication
+from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
+from spark_jobs.trace.horizon import BelowHorizon, check_drops, check_state_time
+from spark_jobs.trace.maintenance import horizon_allowed, since_allowed
+from tests.jobs.harness import SOURCE
+from tests.trace.days import DAY_US
+
+
+def source(retention: str = "{}") -> Source:
+    return parse_source(f"{SOURCE}retention: {retention}\n", file="meters.yml")
+
+
+def published(days: int, **changes: Any) -> Publication:
+    start_us = source().drops.start_us
+    given = {"published_us": start_us + days * DAY_US, "reached_us": start_us + days * DAY_US, "complete_us": start_us}
+    return Publication(**{**given, **changes})
+
+
+def test_since_follows_what_is_published_at_its_distance_and_never_goes_back() -> None:
+    kept = source("{since: 2 days}")
+    state = ArrangementState()
+    assert since_allowed(kept, state, published(0, published_us=0)) == Frontier.at(0)
+    assert since_allowed(kept, state, published(5)) == Frontier.at(kept.drops.start_us + 3 * DAY_US)
+    ahead = state.allow_compaction(Frontier.at(kept.drops.start_us + 4 * DAY_US))
+    assert since_allowed(kept, ahead, published(5)) == ahead.since
+    assert since_allowed(source(), state, published(5)) == Frontier.at(0)
+
+
+def test_the_horizon_follows_what_was_reached_at_its_distance_and_never_goes_back() -> None:
+    kept = source("{horizon: 2 days}")
+    start = SourceFrontiers.start(kept)
+    assert horizon_allowed(kept, start, published(0, published_us=0)) == NO_HORIZON_US
+    assert horizon_allowed(kept, start, published(5)) == kept.drops.start_us + 3 * DAY_US
+    ahead = replace(start, horizon_us=kept.drops.start_us + 4 * DAY_US)
+    assert horizon_allowed(kept, ahead, published(5)) == ahead.horizon_us
+    assert horizon_allowed(source(), start, published(5)) == NO_HORIZON_US
+
+
+def test_what_lies_wholly_before_the_horizon_is_refused_by_name() -> None:
+    kept = source()
+    horizon_us = kept.drops.start_us + 2 * DAY_US
+    standing = replace(SourceFrontiers.start(kept), horizon_us=horizon_us)
+    with pytest.raises(BelowHorizon) as refused:
+        check_drops(kept, standing, range(4))
+    assert refused.value.facts == {"drops": ["2024-01-01", "2024-01-02"], "horizon_us": horizon_us}
+    check_drops(kept, standing, range(2, 4))
+    check_drops(kept, standing.with_landed(range(2)), range(4))
+    with pytest.raises(BelowHorizon):
+        check_state_time(standing, horizon_us - 1)
+    check_state_time(standing, horizon_us)
+
+
+def test_frontiers_survive_json_and_read_states_of_before_retention() -> None:
+    kept = SourceFrontiers(ArrangementState().sealed(7), 5, ((0, 2),), 3, 6, (("U1", 4),), 7)
+    assert SourceFrontiers.from_json(kept.to_json()) == kept
+    older = '{"arrangement":%s,"reached_us":5,"landed":[[0,2]],"landed_through":3}'
+    text = older % json.dumps(kept.arrangement.to_json())
+    assert SourceFrontiers.from_json(text) == replace(kept, published_us=0, obsolete=(), horizon_us=NO_HORIZON_US)

@@ -1,0 +1,152 @@
+"""A source's trace over days of late, future-dated and retracted rows: every definite read stays what it was, whatever
+merges, is removed, swept or vacuumed, and the gate's measures find nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from expectations import GATES
+from spark_jobs.config import Settings
+from spark_jobs.jobs import visits
+from spark_jobs.kernels.arrangement import Lease, check_state
+from spark_jobs.kernels.arrangement.errors import ReadBelowSince
+from spark_jobs.sources import load_source
+from spark_jobs.storage import fence, publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import LATE, STATE, updates
+from spark_jobs.trace.advance import source_plane
+from spark_jobs.trace.inspection import TraceReport, inspect
+from spark_jobs.trace.maintenance import Budget
+from tests.jobs.harness import SOURCE, write_source
+from tests.trace.days import DAY_US, Days, Update
+
+pytestmark = pytest.mark.spark
+
+RETENTION = "retention: {since: 1 day, horizon: 2 days}\n"
+HOUR_US = 3_600_000_000
+
+
+def a_day(day: int) -> list[Update]:
+    """Two rows of the day, a late one, one of the day after next; from the second day on one that was is taken back."""
+    noon = day * DAY_US + 12 * HOUR_US
+    base = 10 * day
+    rows = [
+        (base, noon, 1),
+        (base + 1, noon + 1, 1),
+        (base + 2, max(0, noon - DAY_US), 1),
+        (base + 3, noon + 2 * DAY_US, 1),
+    ]
+    return rows + ([(base - 10, noon - DAY_US, -1), (base - 7, noon + DAY_US, -1)] if day else [])
+
+
+@pytest.fixture
+def days(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Iterator[Days]:
+    settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE + RETENTION)
+    yield Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+
+
+def faultless(measured: dict[str, int]) -> bool:
+    """Whether every bound of the trace suite holds."""
+    for invariant in GATES["trace"]:
+        value = measured[invariant.measure]
+        other = 0 if invariant.other is None else measured[invariant.other]
+        if not (value <= other if invariant.bound == "at_most" else value == other):
+            return False
+    return True
+
+
+def report_of(days: Days) -> TraceReport:
+    return inspect(days.lake, days.source, days.standing(), publication.load(days.lake, days.source))
+
+
+def test_definite_reads_stay_while_batches_merge_and_go(days: Days, spark_settings: Settings, tmp_path: Path) -> None:
+    plane = source_plane(days.lake, days.source)
+    known: dict[int, Counter[int]] = {}
+    merges = 0
+    for day in range(6):
+        added = a_day(day)
+        move = days.land(day, added)
+        assert faultless(days.measured(move, landed=sum(diff for _, _, diff in added)))
+        before_upkeep = days.standing()
+        kept, done = days.upkeep()
+        assert done.before == before_upkeep
+        merges += done.merges
+        if done.merges:
+            assert faultless(days.measured(kept))
+        days.publish()
+        state = days.standing().arrangement
+        check_state(state)
+        since, seal = state.since.time or 0, state.seal.time or 0
+        probes = {at for at in known if at >= since} | {seal - 1, max(since, seal - DAY_US // 2)}
+        read = days.read(*probes)
+        assert read == {at: days.model(at) for at in probes}
+        assert all(known.setdefault(at, bag) == bag for at, bag in read.items())
+        stored = set(plane.stored())
+        named = {b.handle for b in (*state.trace, *state.unsealed) if b.n_updates}
+        assert stored == named | {handle for handle, _ in days.standing().obsolete}
+    assert merges >= 3
+    state = days.standing().arrangement
+    assert all(a.level > b.level for a, b in pairwise(state.trace) if b.upper <= state.since)
+    assert max(batch.level for batch in state.trace) >= 1
+    _sweep_and_vacuum(days, spark_settings, tmp_path)
+    still = {at: bag for at, bag in known.items() if at >= (state.since.time or 0)}
+    assert days.read(*still) == still
+
+
+def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
+    """An attempt that ended before its commit left a batch, and rows of a stage; then the files go, too."""
+    lake, settings = days.lake, spark_settings.model_copy(update={"home": home})
+    plane = source_plane(lake, days.source)
+    orphan = plane.put(days.rows(6, a_day(6)).withColumn("time", F.col("event_time")))
+    lake.ensure({"silver": "", "gold": ""}, [LATE, STATE])
+    common = {"source": days.source.name, "entity": "e1"}
+    staged, given_up = days.fence().token, days.fence().token
+    lake.append(STATE, lake.frame(STATE, [{**common, "token": t, "era": "live"} for t in (staged, given_up)]), None)
+    with fence.take(home / "leases", source=days.source.name, run_id="r", starts_run=True, wait_s=0) as lease:
+        lease.staged["compact"] = staged
+        lease.save()
+    assert {b.place for b in report_of(days).batches if b.batch == orphan.handle} == {"orphan"}
+    live = days.standing().arrangement.handles()
+    swept = visits.sweep(settings, days.source, lake.spark)
+    assert orphan.handle in {b.handle for b in swept.batches}
+    assert swept.history == {"gold.state_history": 1}
+    assert [row.token for row in lake.read(STATE).collect()] == [staged]
+    assert live.isdisjoint(b.handle for b in swept.batches)
+    assert visits.sweep(settings, days.source, lake.spark, vacuum=False).batches == ()
+    report = report_of(days)
+    assert report.retracted.dead_files > 0
+    assert not report.retracted.gone
+    lake.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    lake.spark.sql(f"VACUUM {updates(days.source).qualified} RETAIN 0 HOURS")
+    assert report_of(days).retracted.dead_files == 0
+
+
+def test_a_held_read_keeps_since_back_until_it_expires_or_is_released(
+    days: Days, spark_settings: Settings, tmp_path: Path
+) -> None:
+    settings = spark_settings.model_copy(update={"home": tmp_path})
+    for day in range(3):
+        days.land(day, a_day(day))
+        days.publish()
+    held_at = days.start_us + DAY_US
+    lease = Lease("reader", held_at, expires_at=100)
+    leases = visits.hold(settings, days.source, days.lake.spark, lease).arrangement.leases
+    assert leases == (lease,)
+    assert days.upkeep(now_us=99)[1].after.arrangement.since.time == held_at
+    assert days.read(held_at) == {held_at: days.model(held_at)}
+    after = days.upkeep(now_us=100, budget=Budget(merges=1))[1]
+    assert after.after.arrangement.since.time == days.start_us + 2 * DAY_US
+    assert after.after.arrangement.leases == ()
+    assert after.after.horizon_us == days.start_us + DAY_US
+    assert after.merges == 1
+    with pytest.raises(ReadBelowSince):
+        visits.hold(settings, days.source, days.lake.spark, lease)
+    visits.release(settings, days.source, days.lake.spark, "nobody")
+    assert (days.upkeep()[1].merges, days.standing().arrangement.trace[0].level) == (0, 1)
