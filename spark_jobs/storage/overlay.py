@@ -87,6 +87,10 @@ class OverlayLake(Lake):
         """Refused: nothing is removed from here."""
         raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
 
+    def vacuum(self, table: Table) -> None:
+        """Refused: no file is removed from here."""
+        raise NotImplementedError(f"no file of {table.qualified} is removed by a lake that keeps its writes")
+
     def _committed(self, table: Table) -> DataFrame:
         if not self._exists(table.database, table.table):
             return self._empty(table)
