@@ -250,9 +250,8 @@ def build(home: Path, n_days: int) -> None:
             assert request is not None
             drained = state.install_drain(request, stored[handle])
             assert drained is not None
-            standing = replace(
-                standing.replacing(drained, day).with_landed(range(day, day + 1)), reached_us=standing.seal_us
-            )
+            landed = standing.replacing(drained, day).with_landed(range(day, day + 1))
+            standing = replace(landed, reached_us=landed.seal_us)
             frontier_rows.append(frontier_row(source.name, day + 1, "built", standing))
             ledger.append({"source": source.name, "landing": day + 1, "rows": ROWS_PER_DAY})
         for table, made in ((FRONTIERS, frontier_rows), (FILES, ledger)):
