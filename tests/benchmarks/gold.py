@@ -3,14 +3,16 @@
     python tests/benchmarks/gold.py compact [--rows 10000000] [--entities 100000] [--repeat 2]
     python tests/benchmarks/gold.py join    [--rows 10000000] [--entities 100000] [--asked 1000000]
     python tests/benchmarks/gold.py state   [--rows 10000000] [--entities 100000]
+    python tests/benchmarks/gold.py kernels [--rows 1000000] [--entities 10000]
     python tests/benchmarks/gold.py days    [--days 300] [--entities 5000] [--deltas-a-day 5000]
 
 `compact`: sparse deltas of 8 of 128 dimensions folded into one state per entity; DuckDB computes the last value per
 entity and dimension, and `applyInPandas` runs a Python loop per delta on a hundredth of the rows. The states are
 compared bit for bit, and what they take on disk with the raw deltas. `join`: rows asked for the state at their time,
 against DuckDB's ASOF JOIN, over deltas that state one component. `state`: what one entity's state of the past reads.
-`days`: the restating kernel day after day, a twentieth of the deltas late, the cost of a late day over that of an early
-one. Each way runs once on a hundredth of the rows before it is timed; the best of `--repeat` counts.
+`kernels`: compaction, disk and join of the kernels alone, without a JVM, in processor time. `days`: the restating
+kernel day after day, a twentieth of the deltas late, the cost of a late day over that of an early one. Each way runs
+once on a hundredth of the rows before it is timed; the best of `--repeat` counts.
 """
 
 from __future__ import annotations
@@ -30,15 +32,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
-from spark_jobs.kernels.deltas.asking import LATEST
+from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.packing import pack, unpack
-from spark_jobs.kernels.deltas.restating import restate_chains
+from spark_jobs.kernels.deltas.restating import Changes, Frontiers, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import FullMerge, TieredMerge
-from tests.benchmarks.gold_kernel import CHANGED, DIMS, sparse_deltas
+from tests.benchmarks.gold_kernel import CHANGED, DIMS, as_arrow, sparse_deltas
 from tests.benchmarks.sliding import session
 
 SPARSE = Meaning(
@@ -48,6 +51,11 @@ ONE = Meaning("upsert", "float64", {"value": "value"})
 LAST_VALUES = """COPY (SELECT entity, dimension, arg_max(value, (event_time, row_id)) AS value FROM (
   SELECT entity, event_time, row_id, unnest(indices) AS dimension, unnest("values") AS value
   FROM read_parquet('{source}/*.parquet')) GROUP BY entity, dimension) TO '{out}/0.parquet' (FORMAT parquet)"""
+IN_MEMORY = """SELECT entity, dimension, arg_max(value, (event_time, row_id)) AS value FROM (
+  SELECT entity, event_time, row_id, unnest(indices) AS dimension, unnest("values") AS value FROM deltas)
+  GROUP BY entity, dimension"""
+ASOF_IN_MEMORY = """SELECT q.*, d.value FROM asked q ASOF LEFT JOIN values_of d
+  ON q.entity = d.entity AND q.at >= d.event_time"""
 ASOF = """COPY (SELECT q.*, d.value FROM read_parquet('{asked}/*.parquet') q ASOF LEFT JOIN
   read_parquet('{source}/*.parquet') d ON q.entity = d.entity AND q.at >= d.event_time)
   TO '{out}/0.parquet' (FORMAT parquet)"""
@@ -74,7 +82,13 @@ def write_sparse(folder: Path, rows: int, entities: int) -> Path:
 
 
 def write_values(folder: Path, rows: int, entities: int, asked: int) -> tuple[Path, Path]:
-    """Deltas of one component, and questions."""
+    """Deltas of one component, and questions, in files."""
+    deltas, questions = value_tables(rows, entities, asked)
+    return _write(deltas, folder / f"values-{rows}"), _write(questions, folder / f"asked-{asked}")
+
+
+def value_tables(rows: int, entities: int, asked: int) -> tuple[pa.Table, pa.Table]:
+    """Deltas of one component a second apart, and questions at any of their times."""
     chance = np.random.default_rng(3)
     names = pa.array([f"e{i:07d}" for i in range(entities)])
     times = np.arange(rows, dtype=np.int64) * 1_000_000
@@ -90,7 +104,7 @@ def write_values(folder: Path, rows: int, entities: int, asked: int) -> tuple[Pa
             "at": chance.integers(0, rows * 1_000_000, asked),
         }
     )  # fmt: skip
-    return _write(deltas, folder / f"values-{rows}"), _write(questions, folder / f"asked-{asked}")
+    return deltas, questions
 
 
 def _write(table: pa.Table, folder: Path) -> Path:
@@ -270,9 +284,71 @@ def days(options: argparse.Namespace) -> None:
     print(f"day 10: {early * 1e3:.1f} ms, day {options.days}: {last * 1e3:.1f} ms: {last / early:.2f}")
 
 
+def kernels(folder: Path, options: argparse.Namespace) -> None:
+    """The chain kernels against DuckDB on columns in memory, one thread each; files only to weigh them."""
+    batch = sparse_deltas(options.rows, options.entities)
+    names = pa.array([f"e{i:07d}" for i in range(options.entities)])
+    changes = Changes(batch, batch.event_time, np.ones(len(batch), np.int64))
+
+    def packed(policy: Policy, frontiers: Frontiers) -> pa.Table:
+        nothing = Segments.nothing("float64", DIMS)
+        step = restate_chains(nothing, changes, policy, as_of=0, frontiers=frontiers)
+        kept = step.segments.take(np.flatnonzero(step.written))
+        return pack(kept, names, names=None, full_rows=False)
+
+    passed = Frontiers(LATEST, LATEST)
+    full, tiered = Policy(FullMerge(), delta_threshold=1), Policy(TieredMerge(10), delta_threshold=10)
+    connection = duckdb.connect(config={"threads": 1})
+    connection.register("deltas", as_arrow(batch))
+    peer = best_cpu(lambda: connection.sql(IN_MEMORY).to_arrow_table(), options.repeat)
+    ours = best_cpu(lambda: packed(full, passed), options.repeat)
+    print(f"{options.rows:,} deltas of {CHANGED} of {DIMS} dimensions, {options.entities:,} entities")
+    print(f"compaction {ours:.2f} s, duckdb {peer:.2f} s of processor: {ours / peer:.2f}")
+    pq.write_table(as_arrow(batch), folder / "raw.parquet", compression="zstd")
+    for name, policy in (("full", full), ("tiered, 10 pending", tiered)):
+        pq.write_table(packed(policy, passed), folder / "kept.parquet", compression="zstd")
+        share = (folder / "kept.parquet").stat().st_size / (folder / "raw.parquet").stat().st_size
+        print(f"disk after {name}: {share:.2f} of the raw deltas")
+    _kernel_join(connection, names, options)
+
+
+def _kernel_join(connection: duckdb.DuckDBPyConnection, names: pa.Array, options: argparse.Namespace) -> None:
+    deltas, questions = value_tables(options.rows, len(names), options.rows // 10)
+    step = restate_chains(
+        Segments.nothing("float64", 1),
+        changes_of(deltas, names, ONE),
+        Policy(TieredMerge(10), delta_threshold=10),
+        as_of=0,
+    )
+    table = pack(step.segments, names, names=["value"], full_rows=False)
+
+    def asked() -> States:
+        segments = unpack(table, names, dtype="float64", dims=1)
+        codes = pa.compute.index_in(questions["entity"], value_set=names).to_numpy().astype(np.int64)
+        times = questions["at"].to_numpy()
+        return states_for(segments, codes, times, times)
+
+    connection.register("values_of", deltas)
+    connection.register("asked", questions)
+    peer = best_cpu(lambda: connection.sql(ASOF_IN_MEMORY).to_arrow_table(), options.repeat)
+    ours = best_cpu(asked, options.repeat)
+    print(f"as-of join of {len(questions):,} rows {ours:.2f} s, duckdb {peer:.2f} s of processor: {ours / peer:.2f}")
+
+
+def best_cpu(call: Callable[[], object], repeat: int) -> float:
+    """Least processor seconds of several calls, after one that does not count."""
+    call()
+    found = []
+    for _ in range(repeat):
+        begun = time.process_time()
+        call()
+        found.append(time.process_time() - begun)
+    return min(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figure", choices=["compact", "join", "state", "days"])
+    parser.add_argument("figure", choices=["compact", "join", "state", "days", "kernels"])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--asked", type=int, default=1_000_000)
@@ -283,6 +359,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.figure == "days":
         days(options)
+        return
+    if options.figure == "kernels":
+        with tempfile.TemporaryDirectory() as folder:
+            kernels(Path(folder), options)
         return
     spark = session(8)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
