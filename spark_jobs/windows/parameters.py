@@ -62,7 +62,8 @@ class Running:
                 found=memory_max_bytes,
                 value=memory_max_bytes,
             )
-        if metrics is not None and not (hasattr(metrics, "get") and hasattr(metrics, "_on")):
+        # by its type, classic or Connect: an observation's properties wait for a result
+        if metrics is not None and type(metrics).__name__ != "Observation":
             raise refuse("metrics", expected="a pyspark.sql.Observation", found=type(metrics).__name__)
         return cls(rows_a_slice, memory_max_bytes, metrics)
 
