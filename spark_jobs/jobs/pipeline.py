@@ -68,11 +68,11 @@ def run_pipeline(
     An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
     """
     report = RunReport(source, run_id)
+    # both take seconds to import: worth doing while Spark is busy
+    threading.Thread(target=_preload, daemon=True).start()
     with report.timed("connect"):
         spark = open_session(settings, f"{source}:{run_id}")
     try:
-        # both take seconds to import: worth doing while Spark is busy
-        threading.Thread(target=_preload, daemon=True).start()
         for name in STAGES:
             on_stage(name)
             with report.timed(name):
