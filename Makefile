@@ -40,7 +40,7 @@ test-long: setup ## the demo as a test, any slicing of days, a run killed after 
 	$(BIN)/pytest -m long
 
 test-fast: setup ## tests that start no JVM and no server
-	$(BIN)/pytest -m "not spark and not server and not airflow and not slow" tests/kernels tests/restatement tests/architecture tests/sources tests/storage tests/cli
+	$(BIN)/pytest -n 2 -m "not spark and not server and not airflow and not long" tests/kernels tests/restatement tests/architecture tests/sources tests/storage tests/cli
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check $(CODE)
