@@ -36,7 +36,8 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
             heap="2g",
             shuffle_partitions=2,
             # tests are many small queries: compiling them for speed costs more than running them
-            java_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # (with one tier Java reserves 48 MiB for compiled code, which Spark fills: then it compiles and forgets in turns)
+            java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
         )
 
 
