@@ -36,7 +36,7 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
             heap="2g",
             shuffle_partitions=2,
             # tests are many small queries: compiling them for speed costs more than running them
-            # (with one tier Java reserves 48 MiB for compiled code, which Spark fills: then it compiles and forgets in turns)
+            # with one tier Java reserves 48 MiB for compiled code; Spark fills that, and Java forgets what it compiled
             java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
         )
 

@@ -84,9 +84,8 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
     """The rows of a window table as they were known at `at_us`, by its SQL function: key columns, bounds, aggregates,
     revision, known_from."""
     time_us, _ = as_of_time(lake, definition.source, at_us)
-    return lake.run(
-        f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}(timestamp_micros(:at))", at=time_us
-    )
+    # a number in the text: Spark does not bind parameters in a table function's arguments
+    return lake.run(f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}(timestamp_micros({time_us:d}))")
 
 
 def states_at(

@@ -47,7 +47,7 @@ def test_a_window_leaves_when_it_is_due_and_its_history_stays(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:
     home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
-    write_source(home, KEPT)
+    home = write_source(home, KEPT)
     write_drops(home, READINGS)
     run(lake, home, 0, 0)
     assert sessions(lake) == {("a", 10, 1), ("b", 1000, 1)}
