@@ -21,7 +21,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.sql import qualified
+from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.tables import SQL_TYPES
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
@@ -84,8 +84,11 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
     """The rows of a window table as they were known at `at_us`, by its SQL function: key columns, bounds, aggregates,
     revision, known_from."""
     time_us, _ = as_of_time(lake, definition.source, at_us)
-    # a number in the text: Spark does not bind parameters in a table function's arguments
-    return lake.run(f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}(timestamp_micros({time_us:d}))")
+    # text in the statement: Spark does not bind parameters in a table function's arguments
+    return lake.run(
+        f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}"
+        f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
+    )
 
 
 def states_at(
