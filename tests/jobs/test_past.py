@@ -92,12 +92,15 @@ def test_every_published_name_reads_as_it_was_known(days: Days) -> None:
     assert published(days.spark, "silver.hourly_as_of()") == list(days.then.values())[-1]["silver.hourly"]
 
 
+REFUSED = (PySparkException, Py4JJavaError)
+"""What a query raises: a classic session leaves an exception of a broadcast as Java wrapped it."""
+
+
 def test_what_could_still_change_is_refused_by_its_code(days: Days) -> None:
     for function in ("silver.hourly_as_of(", "silver.late_as_of('meters', "):
-        # a classic session wraps what a broadcast raised
-        with pytest.raises((PySparkException, Py4JJavaError), match="not_published"):
+        with pytest.raises(REFUSED, match="not_published"):
             days.spark.sql(f"SELECT * FROM {function}timestamp'2024-01-04')").collect()
-    with pytest.raises(PySparkException, match="not_published: expected something published of nobody"):
+    with pytest.raises(REFUSED, match="not_published: expected something published of nobody"):
         days.spark.sql("SELECT * FROM gold.state_as_of('nobody')").collect()
 
 
