@@ -97,7 +97,8 @@ class OverlayLake(Lake):
         stands = super().read(table)
         missing = [column for column in table.columns if column.name not in stands.columns]
         added = {column.name: F.lit(None).cast(column.type) for column in missing}
-        return stands.withColumns(added).select(*table.column_names)
+        widened = stands.withColumns(added) if added else stands
+        return widened.select(*table.column_names)
 
     def _exists(self, database: str, name: str) -> bool:
         if database not in self._existing:
