@@ -216,6 +216,7 @@ def check(spark: SparkSession, settings: Settings, found: list[Record], drops: s
         assert published(spark, Definition(source, window)) == defined(window, rows), window
 
 
+@pytest.mark.long
 def test_windows_of_every_kind_are_what_the_landed_rows_define_whatever_the_order_of_days(
     lake: SparkSession, home: Settings
 ) -> None:
