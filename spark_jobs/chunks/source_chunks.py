@@ -13,21 +13,12 @@ from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.stored import StoredLayout
 from spark_jobs.sources import Source
+from spark_jobs.storage.arrow_types import ARROW_TYPES
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES, chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-ARROW_TYPES = {
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "string": pa.string(),
-    "bool": pa.bool_(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-}
-"""Arrow's name of a declared column's type."""
 
 
 class UnknownTimeline(ParameterError):

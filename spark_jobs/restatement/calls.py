@@ -16,15 +16,6 @@ from spark_jobs.kernels import windows as kernels
 from spark_jobs.sources.calls import Aggregate as Call
 
 VECTORS = ("vector_sum", "vector_mean")
-ARROW_TYPES = {
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "string": pa.string(),
-    "bool": pa.bool_(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-}
-"""The type of a declared column in a worker's table."""
 _SQL_OF_ARROW = {
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",

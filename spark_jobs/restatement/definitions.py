@@ -16,10 +16,11 @@ from spark_jobs.kernels import windows as kernels
 from spark_jobs.kernels.lateness import Lateness, Policy, judge
 from spark_jobs.kernels.restatement import SLICE, Windowing
 from spark_jobs.kernels.windows import Deltas, Inputs, SkippedRows, adaptive_table, stats_type, window_table
-from spark_jobs.restatement.calls import ARROW_TYPES, columns_read, described, kernel_aggregate, sql_type, with_vectors
+from spark_jobs.restatement.calls import columns_read, described, kernel_aggregate, sql_type, with_vectors
 from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
+from spark_jobs.storage.arrow_types import ARROW_TYPES
 from spark_jobs.storage.fold import History
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import name
