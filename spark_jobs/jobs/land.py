@@ -16,7 +16,6 @@ from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.landing import ledger
 from spark_jobs.landing.chunking import as_chunks
 from spark_jobs.landing.duplicates import Resolved, resolve
-from spark_jobs.landing.pending import landings_between
 from spark_jobs.landing.reader import LandingFile, list_drop_files, read_files
 from spark_jobs.restatement.catalog import ensure_source, widen_tables
 from spark_jobs.restatement.versions import check_version, version
@@ -45,8 +44,8 @@ def land_files(stage: Stage) -> None:
         stage.planned.check(base_of_run(stage, files), stage.source)
     if check_version(stage.source, stage.publication, accepted=stage.accept_definition):
         widen_tables(stage.lake, stage.source)
-    known = ledger.landed_files(stage.lake, stage.source, stage.drops)
-    fresh = ledger.fresh_files(stage.source, files, known)
+    known = ledger.known(stage.lake, stage.source, stage.drops, stage.frontiers.landed_through)
+    fresh = ledger.fresh_files(stage.source, files, known.files)
     with_files = {f.seq_no for f in files}
     empty = [n for n in stage.drops if n not in with_files and not stage.frontiers.has_landed(range(n, n + 1))]
     labels = [stage.source.drops.label(n) for n in empty]
@@ -88,9 +87,9 @@ def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
 
 def _pass_gate(stage: Stage) -> None:
     """Measure every landing that is not in the trace yet, so that a repeated run meets a failed gate again."""
-    landings = landings_between(stage.lake, stage.source, stage.frontiers.landed_through)
+    landings = ledger.pending_landings(stage.lake, stage.source, stage.frontiers.landed_through)
     if landings:
-        pass_gate(stage, "bronze", measure_bronze(stage.lake.spark, stage.source, landings=landings))
+        pass_gate(stage, "bronze", measure_bronze(stage.lake.spark, stage.source, landings=list(landings)))
 
 
 def _write(stage: Stage, files: list[LandingFile]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from spark_jobs.jobs.estimate import estimate_seconds
 from spark_jobs.jobs.land import base_of_run, land_files, listed_files
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
-from spark_jobs.landing.ledger import landed_files
+from spark_jobs.landing import ledger
 from spark_jobs.restatement.preview import Difference, differences
 from spark_jobs.restatement.versions import changed_parts
 from spark_jobs.sources import Source
@@ -118,14 +118,14 @@ def _plan(
     before = stage("land")
     files = listed_files(before)
     base = base_of_run(before, files)
-    known = landed_files(lake, source, before.drops)
+    known = ledger.known(lake, source, before.drops, before.frontiers.landed_through)
     summaries = []
     for name, body in REHEARSED.items():
         current = stage(name)
         body(current)
         summaries.append({"stage": name, **current.summary})
     landed = lake.written(FILES).collect()
-    drops = [_drop(source, n, [f for f in files if f.seq_no == n], landed, set(known)) for n in before.drops]
+    drops = [_drop(source, n, [f for f in files if f.seq_no == n], landed, set(known.files)) for n in before.drops]
     return Plan(
         base,
         drops,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -15,8 +16,8 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES
 from spark_jobs.storage.times import instant
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+CARRIED = "pending"
+"""Its name in `Lake.carried`: the landings that are not in the trace yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,37 @@ class FileChanged(TidemarkError):
     code = "file_changed"
 
 
-def landed_files(lake: Lake, source: Source, drops: range) -> dict[str, Landed]:
-    """Path -> the newest landed version, of the files of these drops."""
-    of_drops = (
-        (F.col("source") == source.name)
-        & F.col("seq_no").between(drops.start, drops.stop - 1)
-        & F.col("path").isNotNull()
-    )
-    rows = (
-        lake.read(FILES)
-        .where(of_drops)
-        .groupBy("path")
-        .agg(F.max_by("checksum", "landing").alias("checksum"), F.max_by("file_rank", "landing").alias("rank"))
-    )
-    return {row.path: Landed(row.checksum, row.rank) for row in rows.collect()}
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a run must know of the ledger: `files`, path -> the newest landed version, of the run's drops; `pending`,
+    landing -> its rows, of the landings that are not in the trace yet."""
+
+    files: dict[str, Landed]
+    pending: dict[int, int]
+
+
+def known(lake: Lake, source: Source, drops: range, landed_through: int) -> Known:
+    """Read the ledger once, for the files of these drops and for the landings beyond `landed_through`."""
+    of_drops = F.col("seq_no").between(drops.start, drops.stop - 1)
+    ledger = lake.read(FILES).where((F.col("source") == source.name) & (of_drops | (F.col("landing") > landed_through)))
+    rows = ledger.select("path", "checksum", "file_rank", "landing", "rows", of_drops.alias("of_drops")).collect()
+    files: dict[str, Landed] = {}
+    pending: dict[int, int] = {}
+    for row in sorted(rows, key=lambda row: row.landing):
+        if row.of_drops and row.path is not None:
+            files[row.path] = Landed(row.checksum, row.file_rank)
+        if row.landing > landed_through:
+            pending[row.landing] = pending.get(row.landing, 0) + row.rows
+    if lake.carried is not None:
+        lake.carried[CARRIED] = json.dumps(list(pending.items()))
+    return Known(files, pending)
+
+
+def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, int]:
+    """Landing -> its rows, of the landings beyond `landed_through`, oldest first."""
+    if lake.carried is not None and CARRIED in lake.carried:
+        return {landing: rows for landing, rows in json.loads(lake.carried[CARRIED]) if landing > landed_through}
+    return known(lake, source, range(0), landed_through).pending
 
 
 def fresh_files(source: Source, files: list[LandingFile], known: dict[str, Landed]) -> list[LandingFile]:
@@ -108,5 +126,7 @@ def drop_bounds(source: Source, seq_no: int) -> dict[str, Any]:
 
 def write(lake: Lake, rows: list[dict[str, Any]], fence: Fence) -> None:
     """Commit the ledger's rows: from here on their chunks and rejects count."""
-    frame: DataFrame = lake.frame(FILES, rows)
-    lake.append(FILES, frame, fence)
+    landed = sum(row["rows"] for row in rows)
+    lake.append(FILES, lake.frame(FILES, rows), fence)
+    if lake.carried is not None and CARRIED in lake.carried:
+        lake.carried[CARRIED] = json.dumps([*json.loads(lake.carried[CARRIED]), (fence.token, landed)])

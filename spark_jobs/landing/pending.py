@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES, chunks, row_columns
@@ -25,24 +26,20 @@ class Pending:
     n_rows: int = 0
 
 
-def landings_between(lake: Lake, source: Source, after: int, through: int | None = None) -> list[int]:
-    """The landings of the ledger beyond `after`, up to `through` (None: all)."""
-    ledger = lake.read(FILES).where((F.col("source") == source.name) & (F.col("landing") > after))
-    if through is not None:
-        ledger = ledger.where(F.col("landing") <= through)
-    return sorted(row.landing for row in ledger.select("landing").distinct().collect())
+def landings_between(lake: Lake, source: Source, after: int, through: int) -> list[int]:
+    """The landings of the ledger beyond `after`, up to `through`."""
+    of_source = (F.col("source") == source.name) & F.col("landing").between(after + 1, through)
+    return sorted({row.landing for row in lake.read(FILES).where(of_source).select("landing").collect()})
 
 
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     """The updates of every landing of the ledger beyond `landed_through`."""
-    ledger = lake.read(FILES).where((F.col("source") == source.name) & (F.col("landing") > landed_through))
-    found = ledger.groupBy("landing").agg(F.sum("rows").alias("rows")).collect()
-    landings = tuple(sorted(row.landing for row in found))
-    with_rows = [row.landing for row in found if row.rows]
+    found = pending_landings(lake, source, landed_through)
+    with_rows = [landing for landing, rows in found.items() if rows]
     if not with_rows:
-        return Pending(None, landings)
+        return Pending(None, tuple(found))
     rows = chunk_rows(lake, source).where(F.col("landing").isin(with_rows)).drop("landing")
-    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), landings, sum(row.rows for row in found))
+    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), tuple(found), sum(found.values()))
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:

@@ -21,7 +21,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import LATE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _TIMES = ("event_time", "drop_lo", "late_from", "late_to", "counts_from", "moved_to")
 _SCHEMA = (
@@ -32,13 +32,11 @@ _SCHEMA = (
 
 def late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
     """The rows to append to `silver.late_history`; None for a source without windows, then and now."""
-    frame = None
-    for definition in definitions:
-        rows = _candidates(lake, scope, definition)
-        frame = rows if frame is None else frame.unionByName(rows)
-    if frame is None:
+    if not definitions:
         return _taken_back(lake, scope, token) if scope.everything else None
-    found = frame.coalesce(1).mapInArrow(_Judge({d.name: d for d in definitions}), _SCHEMA)
+    found = (
+        _candidates(lake, scope, definitions).coalesce(1).mapInArrow(_Judge({d.name: d for d in definitions}), _SCHEMA)
+    )
     stamped = found.withColumns(
         {
             **{name: F.timestamp_micros(name) for name in _TIMES},
@@ -62,13 +60,18 @@ def _taken_back(lake: Lake, scope: Scope, token: int) -> DataFrame:
     return standing.withColumns(marks).select(*LATE.column_names)
 
 
-def _candidates(lake: Lake, scope: Scope, definition: Definition) -> DataFrame:
-    """Touching rows that can count and may be late: those before their drop's start."""
-    time, lo = F.unix_micros(f"t_{definition.time}"), drop_start(definition.source)
-    rows = scope.touching(lake).where((time < lo) & has_required(definition))
-    return rows.select(
-        F.lit(definition.name).alias("definition"), "row_id", "entity", "diff", time.alias("time"), lo.alias("lo")
-    )
+def _candidates(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
+    """Touching rows that can count and may be late, those before their drop's start, once per definition."""
+    lo = drop_start(scope.source)
+
+    def candidate(definition: Definition) -> Column:
+        time = F.unix_micros(f"t_{definition.time}")
+        row = F.struct(F.lit(definition.name).alias("definition"), time.alias("time"))
+        return F.when((time < lo) & has_required(definition), row)
+
+    found = F.explode(F.array_compact(F.array(*map(candidate, definitions)))).alias("of")
+    rows = scope.touching(lake).select("row_id", "entity", "diff", lo.alias("lo"), found)
+    return rows.select("of.definition", "row_id", "entity", "diff", "of.time", "lo")
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFrame:
     """Live rows that are published and the closing rows that end some of them (`without_closed` drops both)."""
     published = at(publication.published_us)
-    live = (F.col("era") == LIVE) & (F.col("known_from") < published)
-    closing = (F.col("era") == CLOSING) & (F.col("known_to") < published)
-    return lake.read(table).where((live | closing) & visible(publication))
+    # each part is on columns of one sort, partition or data: of a mixed one Spark makes filters that Delta has not
+    # listed the files for, and lists them again
+    eras = F.col("era").isin(LIVE, CLOSING)
+    opened = (F.col("era") == CLOSING) | (F.col("known_from") < published)
+    closed = (F.col("era") == LIVE) | (F.col("known_to") < published)
+    return lake.read(table).where(eras & opened & closed & visible(publication))
 
 
 def without_closed(rows: pa.Table, identity: Sequence[str]) -> pa.Table:
