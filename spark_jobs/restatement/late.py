@@ -18,6 +18,7 @@ from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.touched import Scope, at
 from spark_jobs.restatement.windows import drop_start, has_required
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import visible
 from spark_jobs.storage.tables import LATE
 
 if TYPE_CHECKING:
@@ -51,10 +52,8 @@ def late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: in
 
 def _taken_back(lake: Lake, scope: Scope, token: int) -> DataFrame:
     """What is listed now, taken back: after a change of definition every late row is judged anew."""
-    current = scope.publication
     listed = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
-    visible = (F.col("token") <= current.settled) | F.col("token").isin(list(current.tokens))
-    rows = lake.read(LATE).where((F.col("source") == scope.source.name) & visible)
+    rows = lake.read(LATE).where((F.col("source") == scope.source.name) & visible(scope.publication))
     standing = rows.groupBy(*listed).agg((-F.sum("diff")).alias("diff")).where("diff <> 0")
     marks = {"known_from": at(scope.known_from_us), "token": F.lit(token).cast("bigint")}
     return standing.withColumns(marks).select(*LATE.column_names)

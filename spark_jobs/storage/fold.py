@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication, visible
+from spark_jobs.storage.publication import Publication, visible, visible_sql
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, name, qualified
 
@@ -55,8 +55,7 @@ def _merge(history: History, published: Publication, source: str, lo_us: int, hi
     """One MERGE: the live row becomes `closed` with its end, the closing row goes. `lo` and `hi` bound what is read."""
     table = qualified(history.table.database, history.table.table)
     identity = [name(column) for column in history.identity]
-    tokens = ", ".join(map(str, published.tokens)) or "NULL"
-    counts = f"(h.token <= {published.settled} OR h.token IN ({tokens}))"
+    counts = visible_sql(published, of="h")
     if history.is_shared:
         counts += f" AND h.source = {literal(source)}"
     closings = (

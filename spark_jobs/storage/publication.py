@@ -51,7 +51,14 @@ class Publication:
 
 def visible(publication: Publication) -> Column:
     """Whether the token of a row is published."""
-    return (F.col("token") <= publication.settled) | F.col("token").isin(list(publication.tokens))
+    return F.expr(visible_sql(publication))
+
+
+def visible_sql(publication: Publication, *more: int, of: str = "") -> str:
+    """SQL: whether the token of a row of the relation `of` is published, or one of `more`."""
+    token = f"{of}.token" if of else "token"
+    listed = ", ".join(str(int(t)) for t in [*publication.tokens, *more]) or "NULL"
+    return f"({token} <= {publication.settled} OR {token} IN ({listed}))"
 
 
 def load(lake: Lake, source: Source) -> Publication:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_jobs.gates.measures.query import Measurement, Part, measure, timestamp, violation
-from spark_jobs.gates.measures.silver import visible
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import State
+from spark_jobs.storage.publication import visible_sql
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.tables import STATE
 
@@ -98,7 +98,7 @@ def _states(scope: Scope, state: State, token: int) -> Part:
     relation = (
         f"SELECT entity, {listed} FROM {qualified(STATE.database, STATE.table)}"
         f" WHERE source = {literal(scope.source.name)} AND era IN ('live', 'closing')"
-        f" AND {visible(scope.publication, token)} GROUP BY entity HAVING bool_or({own})"
+        f" AND {visible_sql(scope.publication, token)} GROUP BY entity HAVING bool_or({own})"
     )
     return Part(relation, adds, ("entity", *columns))
 

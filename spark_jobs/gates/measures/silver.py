@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, texts, timestamp, violation
+from spark_jobs.gates.measures.query import Measurement, Part, measure, texts, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.definitions import Definition
@@ -18,7 +18,7 @@ from spark_jobs.sources.windows import (
     SlidingWindow,
     TumblingWindow,
 )
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.publication import visible_sql
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.tables import LATE
 
@@ -65,11 +65,6 @@ def silver(
     return measure(spark, parts, known)
 
 
-def visible(publication: Publication, token: int) -> str:
-    """SQL: whether a row counts once the attempt `token` is published."""
-    return f"(token <= {publication.settled} OR token IN {listed([*publication.tokens, token])})"
-
-
 def _windows(scope: Scope, definition: Definition, token: int, ranges: Sequence[Range] | None) -> Part:
     """One row per changed (key, start): how many of its windows stand, what is wrong with the rows of this attempt."""
     table = definition.table()
@@ -111,7 +106,7 @@ def _windows(scope: Scope, definition: Definition, token: int, ranges: Sequence[
         adds["rows_windowed"] = "gained_rows"
     relation = (
         f"SELECT {', '.join(columns)} FROM {qualified(table.database, table.table)}"
-        f" WHERE era IN ('live', 'closing') AND {visible(scope.publication, token)}"
+        f" WHERE era IN ('live', 'closing') AND {visible_sql(scope.publication, token)}"
         f" AND ({own} OR {_near(definition, ranges)} OR {_falls_due(scope, definition)})"
         f" GROUP BY {', '.join(identity)} HAVING bool_or({own})"
     )
@@ -184,7 +179,7 @@ def _rows_due(scope: Scope, definitions: Sequence[Definition]) -> Part:
 
 def _late(scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
     """What silver.late gained, net; after a change of definition, all that it would list."""
-    which = visible(scope.publication, token) if scope.everything else f"token = {token}"
+    which = visible_sql(scope.publication, token) if scope.everything else f"token = {token}"
     recorded = (
         f"SELECT * FROM {qualified(LATE.database, LATE.table)} WHERE source = {literal(scope.source.name)}"
         f" AND definition IN {texts([d.name for d in definitions])} AND {which}"
