@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.windows import Hopping, Inputs, Sessions, Sliding, count, sum_, window_table
@@ -34,7 +34,8 @@ def worked_apart(table, key, shape):
     """Windows made slice by slice, those of a halo left out."""
     rows = table.to_pylist()
     made = []
-    for place in range(key.cells):
+    # breaks make one slice more than there are
+    for place in range(key.cells + (key.breaks is not None)):
         own = [(row["t"], row["v"]) for row in rows if place in slices_of(key, row["t"], shape.halo)]
         windows, _ = window_table(table_of(own), shape, INPUTS)
         keep = kept(
@@ -62,6 +63,7 @@ def test_slices_with_a_halo_make_each_window_once(rows, shape, low, length, cell
 
 
 @settings(max_examples=25, deadline=None)
+@example([(at, 0) for at in (-3, -1, 1, 10, 20, 30, 40)], 1, 10)  # a break in every cell
 @given(ROWS, st.integers(1, 6), st.integers(1, 12))
 def test_sessions_cut_at_breaks_are_whole(rows, gap, length):
     times = sorted({time for time, _ in rows})
