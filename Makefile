@@ -34,7 +34,7 @@ demo: setup ## the whole way on real input: a week of flights through Airflow, t
 	$(BIN)/tidemark demo
 
 test: setup lint ## lint, types and every test but the long ones
-	$(BIN)/pytest -m "not long"
+	$(BIN)/pytest -m "not long" --durations=25
 
 test-long: setup ## the demo as a test, any slicing of days, a run killed after each of its commits (some 20 minutes)
 	$(BIN)/pytest -m long
