@@ -40,7 +40,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
         landed=pending.rows,
         landed_through=max(pending.landings, default=before.landed_through),
         unpublished=_is_unpublished(stage),
-        published_us=stage.publication.published_us,
+        publication=stage.publication,
         n_landed=pending.n_rows,
     )
     stage.summary.update(

@@ -152,6 +152,16 @@ class Lake:
         writer.overwrite(F.col("source") == fence.source)
         self.commits += 1
 
+    def replace_values(
+        self, table: Table, rows: DataFrame, column: str, values: Sequence[str], fence: Fence | None
+    ) -> None:
+        """Replace the partitions whose `column` is one of `values` by `rows`, which lie in them, in one commit."""
+        options = {} if fence is None else fence.writer_options()
+        options["maxRecordsPerFile"] = str(MOST_ROWS_A_FILE)
+        ordered = rows.select(*table.column_names)
+        ordered.writeTo(table.qualified).options(**options).overwrite(F.col(column).isin(list(values)))
+        self.commits += 1
+
     def amend(self, statement: str, fence: Fence) -> None:
         """Run one MERGE, UPDATE or DELETE, once: a repeat under the same or an older token is skipped by Delta."""
         options = {f"spark.databricks.delta.write.{key}": value for key, value in fence.writer_options().items()}

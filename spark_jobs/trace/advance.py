@@ -2,7 +2,8 @@
 
 The arrangement's transitions are made on its metadata, which checks every invariant; what they move is written once,
 each update straight into the batch where it ends up, consolidated. A crash in between leaves rows of a batch that no
-state names. The batches that are replaced stay until a publication has been made over it (see `trace.maintenance`).
+state names. The batches that are replaced stay until a publication has been made over it (see `trace.maintenance`);
+those for which that was so before go in the same commit that writes the new ones.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from spark_jobs.kernels.arrangement import ArrangementState, StoredBatch, Unseal
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import updates
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, commit
@@ -83,12 +85,12 @@ def advance(
     landed: DataFrame | None,
     landed_through: int,
     unpublished: bool,
-    published_us: int,
+    publication: Publication,
     n_landed: int = 0,
 ) -> Advance:
     """Append `landed` (columns of `updates` but batch, time, token; null if nothing landed), seal and drain.
 
-    `unpublished` says that the seal is beyond `published_us`, so that there is something to publish anyway.
+    `unpublished` says that the seal is beyond `publication`, so that there is something to publish anyway.
     `n_landed` is about how many rows `landed` has.
     """
     something_new = landed is not None or unpublished or not frontiers.has_landed(drops)
@@ -103,9 +105,11 @@ def advance(
     moved = _Moved.none()
     if landed is not None or older:
         fresh = None if landed is None else landed.withColumn("time", visible_time(source, frontiers.seal_us))
-        moved = _write(plane, older, fresh, seal_us, n_landed)
+        removed = frontiers.removable(publication.token)
+        moved = _write(plane, older, fresh, seal_us, n_landed, removed)
+        after = after.without_replaced(removed)
     state = _transitions(frontiers.arrangement, seal_us, older, moved)
-    after = replace(after.replacing(state, fence.token), published_us=published_us)
+    after = replace(after.replacing(state, fence.token), published_us=publication.published_us)
     commit(lake, source, fence, run_id, after)
     return Advance(frontiers, after, moved.n_appended, moved.n_sealed)
 
@@ -131,7 +135,12 @@ class _Moved:
 
 
 def _write(
-    plane: DeltaPlane, older: tuple[UnsealedBatch, ...], landed: DataFrame | None, seal_us: int, n_landed: int
+    plane: DeltaPlane,
+    older: tuple[UnsealedBatch, ...],
+    landed: DataFrame | None,
+    seal_us: int,
+    n_landed: int,
+    removed: list[str],
 ) -> _Moved:
     parts = [plane.read([Slice(b.handle)]).withColumn("origin", F.lit(b.handle)) for b in older]
     if landed is not None:
@@ -149,7 +158,7 @@ def _write(
     metrics = [F.count_if(F.col("origin") == LANDED).alias("appended"), F.count_if(sealed).alias("sealed")]
     observed = rows.withColumn("batch", batch).observe(observation, *metrics).drop("origin")
     n_rows = n_landed + sum(b.n_updates for b in older)
-    stored = plane.store(observed, [drained, *rests.values()], consolidate=True, n_rows=n_rows)
+    stored = plane.store(observed, [drained, *rests.values()], consolidate=True, n_rows=n_rows, removed=removed)
     return _Moved(
         observation.get["appended"],
         observation.get["sealed"],

@@ -106,13 +106,20 @@ class DeltaPlane(DataPlane["DataFrame"]):
             self._lake.delete_values(self._table, BATCH, handles)
 
     def store(
-        self, rows: DataFrame, handles: Sequence[str], *, consolidate: bool = False, n_rows: int = 0
+        self,
+        rows: DataFrame,
+        handles: Sequence[str],
+        *,
+        consolidate: bool = False,
+        n_rows: int = 0,
+        removed: Sequence[str] = (),
     ) -> dict[str, StoredBatch]:
         """Write batches with one commit; `rows` have `batch`, one of `handles`. Returns those that hold any update.
 
         `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: about how many rows there
         are. Up to ROWS_PER_FILE of them make one file, sorted by data, then time; of more, each file is sorted and all
-        updates of one value of the first column of the order are in one file.
+        updates of one value of the first column of the order are in one file. `removed`: batches that go with the
+        same commit.
         """
         n_files = 1 + n_rows // ROWS_PER_FILE
         spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
@@ -122,7 +129,11 @@ class DeltaPlane(DataPlane["DataFrame"]):
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
         fence = None if self._fence is None else self._fence.for_part(f"trace.{next(self._writes)}")
-        self._lake.append(self._table, spread.sortWithinPartitions(BATCH, *self._order, TIME), fence)
+        ordered = spread.sortWithinPartitions(BATCH, *self._order, TIME)
+        if removed:
+            self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles], fence)
+        else:
+            self._lake.append(self._table, ordered, fence)
         return self.stored(handles)
 
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:

@@ -98,6 +98,15 @@ class SourceFrontiers:
         gone = sorted({*self.arrangement.handles(), *passing} - arrangement.handles())
         return replace(self, arrangement=arrangement, obsolete=(*self.obsolete, *((handle, token) for handle in gone)))
 
+    def removable(self, publication_token: int) -> list[str]:
+        """Replaced batches that no reader can still want: a publication was made over their replacement."""
+        return [handle for handle, replaced_under in self.obsolete if replaced_under <= publication_token]
+
+    def without_replaced(self, removed: Iterable[str]) -> SourceFrontiers:
+        """The rows of these replaced batches are gone."""
+        gone = set(removed)
+        return replace(self, obsolete=tuple(batch for batch in self.obsolete if batch[0] not in gone))
+
     def to_json(self) -> str:
         """One line of JSON; `from_json` gives an equal value."""
         fields = {

@@ -70,9 +70,10 @@ def maintain(
 
     `now_us` decides about held reads alone: those that expired before it no longer hold since back.
     """
-    due = [handle for handle, token in frontiers.obsolete if token <= publication.token]
+    # a run that wrote to the trace has removed them with that commit; this is for runs with nothing new
+    due = frontiers.removable(publication.token)
     source_plane(lake, source).delete(due)
-    kept = replace(frontiers, obsolete=tuple(batch for batch in frontiers.obsolete if batch[0] not in due))
+    kept = frontiers.without_replaced(due)
     # the steps are committed in memory: one row of trace.frontiers makes them all visible
     journal = MemoryJournal()
     journal.commit([StateChange(source.name, journal.load(source.name), kept.arrangement)])

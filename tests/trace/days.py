@@ -82,7 +82,7 @@ class Days:
             landed=self.rows(day, added) if added else None,
             landed_through=fence.token if added else before.landed_through,
             unpublished=False,
-            published_us=0,
+            publication=publication.load(self.lake, self.source),
         )
         for row_id, time, diff in added:
             self.history.append((row_id, max(self.start_us + time, lo_us, before.seal_us), diff))

@@ -100,6 +100,35 @@ def test_definite_reads_stay_while_batches_merge_and_go(days: Days, spark_settin
     assert days.read(*still) == still
 
 
+def test_replaced_batches_go_with_the_next_write_so_that_upkeep_commits_only_what_it_changes(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE)
+    days = Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+    plane = source_plane(days.lake, days.source)
+    replaced = 0
+    for day in range(4):
+        move = days.land(day, a_day(day))
+        committed = days.lake.commits
+        assert days.upkeep()[1].removed == 0
+        assert days.lake.commits == committed
+        # a publication has been made over what earlier runs replaced, so that is gone; this run's is still there
+        standing = days.standing()
+        assert {token for _, token in standing.obsolete} <= {move.token}
+        named = {b.handle for b in (*standing.arrangement.trace, *standing.arrangement.unsealed) if b.n_updates}
+        assert set(plane.stored()) == named | {handle for handle, _ in standing.obsolete}
+        replaced += len(standing.obsolete)
+        days.publish()
+        last = (standing.seal_us) - 1
+        assert days.read(last) == {last: days.model(last)}
+    assert replaced >= 2
+    # a run with nothing new writes nothing that they could go with
+    left = len(days.standing().obsolete)
+    assert left == days.upkeep()[1].removed > 0
+    assert days.standing().obsolete == ()
+    assert days.upkeep()[1].removed == 0
+
+
 def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     """An attempt that ended before its commit left a batch, and rows of a stage; then the files go, too."""
     lake, settings = days.lake, spark_settings.model_copy(update={"home": home})
