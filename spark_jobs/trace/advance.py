@@ -1,7 +1,9 @@
-"""Advance a source's trace by what has landed: append, seal, drain and trim as one data write and one commit.
+"""Advance a source's trace by what has landed: append, seal and drain as one data write and one commit.
 
 The arrangement's transitions are made on its metadata, which checks every invariant; what they move is written once,
-each update straight into the batch where it ends up, consolidated. A crash in between leaves rows of a batch that no
+each update straight into the batch where it ends up, consolidated: the trace's new one, or that of the bucket in which
+it waits (see `kernels.arrangement.future`), so that a run opens no batch that is not close to being due and rewrites an
+update that waits long only as its time comes closer. A crash in between leaves rows of a batch that no
 state names. The batches that are replaced stay until a publication has been made over it (see `trace.maintenance`);
 those for which that was so before go in the same commit that writes the new ones.
 """
@@ -9,12 +11,14 @@ those for which that was so before go in the same commit that writes the new one
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.arrangement import ArrangementState, StoredBatch, UnsealedBatch
+from spark_jobs.kernels.arrangement import ArrangementState, Buckets, StoredBatch, UnsealedBatch
+from spark_jobs.kernels.arrangement.future import LEVELS
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
@@ -25,7 +29,7 @@ from spark_jobs.trace.frontiers import SourceFrontiers, commit
 from spark_jobs.trace.plane import Slice
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 
 ORDER = ("entity", "event_time", "row_id")
@@ -100,91 +104,86 @@ def advance(
     )
     if seal_us == frontiers.seal_us and landed is None and after == frontiers:
         return Advance(frontiers, frontiers, 0, 0)
-    plane = source_plane(lake, source, fence)
-    older = tuple(b for b in frontiers.arrangement.unsealed if b.least < seal_us)
+    moving = buckets(source).rewritten(frontiers.arrangement.unsealed, seal_us)
     moved = _Moved.none()
-    if landed is not None or older:
+    if landed is not None or moving:
         fresh = None if landed is None else landed.withColumn("time", visible_time(source, frontiers.seal_us))
         removed = frontiers.removable(publication.token)
-        moved = _write(plane, older, fresh, seal_us, n_landed, removed)
+        moved = _write(lake, source, fence, moving, fresh, seal_us, n_landed, removed)
         after = after.without_replaced(removed)
-    state = _transitions(frontiers.arrangement, seal_us, older, moved)
+    state = _transitions(frontiers.arrangement, seal_us, moving, moved)
     after = replace(after.replacing(state, fence.token), published_us=publication.published_us)
     commit(lake, source, fence, run_id, after)
     return Advance(frontiers, after, moved.n_appended, moved.n_sealed)
 
 
-LANDED = "landed"
-
-NOTHING = StoredBatch("", 0, 0, 0, 0)
+def buckets(source: Source) -> Buckets:
+    """Where a source's future-dated updates wait, in units of a drop."""
+    return Buckets(source.drops.start_us, source.drops.every_us)
 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """What was written. `rests`: by handle of the batch that they were in (`LANDED`: in none), the updates at or beyond
-    the seal."""
+    """What was written. `rests`: the updates at or beyond the seal, one batch per bucket."""
 
     n_appended: int
     n_sealed: int
-    drained: StoredBatch
-    rests: dict[str, StoredBatch]
+    drained: StoredBatch | None
+    rests: tuple[StoredBatch, ...]
 
     @classmethod
     def none(cls) -> _Moved:
-        return cls(0, 0, NOTHING, {})
+        return cls(0, 0, None, ())
 
 
 def _write(
-    plane: DeltaPlane,
-    older: tuple[UnsealedBatch, ...],
+    lake: Lake,
+    source: Source,
+    fence: Fence,
+    moving: tuple[UnsealedBatch, ...],
     landed: DataFrame | None,
     seal_us: int,
     n_landed: int,
     removed: list[str],
 ) -> _Moved:
-    parts = [plane.read([Slice(b.handle)]).withColumn("origin", F.lit(b.handle)) for b in older]
-    if landed is not None:
-        parts.append(landed.withColumn("origin", F.lit(LANDED)))
-    rows = parts[0]
-    for part in parts[1:]:
-        rows = rows.unionByName(part)
-    drained = plane.new_handle("T")
-    rests = {origin: plane.new_handle("U") for origin in [*(b.handle for b in older), LANDED]}
+    plane = source_plane(lake, source, fence)
+    parts = [] if landed is None else [landed.withColumn("landed", F.lit(True))]
+    if moving:
+        parts.append(plane.read([Slice(b.handle) for b in moving]).withColumn("landed", F.lit(False)))
+    rows = reduce(DataFrame.unionByName, parts)
+    drained, rests = plane.new_handle("T"), [plane.new_handle("U") for _ in range(LEVELS)]
     sealed = F.col("time") < F.timestamp_micros(F.lit(seal_us))
-    batch = F.lit(drained)
-    for origin, handle in rests.items():
-        batch = F.when(~sealed & (F.col("origin") == origin), F.lit(handle)).otherwise(batch)
+    rest = F.element_at(F.array(*map(F.lit, rests)), _level(buckets(source), seal_us) + 1)
     observation = Observation(f"advance_{drained}")
-    metrics = [F.count_if(F.col("origin") == LANDED).alias("appended"), F.count_if(sealed).alias("sealed")]
-    observed = rows.withColumn("batch", batch).observe(observation, *metrics).drop("origin")
-    n_rows = n_landed + sum(b.n_updates for b in older)
-    stored = plane.store(observed, [drained, *rests.values()], consolidate=True, n_rows=n_rows, removed=removed)
-    return _Moved(
-        observation.get["appended"],
-        observation.get["sealed"],
-        stored.get(drained, replace(NOTHING, handle=drained)),
-        {origin: stored[handle] for origin, handle in rests.items() if handle in stored},
-    )
+    metrics = [F.count_if("landed").alias("appended"), F.count_if(sealed).alias("sealed")]
+    placed = rows.withColumn("batch", F.when(sealed, F.lit(drained)).otherwise(rest))
+    observed = placed.observe(observation, *metrics).drop("landed")
+    n_rows = n_landed + sum(b.n_updates for b in moving)
+    stored = plane.store(observed, [drained, *rests], consolidate=True, n_rows=n_rows, removed=removed)
+    # updates that cancel make an empty batch
+    of_trace = stored.pop(drained, StoredBatch(drained, 0, 0, 0, 0))
+    waiting = tuple(stored[handle] for handle in rests if handle in stored)
+    return _Moved(observation.get["appended"], observation.get["sealed"], of_trace, waiting)
+
+
+def _level(buckets: Buckets, seal_us: int) -> Column:
+    """`Buckets.level` of a row's time."""
+    unit = F.expr(f"(unix_micros(time) - {int(buckets.start)}) DIV {int(buckets.unit)}")
+    differing = unit.bitwiseXOR(F.lit((seal_us - buckets.start) // buckets.unit))
+    return F.when(differing == 0, 0).otherwise(F.least(F.length(F.bin(differing)), F.lit(LEVELS - 1)))
 
 
 def _transitions(
-    state: ArrangementState, seal_us: int, older: tuple[UnsealedBatch, ...], moved: _Moved
+    state: ArrangementState, seal_us: int, moving: tuple[UnsealedBatch, ...], moved: _Moved
 ) -> ArrangementState:
-    """Seal; drain what is sealed, of what landed too; then trim or evict what was drained from, and append the rest."""
+    """Seal; drain what is sealed, of what landed too; then put the rests in the place of what was written anew."""
     state = state.sealed(seal_us)
     request = state.drain_request()
-    if request is not None and moved.n_sealed:
+    if request is not None and moved.n_sealed and moved.drained is not None:
         drained = state.install_drain(request, moved.drained)
         assert drained is not None, "the trace can't move between request and install of one transition"
         state = drained
-    for batch in older:
-        if batch.greatest >= seal_us:
-            # a rest that cancelled is empty, and evicted with those that were drained whole
-            state = state.replace_trimmed(batch, moved.rests.get(batch.handle, NOTHING))
-    state, _ = state.evict()
-    if LANDED in moved.rests:
-        state = state.append(UnsealedBatch.of(moved.rests[LANDED], (state.seqno_upper, state.seqno_upper + 1)))
-    return state
+    return state.rewrite(moving, moved.rests)
 
 
 def trace_handles(state: ArrangementState) -> list[str]:

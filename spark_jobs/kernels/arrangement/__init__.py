@@ -1,7 +1,7 @@
 """The arrangement as a pure state machine, with its checks and its compaction rule. No data moves here.
 
 `spark_jobs.trace.Arrangement` drives it over a data plane; `state` is the machine, `checks` its invariants,
-`compaction` the choice and naming of merges, `errors` its refusals.
+`compaction` the choice and naming of merges, `future` the buckets of what is not due, `errors` its refusals.
 """
 
 from spark_jobs.kernels.arrangement.batches import (
@@ -26,11 +26,13 @@ from spark_jobs.kernels.arrangement.compaction import (
     merged_batch,
 )
 from spark_jobs.kernels.arrangement.errors import ArrangementError
+from spark_jobs.kernels.arrangement.future import Buckets
 from spark_jobs.kernels.arrangement.state import ArrangementState, DrainRequest
 
 __all__ = [
     "ArrangementError",
     "ArrangementState",
+    "Buckets",
     "CompactionRequest",
     "CompactionResponse",
     "Description",

@@ -17,7 +17,7 @@ Cost: each transition is O(live batches) pointer copies at most; reading a prope
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -143,6 +143,19 @@ class ArrangementState:
         """Put `stored`, what is left of `batch` at or beyond `trace_upper`, in its place, under its sequence range."""
         trimmed = UnsealedBatch.of(stored, batch.seqno)
         return self._with(unsealed=tuple(trimmed if held == batch else held for held in self.unsealed))
+
+    def rewrite(self, replaced: Sequence[UnsealedBatch], stored: Iterable[StoredBatch]) -> ArrangementState:
+        """Put `stored` in the place of unsealed batches, each under a sequence number of its own.
+
+        They hold the updates of `replaced` at or beyond the seal, and perhaps new ones; what was below it has been
+        drained. Raises what `check_front_door` and `append` raise.
+        """
+        kept = tuple(batch for batch in self.unsealed if batch not in replaced)
+        state = self._with(unsealed=kept, seqno_floor=self.seqno_upper)
+        for batch in stored:
+            state.check_front_door(None if state.seal.admits(batch.least) else batch.least)
+            state = state.append(UnsealedBatch.of(batch, (state.seqno_upper, state.seqno_upper + 1)))
+        return state
 
     # -- frontiers -----------------------------------------------------------------------------------------------------
 
