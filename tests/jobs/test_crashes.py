@@ -73,7 +73,7 @@ def test_a_run_killed_after_each_of_its_commits_and_run_again(
 
 def _kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
     """Let the commits through, and end the process after the one to the table `target`."""
-    for name in ("append", "replace_source"):
+    for name in ("append", "append_dense", "replace_source", "replace_values"):
         patch.setattr(Lake, name, _dying(getattr(Lake, name), target))
 
 
