@@ -168,7 +168,7 @@ def _write(
 
 def _level(buckets: Buckets, seal_us: int) -> Column:
     """`Buckets.level` of a row's time."""
-    unit = F.expr(f"(unix_micros(time) - {int(buckets.start)}) DIV {int(buckets.unit)}")
+    unit = F.call_function("div", F.unix_micros("time") - F.lit(buckets.start), F.lit(buckets.unit))
     differing = unit.bitwiseXOR(F.lit((seal_us - buckets.start) // buckets.unit))
     return F.when(differing == 0, 0).otherwise(F.least(F.length(F.bin(differing)), F.lit(LEVELS - 1)))
 
