@@ -8,15 +8,17 @@ here. Results are kept in `benchmarks-out/<name>.json` until a plot is made of t
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
 import resource
 import shutil
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+Rows = list[dict[str, Any]]
+"""A table of results, as it is kept for a plot."""
 OUT = Path(__file__).parents[2] / "benchmarks-out"
 MEAN_DISTANCE = 2000
 """Ticks between two rows of a key, on average."""
@@ -183,7 +187,7 @@ def _watched_workers() -> Iterator[list[float]]:
         watcher.join()
 
 
-def compared(title: str, measured: dict[str, Measured], *, against: str = "tidemark") -> list[dict[str, Any]]:
+def compared(title: str, measured: dict[str, Measured], *, against: str = "tidemark") -> Rows:
     """Print the table of several ways over one workload, whose results must be the same; the rows of the table."""
     wanted = next(iter(measured.values())).sums
     rows = []
@@ -198,7 +202,7 @@ def compared(title: str, measured: dict[str, Measured], *, against: str = "tidem
     return rows
 
 
-def keep(name: str, part: str, rows: list[dict[str, Any]]) -> None:
+def keep(name: str, part: str, rows: Rows) -> None:
     """Keep the rows of one part of a benchmark for the plot."""
     OUT.mkdir(exist_ok=True)
     path = OUT / f"{name}.json"
@@ -206,7 +210,40 @@ def keep(name: str, part: str, rows: list[dict[str, Any]]) -> None:
     path.write_text(json.dumps(held | {part: rows}, indent=1))
 
 
-def kept(name: str) -> dict[str, list[dict[str, Any]]]:
+def kept(name: str) -> dict[str, Rows]:
     """What was kept of a benchmark, by part."""
     path = OUT / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+class Benchmark:
+    """What the parts of one benchmark share: Spark, a folder for workloads, how many rows, how often."""
+
+    def __init__(self, folder: Path, rows: int, repeat: int) -> None:
+        self.spark, self.folder, self.rows, self.repeat = session(), folder, rows, repeat
+
+
+def main(
+    name: str,
+    about: str | None,
+    benchmark: type[Benchmark],
+    parts: Mapping[str, Callable[[Any], Rows]],
+    plot: Callable[[], None],
+    *,
+    rows: int,
+) -> None:
+    """Run the parts that the command line asks for, keep what they find, and plot what is kept."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=[*parts, "plot"])
+    parser.add_argument("--rows", type=int, default=rows)
+    parser.add_argument("--repeat", type=int, default=2)
+    arguments = parser.parse_args()
+    asked = [part for part in arguments.parts if part != "plot"]
+    if asked:
+        with tempfile.TemporaryDirectory() as folder:
+            running = benchmark(Path(folder), arguments.rows, arguments.repeat)
+            for part in asked:
+                keep(name, part, parts[part](running))
+            running.spark.stop()
+    if "plot" in arguments.parts:
+        plot()

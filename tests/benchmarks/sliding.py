@@ -15,8 +15,6 @@ writing as many rows as there are windows. How times are taken: see `measuring`.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import Any
 
 import duckdb
 import polars as pl
-from measuring import MEAN_DISTANCE, OUT, Measured, Workload, apart, compared, in_spark, keep, kept, session
+from measuring import MEAN_DISTANCE, OUT, Benchmark, Measured, Rows, Workload, apart, compared, in_spark, kept, main
 
 from spark_jobs.windows import count, hopping_windows, max_, min_, sliding_windows, sum_
 
@@ -110,44 +108,44 @@ def hopping(spark: Any, load: Workload, out: str) -> None:
     windows.write.parquet(out)
 
 
-class Benchmark:
+class SlidingBenchmark(Benchmark):
     """The parts, over workloads in one folder."""
 
     def __init__(self, folder: Path, rows: int, repeat: int) -> None:
-        self.spark, self.repeat = session(), repeat
+        super().__init__(folder, rows, repeat)
         self.base = partial(Workload, folder, keys=2_000)
-        self.rows, self.size = rows, 50 * MEAN_DISTANCE
+        self.size = 50 * MEAN_DISTANCE
 
     def ours(self, load: Workload) -> Measured:
         return in_spark(partial(tidemark, self.spark), load.written(), self.repeat)
 
-    def peers(self) -> list[dict[str, Any]]:
+    def peers(self) -> Rows:
         load = self.base(rows=self.rows, size=self.size).written()
         measured = {"tidemark": self.ours(load)}
         measured["floor"] = in_spark(partial(floor, self.spark), load, self.repeat)
         measured |= {"duckdb": apart(duck, load, self.repeat), "polars": apart(polars, load, self.repeat)}
         return compared(f"{self.rows:,} rows, 2,000 keys, 50 rows a window", measured)
 
-    def more_rows(self) -> list[dict[str, Any]]:
+    def more_rows(self) -> Rows:
         loads = {"50 rows a window": self.base(rows=self.rows, size=self.size)}
         loads |= {f"{n:,} rows a window": self.base(rows=self.rows, size=n * MEAN_DISTANCE) for n in (5, 500, 5_000)}
         loads["twice the rows"] = self.base(rows=2 * self.rows, size=self.size)
         return self._alone("growth", loads)
 
-    def hot(self) -> list[dict[str, Any]]:
+    def hot(self) -> Rows:
         uniform = self.base(rows=self.rows, size=self.size)
         return self._alone(
             "a hot key", {"uniform": uniform, "90 % on one key": self.base(rows=self.rows, size=self.size, hot=0.9)}
         )
 
-    def frames(self) -> list[dict[str, Any]]:
-        load = Workload(self.base.args[0], FRAMES_ROWS, 200, 500 * MEAN_DISTANCE).written()
+    def frames(self) -> Rows:
+        load = Workload(self.folder, FRAMES_ROWS, 200, 500 * MEAN_DISTANCE).written()
         measured = {"tidemark": self.ours(load)}
         measured["spark frames"] = in_spark(partial(spark_frames, self.spark), load, 1)
         return compared(f"{FRAMES_ROWS:,} rows, 200 keys, 500 rows a window", measured)
 
-    def hopping(self) -> list[dict[str, Any]]:
-        load = Workload(self.base.args[0], HOPPING_ROWS, 20, 5 * MEAN_DISTANCE).written()
+    def hopping(self) -> Rows:
+        load = Workload(self.folder, HOPPING_ROWS, 20, 5 * MEAN_DISTANCE).written()
         measured = {"sliding": self.ours(load), "hopping by one tick": in_spark(partial(hopping, self.spark), load, 1)}
         rows = [
             {"title": "hopping", "way": way, "seconds": m.seconds, "windows": m.sums[0]} for way, m in measured.items()
@@ -156,10 +154,10 @@ class Benchmark:
             print(f"{row['way']}: {row['seconds']:.2f} s, {row['windows']:,} windows of {HOPPING_ROWS:,} rows")
         return rows
 
-    def _alone(self, title: str, loads: dict[str, Workload]) -> list[dict[str, Any]]:
+    def _alone(self, title: str, loads: dict[str, Workload]) -> Rows:
         """The product over several workloads, compared with the first."""
         print(f"\n{title}\n\n| workload | seconds | of the first | MiB |\n| --- | ---: | ---: | ---: |")
-        rows: list[dict[str, Any]] = []
+        rows: Rows = []
         for name, load in loads.items():
             found = self.ours(load)
             ratio = found.seconds / rows[0]["seconds"] if rows else 1.0
@@ -188,32 +186,14 @@ def plot() -> None:
     print(OUT / "sliding.png")
 
 
-PARTS: dict[str, Callable[[Benchmark], list[dict[str, Any]]]] = {
-    "peers": Benchmark.peers,
-    "rows": Benchmark.more_rows,
-    "hot": Benchmark.hot,
-    "frames": Benchmark.frames,
-    "hopping": Benchmark.hopping,
+PARTS: dict[str, Callable[[SlidingBenchmark], Rows]] = {
+    "peers": SlidingBenchmark.peers,
+    "rows": SlidingBenchmark.more_rows,
+    "hot": SlidingBenchmark.hot,
+    "frames": SlidingBenchmark.frames,
+    "hopping": SlidingBenchmark.hopping,
 }
 
 
-def main() -> None:
-    """Run the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=[*PARTS, "plot"])
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--repeat", type=int, default=2)
-    arguments = parser.parse_args()
-    asked = [part for part in arguments.parts if part != "plot"]
-    if asked:
-        with tempfile.TemporaryDirectory() as folder:
-            benchmark = Benchmark(Path(folder), arguments.rows, arguments.repeat)
-            for part in asked:
-                keep("sliding", part, PARTS[part](benchmark))
-            benchmark.spark.stop()
-    if "plot" in arguments.parts:
-        plot()
-
-
 if __name__ == "__main__":
-    main()
+    main("sliding", __doc__, SlidingBenchmark, PARTS, plot, rows=5_000_000)

@@ -12,8 +12,6 @@ plot       benchmarks-out/windows-memory.png
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +20,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from measuring import MEAN_DISTANCE, OUT, Workload, apart, compared, in_spark, keep, kept, session
+from measuring import MEAN_DISTANCE, OUT, Benchmark, Rows, Workload, apart, compared, in_spark, kept, main
 
 from spark_jobs.kernels.windows import Cuts, Trigger
 from spark_jobs.kernels.windows.adaptive import adaptive_spans
@@ -34,7 +32,6 @@ HOPPING_ROWS = 500_000
 MEMORY_ROWS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
 AGGREGATES = {"n": count(), "total": sum_("v"), "low": min_("v"), "high": max_("v")}
 _COLUMNS = "count(*) n, sum(v) total, min(v) low, max(v) high"
-Rows = list[dict[str, Any]]
 
 
 def sessions(spark: Any, load: Workload, out: str) -> None:
@@ -86,11 +83,8 @@ def spark_hopping(spark: Any, load: Workload, out: str) -> None:
     ).write.parquet(out)
 
 
-class Benchmark:
+class WindowsBenchmark(Benchmark):
     """The parts, over workloads in one folder."""
-
-    def __init__(self, folder: Path, rows: int, repeat: int) -> None:
-        self.spark, self.folder, self.rows, self.repeat = session(), folder, rows, repeat
 
     def sessions(self) -> Rows:
         load = Workload(self.folder, self.rows, 10_000, GAP).written()
@@ -157,32 +151,14 @@ def plot() -> None:
     print(OUT / "windows-memory.png")
 
 
-PARTS: dict[str, Callable[[Benchmark], Rows]] = {
-    "sessions": Benchmark.sessions,
-    "hopping": Benchmark.hopping,
-    "hot": Benchmark.hot,
-    "memory": Benchmark.memory,
-    "adaptive": Benchmark.adaptive,
+PARTS: dict[str, Callable[[WindowsBenchmark], Rows]] = {
+    "sessions": WindowsBenchmark.sessions,
+    "hopping": WindowsBenchmark.hopping,
+    "hot": WindowsBenchmark.hot,
+    "memory": WindowsBenchmark.memory,
+    "adaptive": WindowsBenchmark.adaptive,
 }
 
 
-def main() -> None:
-    """Run the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=[*PARTS, "plot"])
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--repeat", type=int, default=2)
-    arguments = parser.parse_args()
-    asked = [part for part in arguments.parts if part != "plot"]
-    if asked:
-        with tempfile.TemporaryDirectory() as folder:
-            benchmark = Benchmark(Path(folder), arguments.rows, arguments.repeat)
-            for part in asked:
-                keep("windows", part, PARTS[part](benchmark))
-            benchmark.spark.stop()
-    if "plot" in arguments.parts:
-        plot()
-
-
 if __name__ == "__main__":
-    main()
+    main("windows", __doc__, WindowsBenchmark, PARTS, plot, rows=10_000_000)
