@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BATCH, TOKEN = "batch", "token"
+_ZERO = "zero_"
+"""Prefix of a column that tells the two zeros of a column of doubles apart."""
 
 ROWS_PER_FILE = 250_000
 """Updates that one task sorts and writes; a larger batch is split by its order into as many files as it needs."""
@@ -48,6 +50,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         self._data = [c.name for c in table.columns if c.name not in (BATCH, TIME, DIFF, TOKEN)]
         # a map has no order, and nothing orders by it alone
         sortable = [c.name for c in table.columns if c.name in self._data and not c.type.upper().startswith("MAP")]
+        self._doubles = [c.name for c in table.columns if c.name in self._data and c.type.upper() == "DOUBLE"]
         self._order = [*order, *[name for name in sortable if name not in order]]
         self._writes = count()
         self._prefix = uuid.uuid4().hex[:16] if fence is None else f"{fence.token:010d}"
@@ -97,8 +100,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
 
     def accumulate(self, slices: Sequence[Slice]) -> DataFrame:
         """See `DataPlane.accumulate`."""
-        bag = self.read(slices).groupBy(*self._data).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
-        return bag.orderBy(*self._order)
+        return self._consolidated(self.read(slices), self._data).orderBy(*self._order)
 
     def delete(self, handles: Sequence[str]) -> None:
         """See `DataPlane.delete`: one commit that drops partitions; the files go with the next VACUUM."""
@@ -125,7 +127,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
         if consolidate:
             # needs no shuffle of its own: what it groups by is where it belongs already
-            spread = spread.groupBy(BATCH, *self._data, TIME).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
+            spread = self._consolidated(spread, [BATCH, *self._data, TIME])
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
         fence = None if self._fence is None else self._fence.for_part(f"trace.{next(self._writes)}")
@@ -162,11 +164,22 @@ class DeltaPlane(DataPlane["DataFrame"]):
         """Handles of all batches held, orphans too."""
         return frozenset(row[BATCH] for row in self._lake.read(self._table).select(BATCH).distinct().collect())
 
+    def _consolidated(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
+        """Diffs summed per value of the columns `by`, zeros dropped."""
+        # Spark groups -0.0 with 0.0 and gives 0.0 for both: a value of the data that would change
+        zeros = [F.when(F.col(c) == 0, F.col(c).cast("string")).alias(f"{_ZERO}{c}") for c in self._doubles]
+        summed = rows.groupBy(*by, *zeros).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
+        return summed.select(*[_signed(c) if c in self._doubles else c for c in by], DIFF)
+
     def _store(self, kind: str, updates: DataFrame, *, consolidate: bool = False, n_rows: int = 0) -> StoredBatch:
         handle = self.new_handle(kind)
         rows = updates.withColumn(BATCH, F.lit(handle))
         stored = self.store(rows, [handle], consolidate=consolidate, n_rows=n_rows)
         return stored.get(handle, StoredBatch(handle, 0, 0, 0, 0))
+
+
+def _signed(column: str) -> Column:
+    return F.when(F.col(f"{_ZERO}{column}") == "-0.0", F.lit(-0.0)).otherwise(F.col(column)).alias(column)
 
 
 def _instant(time_us: int) -> Column:

@@ -20,6 +20,7 @@ from spark_jobs.storage.times import instant, micros
 from spark_jobs.trace import Arrangement, StateConflict, seal_all
 from spark_jobs.trace.delta_journal import DeltaJournal
 from spark_jobs.trace.delta_plane import DeltaPlane
+from spark_jobs.trace.plane import Slice
 from tests.kernels.arrangement_contract import DataPlaneContract, Row, StateJournalContract
 
 pytestmark = pytest.mark.spark
@@ -97,6 +98,25 @@ class TestDeltaPlane(DataPlaneContract):
         assert all(rows == sorted(rows) for rows in files.values())
         keys = [{key for key, _ in rows} for rows in files.values()]
         assert sum(map(len, keys)) == len(set().union(*keys))
+
+
+def test_the_two_zeros_stay_apart(spark: SparkSession, database: str) -> None:
+    lake = Lake(spark)
+    table = Table(database, "measured", "Updates.", (*UPDATE, Column("heat", "DOUBLE", "A number.")), ("batch",), ())
+    lake.run(table.ddl())
+    plane = DeltaPlane(lake, table)
+    updates = [
+        (heat, instant(5), diff) for heat, diff in ((-0.0, 1), (0.0, 1), (0.0, 1), (-0.0, 2), (None, 1), (7.5, 1))
+    ]
+    raw = plane.put(spark.createDataFrame(updates, "heat DOUBLE, time TIMESTAMP, diff BIGINT"))
+    drained = plane.drain([raw.handle], Frontier.at(0), Frontier.at(9))
+    assert drained is not None
+    merged = plane.merge(drained.handle, plane.put(plane.read([])).handle, Frontier.at(6))
+    wanted = [("-0.0", 3), ("0.0", 2), ("7.5", 1), ("None", 1)]
+    for handle in (drained.handle, merged.handle):
+        part = Slice(handle, Frontier.at(0), Frontier.at(9))
+        assert sorted((str(row.heat), row.diff) for row in plane.read([part]).collect()) == wanted
+        assert sorted((str(row.heat), row.diff) for row in plane.accumulate([part]).collect()) == wanted
 
 
 class TestDeltaJournal(StateJournalContract):
