@@ -25,8 +25,10 @@ from spark_jobs.sources.windows import (
     Window,
 )
 
-_SLICE_SPANS = 8
-"""A slice is at least so many spans long: a row in the halo is worked on twice, so longer slices cost less."""
+_FEWEST_SPANS, _ENOUGH_SPANS = 8, 24
+"""A slice is at least so many spans long: a row in the halo is worked on twice, so longer slices cost less. From enough
+spans on it is kept short instead, within a day, since a worker holds a slice of a key."""
+_LEAST_SLICE_US = 3600 * SECOND_US
 _LONGEST_DAYS = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 
 
@@ -45,7 +47,8 @@ class Kind:
             return None
         if self.cuts is not None:
             return self.cuts.reset
-        return max(_SLICE_SPANS * self.geometry.span, DAY_US)
+        span = self.geometry.span
+        return max(_FEWEST_SPANS * span, min(_ENOUGH_SPANS * span, DAY_US), _LEAST_SLICE_US)
 
     def changed_by(self, start: str, end: str) -> tuple[str, str]:
         """`geometry.changed_by` as SQL, of SQL of a window's bounds in microseconds."""

@@ -226,6 +226,26 @@ def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str
     return found
 
 
+def action(spec: Spec, row: Row) -> str | None:
+    """What `silver.late` says was done with a row; None: it is late for no window, or in none."""
+    if skipped(spec, row):
+        return None
+    assert row.time is not None
+    if spec.kind == "sliding":
+        ends = [row.time, row.time + spec.lengths["size"]]
+    elif spec.kind == "session":
+        ends = [row.time + spec.lengths["gap"]]
+    elif spec.kind == "adaptive":
+        ends = [(row.time // spec.lengths["reset"] + 1) * spec.lengths["reset"]]
+    else:
+        ends = sorted(end for _, end in grid(spec, row.time))
+    if ends[0] > row.lo or (ends[0] == row.lo and not spec.half_open):
+        return None
+    if not counts(spec, ends[-1], row.lo):
+        return "next_window" if spec.policy == "next_window" else "discard"
+    return "reemit" if counts(spec, ends[0], row.lo) else "partial"
+
+
 def row_bytes(row: Row) -> int:
     """The size of a row: what the test says it is."""
     return int(row.values.get("__bytes", 0))
