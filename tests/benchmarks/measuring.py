@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,9 @@ def session() -> Any:
 
 
 def sums(out: str) -> list[int]:
-    """Number of windows and the sums of all columns."""
+    """Number of windows and the sums of all columns; nothing where nothing was written."""
+    if not Path(out).exists():
+        return []
     with duckdb.connect() as connection:
         columns = ", ".join(f"sum({name})::HUGEINT" for name in _CHECKED)
         found = connection.execute(f"SELECT count(*), {columns} FROM read_parquet('{out}/*.parquet')").fetchone()
@@ -200,6 +203,45 @@ def compared(title: str, measured: dict[str, Measured], *, against: str = "tidem
         print(f"| {name} | {found.seconds:.2f} | {ratio:.2f}x | {found.peak_mib:.0f} |", flush=True)
         rows.append({"title": title, "way": name, "seconds": found.seconds, "ratio": ratio, "mib": found.peak_mib})
     return rows
+
+
+def profiled(title: str, spark: Any, windows: Callable[[Any], Any], load: Workload, repeat: int) -> Rows:
+    """Where the time goes: each step is Spark running the plan up to there, its result thrown away but for the last.
+
+    Args:
+        windows: from the DataFrame of a workload's rows to that of its windows.
+    """
+
+    def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """In here, as workers can't import this module."""
+        for _ in batches:
+            pass
+        yield from ()
+
+    plans: dict[str, Callable[[Any], Any]] = {
+        "read": lambda rows: rows,
+        "and shuffle by key": lambda rows: rows.repartition(16, "k"),
+        "and hand to Python": lambda rows: rows.repartition(16, "k").mapInArrow(nothing, "k long"),
+        "and make windows, hand them back": windows,
+    }
+    steps = {name: partial(_thrown_away, spark, plan) for name, plan in plans.items()}
+    steps["and write them"] = partial(_written, spark, windows)
+    rows: Rows = []
+    print(f"\nwhere the time goes: {title}\n\n| step | seconds | more than before |\n| --- | ---: | ---: |")
+    for name, step in steps.items():
+        seconds = timed(step, load, repeat)[0]
+        more = seconds - (rows[-1]["seconds"] if rows else 0.0)
+        print(f"| {name} | {seconds:.2f} | {more:.2f} |", flush=True)
+        rows.append({"title": title, "way": name, "seconds": seconds, "more": more})
+    return rows
+
+
+def _thrown_away(spark: Any, plan: Callable[[Any], Any], load: Workload, out: str) -> None:
+    plan(spark.read.parquet(load.source)).write.format("noop").mode("overwrite").save()
+
+
+def _written(spark: Any, plan: Callable[[Any], Any], load: Workload, out: str) -> None:
+    plan(spark.read.parquet(load.source)).write.parquet(out)
 
 
 def keep(name: str, part: str, rows: Rows) -> None:

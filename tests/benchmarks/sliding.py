@@ -1,8 +1,10 @@
 """Sliding windows side by side, Parquet to Parquet: Tidemark, its floor, DuckDB, Polars, Spark's own frames.
 
-    python tests/benchmarks/sliding.py peers | rows | hot | frames | hopping | plot  [--rows 5000000] [--repeat 2]
+    python tests/benchmarks/sliding.py peers | profile | rows | hot | frames | hopping | plot
+        [--rows 5000000] [--repeat 2]
 
     peers     5M rows, 2,000 keys, 50 rows a window, against the floor, DuckDB and Polars
+    profile   where the time of the same goes: reading, shuffling, Arrow, windows, writing
     rows      twice the rows, and 5, 500 and 5,000 rows a window, against 50
     hot       90 % of the rows on one key, against uniform keys
     frames    500 rows a window, against Spark's RANGE frames, on as many rows as those end with
@@ -22,7 +24,20 @@ from typing import Any
 
 import duckdb
 import polars as pl
-from measuring import MEAN_DISTANCE, OUT, Benchmark, Measured, Rows, Workload, apart, compared, in_spark, kept, main
+from measuring import (
+    MEAN_DISTANCE,
+    OUT,
+    Benchmark,
+    Measured,
+    Rows,
+    Workload,
+    apart,
+    compared,
+    in_spark,
+    kept,
+    main,
+    profiled,
+)
 
 from spark_jobs.windows import count, hopping_windows, max_, min_, sliding_windows, sum_
 
@@ -32,9 +47,11 @@ FRAMES_ROWS, HOPPING_ROWS = 500_000, 2_000
 
 def tidemark(spark: Any, load: Workload, out: str) -> None:
     """The product, as it comes."""
-    rows = spark.read.parquet(load.source)
-    windows = sliding_windows(rows, key="k", time="t", size=load.size, aggregates=AGGREGATES, clip_at_zero=False)
-    windows.write.parquet(out)
+    _windows(load.size, spark.read.parquet(load.source)).write.parquet(out)
+
+
+def _windows(size: int, rows: Any) -> Any:
+    return sliding_windows(rows, key="k", time="t", size=size, aggregates=AGGREGATES, clip_at_zero=False)
 
 
 def floor(spark: Any, load: Workload, out: str) -> None:
@@ -126,6 +143,10 @@ class SlidingBenchmark(Benchmark):
         measured |= {"duckdb": apart(duck, load, self.repeat), "polars": apart(polars, load, self.repeat)}
         return compared(f"{self.rows:,} rows, 2,000 keys, 50 rows a window", measured)
 
+    def profile(self) -> Rows:
+        load = self.base(rows=self.rows, size=self.size).written()
+        return profiled(f"{self.rows:,} rows", self.spark, partial(_windows, self.size), load, self.repeat)
+
     def more_rows(self) -> Rows:
         loads = {"50 rows a window": self.base(rows=self.rows, size=self.size)}
         loads |= {f"{n:,} rows a window": self.base(rows=self.rows, size=n * MEAN_DISTANCE) for n in (5, 500, 5_000)}
@@ -188,6 +209,7 @@ def plot() -> None:
 
 PARTS: dict[str, Callable[[SlidingBenchmark], Rows]] = {
     "peers": SlidingBenchmark.peers,
+    "profile": SlidingBenchmark.profile,
     "rows": SlidingBenchmark.more_rows,
     "hot": SlidingBenchmark.hot,
     "frames": SlidingBenchmark.frames,

@@ -1,8 +1,9 @@
 """Sessions, hopping and adaptive windows side by side, Parquet to Parquet; how times are taken: see `measuring`.
 
-python tests/benchmarks/windows.py sessions | hopping | hot | memory | adaptive | plot  [--rows 10000000]
+python tests/benchmarks/windows.py sessions | profile | hopping | hot | memory | adaptive | plot  [--rows 10000000]
 
 sessions   10M rows, 10,000 keys, against DuckDB (gaps and islands) and Spark's `session_window`
+profile    where the time of sessions goes: reading, shuffling, Arrow, windows, writing
 hopping    windows of 60 advances, against Spark's `window()`, on fewer rows (Spark makes 60 of each)
 hot        sessions with 90 % of the rows on one key, against uniform keys
 memory     the largest Python worker, from 1M rows to 50M
@@ -20,7 +21,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from measuring import MEAN_DISTANCE, OUT, Benchmark, Rows, Workload, apart, compared, in_spark, kept, main
+from measuring import MEAN_DISTANCE, OUT, Benchmark, Rows, Workload, apart, compared, in_spark, kept, main, profiled
 
 from spark_jobs.kernels.windows import Cuts, Trigger
 from spark_jobs.kernels.windows.adaptive import adaptive_spans
@@ -36,8 +37,11 @@ _COLUMNS = "count(*) n, sum(v) total, min(v) low, max(v) high"
 
 def sessions(spark: Any, load: Workload, out: str) -> None:
     """The product, as it comes."""
-    rows = spark.read.parquet(load.source)
-    session_windows(rows, key="k", time="t", gap=GAP, aggregates=AGGREGATES).write.parquet(out)
+    _sessions(spark.read.parquet(load.source)).write.parquet(out)
+
+
+def _sessions(rows: Any) -> Any:
+    return session_windows(rows, key="k", time="t", gap=GAP, aggregates=AGGREGATES)
 
 
 def duck_sessions(load: Workload, out: str) -> None:
@@ -92,6 +96,10 @@ class WindowsBenchmark(Benchmark):
         measured["duckdb"] = apart(duck_sessions, load, self.repeat)
         measured["spark session_window"] = in_spark(partial(spark_sessions, self.spark), load, 1)
         return compared(f"sessions: {self.rows:,} rows, 10,000 keys", measured)
+
+    def profile(self) -> Rows:
+        load = Workload(self.folder, self.rows, 10_000, GAP).written()
+        return profiled(f"sessions of {self.rows:,} rows", self.spark, _sessions, load, self.repeat)
 
     def hopping(self) -> Rows:
         load = Workload(self.folder, HOPPING_ROWS, 500, 0).written()
@@ -153,6 +161,7 @@ def plot() -> None:
 
 PARTS: dict[str, Callable[[WindowsBenchmark], Rows]] = {
     "sessions": WindowsBenchmark.sessions,
+    "profile": WindowsBenchmark.profile,
     "hopping": WindowsBenchmark.hopping,
     "hot": WindowsBenchmark.hot,
     "memory": WindowsBenchmark.memory,

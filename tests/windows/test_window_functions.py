@@ -22,6 +22,7 @@ from spark_jobs.windows import (
     sliding_windows,
     sum_,
     tumbling_windows,
+    variance,
 )
 from spark_jobs.windows.hot_keys import hot_keys
 
@@ -334,6 +335,62 @@ def test_slices_hold_at_the_ends_of_time_and_for_each_type_of_it(spark, kind):
     plain = sorted(tuple(map(str, row)) for row in sliding_windows(df, rows_a_slice=None, **parameters).collect())
     sliced = sorted(tuple(map(str, row)) for row in sliding_windows(df, rows_a_slice=40, **parameters).collect())
     assert sliced == plain
+
+
+KINDS = {
+    "sliding": (sliding_windows, {"size": 4, "clip_at_zero": False}, naive.sliding),
+    "sessions": (session_windows, {"gap": 3}, naive.sessions),
+    "hopping": (hopping_windows, {"size": 10, "advance": 3}, naive.hopping),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_at_the_ends_of_int64_are_those_of_the_twin(spark, kind):
+    function, parameters, twin = KINDS[kind]
+    near = [place for end in (-(2**63), 2**63 - 1) for place in (end, end // 2, end - 7 * (end > 0) + 7 * (end < 0))]
+    times = [*near, *near, -(2**63) + 2, 2**63 - 3, 0]
+    windows = function(
+        spark.createDataFrame([("a", time) for time in times], "k string, t long"),
+        key="k",
+        time="t",
+        aggregates={"n": count()},
+        **parameters,
+    )
+    told = parameters | ({"offset": 0} if kind == "hopping" else {})
+    wanted = {(w.start, w.end, len(rows)) for w, rows in twin([Row("a", time) for time in times], **told).items()}
+    assert {tuple(row)[1:] for row in windows.collect()} == wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_million_rows_at_one_time_are_in_the_windows_over_it(spark, kind):
+    function, parameters, twin = KINDS[kind]
+    df = spark.range(1_000_000).selectExpr("'a' AS k", "5L AS t", "id AS v")
+    values = {"n": count(), "total": sum_("v"), "last": last("v")}
+    found = function(df, key="k", time="t", aggregates=values, **parameters).collect()
+    told = parameters | ({"offset": 0} if kind == "hopping" else {})
+    bounds = {(w.start, w.end) for w in twin([Row("a", 5)], **told)}
+    assert {(row.window_start, row.window_end) for row in found} == bounds
+    assert {(row.n, row.total, row.last) for row in found} == {(10**6, 10**6 * (10**6 - 1) // 2, 10**6 - 1)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_number_of_tasks_and_any_cut_give_the_same_bits(spark, kind):
+    function, parameters, _ = KINDS[kind]
+    rows = long_rows(3)
+    values = AGGREGATES | EDGES | {"spread": variance("v")}
+    shared = {"key": ["case", "k"], "time": "t", "aggregates": values} | parameters
+    found = set()
+    tasks = spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        for partitions, shuffled, rows_a_slice in ((1, 1, None), (7, 5, 12), (3, 2, 60)):
+            spark.conf.set("spark.sql.shuffle.partitions", shuffled)
+            df = spark.createDataFrame(rows, SCHEMA).repartition(partitions)
+            windows = function(df, rows_a_slice=rows_a_slice, **shared).collect()
+            found.add(repr(sorted(map(repr, windows))))
+            random.Random(partitions).shuffle(rows)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", tasks)
+    assert len(found) == 1
 
 
 def test_a_small_budget_flushes_and_the_observation_tells_it(spark):
