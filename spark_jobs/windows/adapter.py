@@ -30,12 +30,13 @@ from spark_jobs.kernels.windows import (
     stats_type,
 )
 from spark_jobs.kernels.windows.monoid import columns_read
-from spark_jobs.kernels.windows.slices import HotKey
 
 from .expressions import quoted, ticks_of
-from .hot_keys import hot_keys, slices_sql
+from .hot_keys import SLICE_COLUMN, Spread, slices_sql, spread
 from .parameters import Duration, Frame, Running, is_integer, refuse, ticks
-from .worker import METRICS, MIN_END, SLICE, STREAM_TIME, Partition, SkippedTask, Task, WindowsTask, metric_column
+from .worker import METRICS, MIN_END, STREAM_TIME, Partition, SkippedTask, Task, WindowsTask, metric_column
+
+_TASK = "__task"
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,9 @@ class WindowCall:
         def maker(inputs: Inputs) -> Maker:
             return ShapeMaker(shape, inputs)
 
-        hot = self._hot_keys(shape.halo, gap)
-        task = self._task(maker, hot, required, drop_negative=shape.drop_negative)
-        return self._apply(shape.null_values, task, self.window_fields([]), hot, shape.halo)
+        over = self._spread(shape.halo, gap)
+        task = self._task(maker, over, required, drop_negative=shape.drop_negative)
+        return self._apply(shape.null_values, task, self.window_fields([]), over, shape.halo)
 
     def adaptive(self, cuts: Cuts, deltas: Deltas) -> DataFrame:
         """Adaptive windows with their statistics and aggregates."""
@@ -116,8 +117,8 @@ class WindowCall:
             return AdaptiveMaker(cuts, deltas, inputs)
 
         halo = maker(self.inputs()).halo
-        hot = self._hot_keys(halo, None)
-        return self._apply("skip_value", self._task(maker, hot, deltas.columns()), fields, hot, halo)
+        over = self._spread(halo, None)
+        return self._apply("skip_value", self._task(maker, over, deltas.columns()), fields, over, halo)
 
     def skipped(self, shape: Shape) -> DataFrame:
         """The rows, and the pairs of a row and a window, that do not count."""
@@ -148,19 +149,20 @@ class WindowCall:
     def _hash(self) -> str:
         return f"xxhash64({', '.join(map(quoted, self.key))})"
 
-    def _hot_keys(self, halo: tuple[int, int] | None, gap: int | None) -> tuple[HotKey, ...]:
+    def _spread(self, halo: tuple[int, int] | None, gap: int | None) -> Spread | None:
+        """How rows are spread over tasks; None: as Spark has it."""
         if self.running.rows_a_slice is None:
-            return ()
+            return None
         able = self.frame.df.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, self.time]))
         rows = able.selectExpr(f"{self._hash()} AS h", f"{ticks_of(self.time, self.time_type)} AS t")
-        return hot_keys(rows, rows_a_slice=self.running.rows_a_slice, halo=halo, gap=gap)
+        return spread(rows, rows_a_slice=self.running.rows_a_slice, halo=halo, gap=gap)
 
     def _task(
-        self, maker: Any, hot: tuple[HotKey, ...], required: list[str], *, drop_negative: bool = False
+        self, maker: Any, over: Spread | None, required: list[str], *, drop_negative: bool = False
     ) -> WindowsTask:
-        inputs = self.inputs()
+        inputs, hot = self.inputs(), () if over is None else over.hot
         if hot:
-            inputs = replace(inputs, key=[*self.key, SLICE])
+            inputs = replace(inputs, key=[*self.key, SLICE_COLUMN])
         return WindowsTask(
             maker(inputs),
             inputs,
@@ -177,31 +179,37 @@ class WindowCall:
         null_values: NullValues,
         task: Task,
         fields: list[StructField],
-        hot: tuple[HotKey, ...] = (),
+        over: Spread | None = None,
         halo: tuple[int, int] | None = None,
     ) -> DataFrame:
         """`task` over the needed columns, all rows of a key, or of a slice of it, together."""
         rows, needed = self.frame.df, self._needed()
         # named c0, c1, …: mapInArrow takes no names with dots
         chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
-        together = [f"c{place}" for place in range(len(self.key))]
         if self.grace is not None:
             # before slices: copies in a halo arrive once
             rows = rows.selectExpr("*", f"{self._stream_time(null_values)} AS {STREAM_TIME}")
             chosen.append(STREAM_TIME)
             needed = [*needed, STREAM_TIME]
-        if hot:
+        if over is not None and over.hot:
             own = (f"{self._hash()} AS __hash", f"{ticks_of(self.time, self.time_type)} AS __ticks")
             rows = rows.selectExpr("*", *own)
-            chosen.append(f"{slices_sql(hot, halo)} AS {SLICE}")
-            together.append(SLICE)
-            needed = [*needed, SLICE]
+            chosen.append(f"{slices_sql(over.hot, halo)} AS {SLICE_COLUMN}")
+            needed = [*needed, SLICE_COLUMN]
         told = (
             [] if self.running.metrics is None else [StructField(metric_column(name), LongType()) for name in METRICS]
         )
         work = Partition(task, needed, [field.name for field in [*fields, *told]], self.grace)
-        made = rows.selectExpr(*chosen).repartition(*together).mapInArrow(work, StructType([*fields, *told]))
+        made = self._together(rows.selectExpr(*chosen), over).mapInArrow(work, StructType([*fields, *told]))
         return self._observed(made, [field.name for field in fields]) if told else made
+
+    def _together(self, rows: DataFrame, over: Spread | None) -> DataFrame:
+        """All rows of a key, or of a slice of it, in one partition."""
+        keys = [f"c{place}" for place in range(len(self.key))]
+        if over is None:
+            return rows.repartition(*keys)
+        task = over.task_sql(f"xxhash64({', '.join(keys)})")
+        return rows.selectExpr("*", f"{task} AS {_TASK}").repartitionById(over.tasks, _TASK).drop(_TASK)
 
     def _observed(self, made: DataFrame, outputs: list[str]) -> DataFrame:
         """The windows alone; what workers tell about themselves goes to the observation."""

@@ -54,9 +54,9 @@ def sliding_windows(
         stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together.
         clip_at_zero: times start at 0, as in Kafka: rows at t <= size share `[0, size]` as their left window, and rows
             before 0 count nowhere. None: yes for an integer time, no for a timestamp.
-        rows_a_slice: a key with more rows than this is cut by time into slices that are worked on apart, exactly. Such
-            keys are looked for in a sample of the rows, by a job that runs at once. None: no sample, and all rows of a
-            key go to one task.
+        rows_a_slice: about how many rows a task is given; a key with more is cut by time into slices that are worked on
+            apart, exactly. Rows are counted in a sample of them, by a job that runs at once. None: no sample, as many
+            tasks as Spark's shuffle has, and all rows of a key in one of them.
         memory_max_bytes: what a worker may hold, 1 MiB or more, beside Python itself and the rows of one open window.
             Beyond it, sorted rows wait on the worker's disk.
         metrics: an observation that gets `rows`, `flushed_runs`, `flushed_bytes` (all workers together) and

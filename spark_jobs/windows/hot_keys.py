@@ -1,11 +1,13 @@
-"""Which keys have too many rows for one task, by a sample, and the SQL that cuts them by time; see `kernels.slices`.
+"""How the rows of a call are spread over tasks, by a sample: how many tasks, which keys have too many rows for one of
+them, and the SQL that cuts those by time; see `kernels.slices`.
 
 What a sample says decides how work is spread, never what a window holds.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
@@ -24,13 +26,41 @@ _BROKEN_SHARE = 8
 _LONGEST = 2**62
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 Halo = tuple[int, int]
+SLICE_COLUMN = "__slice"
 
 
-def hot_keys(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | None) -> tuple[HotKey, ...]:
-    """Look for keys with more than `rows_a_slice` rows, in a sample; for sessions also for their breaks, in all rows.
+@dataclass(frozen=True)
+class Spread:
+    """Tasks for the rows of a call: each slice of a hot key has one of its own, all other keys share the first
+    `shared` by their hash."""
+
+    hot: tuple[HotKey, ...]
+    shared: int
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return self.shared + sum(key.slices for key in self.hot)
+
+    def task_sql(self, hashed: str) -> str:
+        """SQL: the task of a row, given its key's hash as SQL and, where keys are hot, its slice as SLICE_COLUMN."""
+        shared = f"CAST(pmod({hashed}, {self.shared}L) AS INT)"
+        if not self.hot:
+            return shared
+        first, cases = self.shared, []
+        for key in self.hot:
+            cases.append(f"WHEN {key.number} THEN CAST({first} + {SLICE_COLUMN} % {SLICES} AS INT)")
+            first += key.slices
+        return f"CASE {SLICE_COLUMN} div {SLICES} {' '.join(cases)} ELSE {shared} END"
+
+
+def spread(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | None) -> Spread:
+    """Count rows and look for keys with more than `rows_a_slice` in a sample; for sessions also look for their breaks,
+    in all rows.
 
     Args:
         rows: a key as one number in `h`, a time in ticks in `t`; no nulls.
+        rows_a_slice: about how many rows a task is given.
         halo: how far before and after a row the windows start that it bears on; None for sessions.
         gap: for sessions, the greatest distance of two rows that is no break.
     """
@@ -38,14 +68,18 @@ def hot_keys(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int 
     sample = rows.sample(fraction=share, seed=0).selectExpr("h", "1 AS n", "t AS low", "t AS high")
     counted = sample.groupBy("h").agg({"n": "sum", "low": "min", "high": "max"})
     found = counted.selectExpr("h", "`sum(n)` AS n", "`min(low)` AS low", "`max(high)` AS high")
+    largest = f"collect_list(CASE WHEN n > {rows_a_slice * share} THEN struct(n, h, low, high) END)"
+    total = found.selectExpr("coalesce(sum(n), 0L) AS n", f"{largest} AS largest").collect()[0]
     hot: list[HotKey] = []
-    largest = found.where(f"n > {rows_a_slice * share}").orderBy("n", "h", ascending=[False, True]).limit(_MOST_KEYS)
-    for row in largest.collect():
-        n_rows = round(row.n / share)
-        length, cells = cells_of(rows=n_rows, rows_a_slice=rows_a_slice, low=row.low, high=row.high, halo=halo)
+    for key in sorted(total.largest, key=lambda key: (-key.n, key.h))[:_MOST_KEYS]:
+        n_rows = round(key.n / share)
+        length, cells = cells_of(rows=n_rows, rows_a_slice=rows_a_slice, low=key.low, high=key.high, halo=halo)
         if 1 < cells < SLICES and length * cells < _LONGEST:
-            hot.append(HotKey(row.h, len(hot) + 1, row.low, length, cells))
-    return tuple(hot) if gap is None or not hot else _at_breaks(rows, tuple(hot), gap)
+            hot.append(HotKey(key.h, len(hot) + 1, key.low, length, cells))
+    cut = tuple(hot) if gap is None or not hot else _at_breaks(rows, tuple(hot), gap)
+    sliced = {key.hashed for key in cut}
+    rest = total.n - sum(key.n for key in total.largest if key.h in sliced)
+    return Spread(cut, max(math.ceil(rest / share / rows_a_slice), 1))
 
 
 def _at_breaks(rows: DataFrame, hot: tuple[HotKey, ...], gap: int) -> tuple[HotKey, ...]:

@@ -16,11 +16,11 @@ from spark_jobs.kernels.windows.rows import as_ticks
 from spark_jobs.kernels.windows.slices import HotKey, kept
 from spark_jobs.kernels.windows.streams import stream_windows
 
+from .hot_keys import SLICE_COLUMN
 from .spill import RunFiles
 
 STREAM_TIME = "__stream_time"
 MIN_END = "__min_end"
-SLICE = "__slice"
 METRICS = ("rows", "flushed_runs", "flushed_bytes", "peak_bytes")
 """What a worker tells about itself, of `MemoryUse`."""
 Task = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
@@ -40,7 +40,7 @@ class WindowsTask:
 
     Args:
         required, drop_negative: which rows can't count, see `rows.able_rows`.
-        hot: the keys that come in slices; then the column SLICE names each row's.
+        hot: the keys that come in slices; then the column SLICE_COLUMN names each row's.
         most_columns: of a window, for counting memory.
         with_metrics: each table of windows has the METRICS as columns: what came to it since the last table, and for
             `peak_bytes` the greatest so far.
@@ -87,7 +87,7 @@ class WindowsTask:
         """Without the windows of a halo, which belong to another slice."""
         if not self.hot:
             return windows
-        keep = kept(self.hot, as_ticks(windows.column(SLICE)), as_ticks(windows.column("window_start")))
+        keep = kept(self.hot, as_ticks(windows.column(SLICE_COLUMN)), as_ticks(windows.column("window_start")))
         return windows if keep.all() else windows.filter(pa.array(keep))
 
     def _with_metrics(self, windows: pa.Table, use: MemoryUse, told: MemoryUse) -> pa.Table:

@@ -24,7 +24,7 @@ from spark_jobs.windows import (
     tumbling_windows,
     variance,
 )
-from spark_jobs.windows.hot_keys import hot_keys
+from spark_jobs.windows.hot_keys import spread
 
 pytestmark = pytest.mark.spark
 
@@ -291,7 +291,7 @@ def long_rows(seed, *, keys=3, a_key=150, times=600):
 
 def hot_of(df, *, key, rows_a_slice, halo, gap=None):
     hashed = f"xxhash64({', '.join(key)})"
-    return hot_keys(df.selectExpr(f"{hashed} AS h", "t"), rows_a_slice=rows_a_slice, halo=halo, gap=gap)
+    return spread(df.selectExpr(f"{hashed} AS h", "t"), rows_a_slice=rows_a_slice, halo=halo, gap=gap).hot
 
 
 @pytest.mark.parametrize("rows_a_slice", [12, 60])

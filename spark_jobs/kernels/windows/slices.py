@@ -47,6 +47,11 @@ class HotKey:
         """The last time of the last cell."""
         return min(self.low + self.length * self.cells - 1, 2**63 - 1)
 
+    @property
+    def slices(self) -> int:
+        """How many slices there are: of cells each is one, of breaks each ends one."""
+        return self.cells if self.breaks is None else 1 + sum(at is not None for at in self.breaks)
+
     def cell(self, times: Ints) -> Ints:
         """The cell of each time."""
         return (np.clip(times, self.low, self.top) - self.low) // self.length
