@@ -31,12 +31,10 @@ from spark_jobs.kernels.windows import (
 )
 from spark_jobs.kernels.windows.monoid import columns_read
 
-from .expressions import quoted, ticks_of
+from .expressions import column, quoted, ticks_of
 from .hot_keys import SLICE_COLUMN, Spread, slices_sql, spread
 from .parameters import Duration, Frame, Running, is_integer, refuse, ticks
 from .worker import METRICS, MIN_END, STREAM_TIME, Partition, SkippedTask, Task, WindowsTask, metric_column
-
-_TASK = "__task"
 
 
 @dataclass(frozen=True)
@@ -208,8 +206,7 @@ class WindowCall:
         keys = [f"c{place}" for place in range(len(self.key))]
         if over is None:
             return rows.repartition(*keys)
-        task = over.task_sql(f"xxhash64({', '.join(keys)})")
-        return rows.selectExpr("*", f"{task} AS {_TASK}").repartitionById(over.tasks, _TASK).drop(_TASK)
+        return rows.repartitionById(over.tasks, column(rows, over.task_sql(f"xxhash64({', '.join(keys)})")))
 
     def _observed(self, made: DataFrame, outputs: list[str]) -> DataFrame:
         """The windows alone; what workers tell about themselves goes to the observation."""
@@ -231,9 +228,5 @@ class WindowCall:
 
 def _totals(made: DataFrame) -> list[Column]:
     """The metrics of all workers: sums, and the greatest peak."""
-    if type(made).__module__.startswith("pyspark.sql.connect"):
-        from pyspark.sql.connect.functions import expr
-    else:
-        from pyspark.sql.functions import expr
     folds = {name: "max" if name == "peak_bytes" else "sum" for name in METRICS}
-    return [expr(f"coalesce({fold}({metric_column(name)}), 0L)").alias(name) for name, fold in folds.items()]
+    return [column(made, f"coalesce({fold}({metric_column(name)}), 0L)").alias(name) for name, fold in folds.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, TimestampType
 
 from .parameters import is_integer
@@ -24,3 +25,12 @@ def ticks_of(time: str, kind: DataType) -> str:
 def whole(number: int) -> str:
     """A bigint; the least one can't be written as a number."""
     return f"{number}L" if number > -(2**63) else f"(-{2**63 - 1}L - 1L)"
+
+
+def column(df: DataFrame, sql: str) -> Column:
+    """SQL over the columns of a DataFrame, as the kind of Spark takes it that the DataFrame is of."""
+    if type(df).__module__.startswith("pyspark.sql.connect"):
+        from pyspark.sql.connect.functions import expr
+    else:
+        from pyspark.sql.functions import expr
+    return expr(sql)

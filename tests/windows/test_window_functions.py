@@ -191,6 +191,13 @@ def test_a_key_may_be_of_any_type_that_rows_can_be_grouped_by(spark, key):
     assert {repr(row[0]) for row in held} == {repr(df.first()[0])}
 
 
+@pytest.mark.parametrize("tasks", [{}, {"rows_a_slice": 1}, {"rows_a_slice": None}])
+def test_the_two_zeros_are_one_key(spark, tasks):
+    df = spark.sql("SELECT * FROM VALUES (0.0D, 1), (-0.0D, 2), (1.0D, 3), (2.0D, 4) AS rows(k, t)")
+    windows = session_windows(df, key="k", time="t", gap=5, aggregates={"n": count()}, **tasks)
+    assert sorted(tuple(row) for row in windows.collect()) == [(0.0, 1, 2, 2), (1.0, 3, 3, 1), (2.0, 4, 4, 1)]
+
+
 def test_no_row_gives_no_window(spark):
     df = spark.createDataFrame([], SCHEMA)
     assert sliding_windows(df, key="k", time="t", size=4, aggregates=AGGREGATES).collect() == []
