@@ -25,7 +25,7 @@ INVARIANTS = (
     ),
     Invariant(
         "deltas_accepted",
-        "Every accepted delta is in exactly one entity's state: the delta counts add up to the rows of the trace.",
+        "Every accepted delta is in exactly one entity's state or chain: their counts add up to the rows of the trace.",
         _AGAIN,
         "equal",
         "deltas_folded",
@@ -33,6 +33,16 @@ INVARIANTS = (
     Invariant(
         "components_out_of_balance",
         "Each additive whole-number component gains, over all entities, exactly what the rows that came and went add.",
+        _AGAIN,
+    ),
+    Invariant(
+        "chains_without_end",
+        "Every chain that changed has one segment that ends it, with one checkpoint and the deltas pending after it.",
+        _AGAIN,
+    ),
+    Invariant(
+        "segments_at_wrong_time",
+        "Every change of a chain's segment is known from one tick before the new publication.",
         _AGAIN,
     ),
     Invariant(

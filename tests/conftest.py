@@ -14,7 +14,7 @@ from spark_jobs.config import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts")
+DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts", "pins")
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def join_as_of(
         df: any rows; they come back as often as they are there, in any order.
         entity: column of `df` with the entity.
         time: column of `df` with the event time, of the chains' resolution (timestamp, or integer ticks).
-        chains: the published chains of a source (`restatement.state_reads.published_chains`), or of a DataFrame of
+        chains: the published chains of a source (`restatement.chains.published_chains`), or of a DataFrame of
             deltas (`compact_deltas`).
         known_at: column of `df` with the visible time to know at.
         prefix: of the joined columns: one per component (or `vector`), `timestamp` and `at_delta` of the last delta

@@ -6,7 +6,10 @@ from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.upkeep import keep_trace
+from spark_jobs.restatement.chains import chain_corrections, chains_left_behind
 from spark_jobs.restatement.states import state_corrections
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.read_counts import reads_of
 from spark_jobs.storage.tables import STATE
 
 
@@ -22,6 +25,23 @@ def restate_states(stage: Stage) -> bool:
     """Write the corrections of `gold.state`; whether there was anything to do."""
     if stage.scope.nothing_to_do() or stage.source.state is None:
         return False
+    if stage.source.keeps_chains:
+        return _restate_chains(stage)
     rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
     stage.lake.append(STATE, rows, stage.fence)
+    left = chains_left_behind(stage.lake, stage.scope, stage.fence.token)
+    if left is not None:
+        stage.lake.append(CHAINS, left, stage.fence)
+    return True
+
+
+def _restate_chains(stage: Stage) -> bool:
+    # over all time, not since the last run: how much a run covers must not decide
+    reads = reads_of(stage.settings.home, stage.source.name)
+    writes = sum(batch.n_updates for batch in stage.frontiers.arrangement.trace)
+    made = chain_corrections(stage.lake, stage.scope, stage.fence.token, reads=reads, writes=writes)
+    if made is None:
+        return False
+    stage.lake.append(STATE, made.states, stage.fence)
+    stage.lake.append(CHAINS, made.segments, stage.fence)
     return True

@@ -16,17 +16,25 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config import load_settings
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.mapping import changes_of
+from spark_jobs.kernels.deltas.packing import pack, unpack
+from spark_jobs.kernels.deltas.restating import restate_chains
+from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.folding import fold_rows
+from spark_jobs.restatement.meaning import meaning_of, policy_of
 from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sources import Source, load_sources
 from spark_jobs.sources.columns import Column
@@ -55,7 +63,9 @@ def rehearse(source: Source, landing_root: Path) -> int:
     chunk_columns(rows, entity="entity", row_id="row_id", timelines=timelines, components=values, config=config)
     for definition in definitions(source):
         _window(definition, rows)
-    if source.state is not None:
+    if source.keeps_chains:
+        _chain(source, rows)
+    elif source.state is not None:
         _fold(source, rows)
     return rows.num_rows
 
@@ -120,6 +130,37 @@ def _fold(source: Source, rows: pa.Table) -> None:
     later = table.set_column(1, "event_time", pc.add(table["event_time"], 86_400_000_000))
     later = later.set_column(2, "row_id", pc.add(later["row_id"], 1 << 40))
     fold_rows(later, source, states)
+
+
+def _chain(source: Source, rows: pa.Table) -> None:
+    """The rows as deltas of chains, packed, read back, asked for and restated."""
+    meaning, policy = meaning_of(source), policy_of(source)
+    entities = pc.unique(rows["entity"].combine_chunks())
+    table = pa.table({"entity": rows["entity"], "event_time": rows["event_time"].cast(pa.int64()), **_operands(rows)})
+    table = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **_constants(rows, diff=1, time=0)})
+    table = table.append_column("row_id", rows["row_id"])
+    for c in source.columns:
+        if f"v_{c}" not in table.column_names:
+            table = table.append_column(f"v_{c}", rows[f"c_{c}"])
+    held = Segments.nothing(meaning.dtype, meaning.dims, ids=meaning.with_parents)
+    for later in (0, 1):
+        moved = table.set_column(1, "event_time", pc.add(table["event_time"], later * 86_400_000_000))
+        moved = moved.set_column(moved.schema.get_field_index("row_id"), "row_id", pc.add(table["row_id"], later << 40))
+        step = restate_chains(held, changes_of(moved, entities, meaning), policy, as_of=0, transforms=REGISTERED)
+        packed = pack(step.segments, entities, names=meaning.names, full_rows=meaning.full_rows)
+        held = unpack(packed, entities, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
+    now = np.full(len(entities), LATEST)
+    states_for(held, np.arange(len(entities)), now, now, transforms=REGISTERED)
+
+
+def _operands(rows: pa.Table) -> dict[str, pa.Array]:
+    """What `restatement.meaning` reads of rows that say their operation."""
+    n = rows.num_rows
+    return {
+        "v_op": pa.array(["dense"] * n), "v_indices": pa.array([[0]] * n), "v_values": pa.array([[0.0]] * n),
+        "v_scalar": pa.array([0.0] * n), "v_transform": pa.nulls(n, pa.string()), "v_parent": pa.nulls(n, pa.string()),
+        "unreadable": pa.array([False] * n), "delta_id": pa.array([str(i) for i in range(n)]),
+    }  # fmt: skip
 
 
 def _constants(rows: pa.Table, **values: int) -> dict[str, pa.Array]:

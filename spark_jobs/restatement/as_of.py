@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.restatement.chains import published_chains
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.folding import fold_inputs, fold_rows
 from spark_jobs.restatement.touched import at
@@ -96,8 +98,9 @@ def states_at(
 ) -> DataFrame:
     """States at an event time (None: all that is published) as known at a visible time (None: the newest).
 
-    Folds the entity's deltas with `event_time <= event_us` and `time <= known_us` from the trace: exact for every
-    pair of times. Columns: the entity under its own name, one per component, `timestamp`, `at_delta`, `delta_count`.
+    Folds the entity's deltas with `event_time <= event_us` and `time <= known_us`: from the chains where the source
+    keeps them, else from the trace. Exact for every pair of times. Columns: the entity under its own name, one per
+    component (or `vector`), `timestamp`, `at_delta`, `delta_count`.
 
     Raises:
         BelowHorizon: `event_us` lies before the horizon.
@@ -113,6 +116,10 @@ def states_at(
     limit_us = current.reached_us - 1 if event_us is None else min(event_us, current.reached_us - 1)
     standing = frontiers.load(lake, source, near=current.token)
     check_state_time(standing, limit_us)
+    if source.keeps_chains:
+        chains = published_chains(lake, source, current, entity=entity)
+        # of the newest times one segment of an entity says all; of others those before it may be needed
+        return _from_chains(chains, source, event_us and limit_us, known_us and time_us)
     rows = batch_rows(lake, source, trace_handles(standing.arrangement))
     rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") <= at(limit_us)))
     if entity is not None:
@@ -123,6 +130,11 @@ def states_at(
     schema = ", ".join([*columns, "timestamp BIGINT", "at_delta BIGINT", "delta_count BIGINT"])
     folded = fold_inputs(rows, source).repartition("entity").mapInArrow(_StatesAt(source), schema)
     return folded.withColumn("timestamp", F.timestamp_micros("timestamp"))
+
+
+def _from_chains(chains: ChainFrame, source: Source, event_us: int | None, known_us: int | None) -> DataFrame:
+    states = chains.states(event_us, known_at=known_us)
+    return states.withColumnRenamed("entity", source.entity).withColumn("timestamp", F.timestamp_micros("timestamp"))
 
 
 @dataclass(frozen=True)

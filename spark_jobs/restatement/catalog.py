@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.sources import Source
 from spark_jobs.storage import past, views
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import DATABASES, SHARED, STATE, VALIDITY, chunks, updates
@@ -23,11 +25,15 @@ def ensure_source(lake: Lake, source: Source, known: Collection[Source]) -> None
     `known` are all sources of this installation: views over several sources hold those that have tables.
     """
     own = definitions(source)
-    new_tables = lake.ensure(DATABASES, [*SHARED, chunks(source), updates(source), *[d.table() for d in own]])
+    chains = [CHAINS] if source.keeps_chains else []
+    tables = [*SHARED, *chains, chunks(source), updates(source), *[d.table() for d in own]]
+    new_tables = lake.ensure(DATABASES, tables)
     if not new_tables:
         return
     created = {table.qualified for table in new_tables}
     _create_shared_views(lake, source, known)
+    if CHAINS.qualified in created:
+        _define(lake, chain_views())
     for definition in own:
         if definition.table().qualified in created:
             _define(lake, _window_names(definition))

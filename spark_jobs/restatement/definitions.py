@@ -21,6 +21,7 @@ from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.arrow_types import ARROW_TYPES
+from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
 from spark_jobs.storage.fold import History
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import name
@@ -242,6 +243,9 @@ def definitions(source: Source) -> list[Definition]:
 
 
 def histories(source: Source) -> list[History]:
-    """The history tables whose rows are closed, of a source's windows and states."""
+    """The history tables whose rows are closed, of a source's windows, states and chains."""
     of_windows = [History(d.table(), tuple(d.identity)) for d in definitions(source)]
-    return of_windows if source.state is None else [*of_windows, History(STATE, ("source", "entity"))]
+    of_state = [] if source.state is None else [History(STATE, ("source", "entity"))]
+    # reads of the past need no closed segment: those that stand hold every delta that a readable time knows
+    of_chains = [History(CHAINS, SEGMENT, keeps_closed=False)] if source.keeps_chains else []
+    return [*of_windows, *of_state, *of_chains]

@@ -9,7 +9,8 @@ from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import RowIdOverflowError, Schedule, row_id, row_id_base, row_id_parts
 from spark_jobs.sources.load import load_source, load_sources, parse_source, source_paths
 from spark_jobs.sources.problems import Problem, SourceFileError
-from spark_jobs.sources.source import Dag, Source, State
+from spark_jobs.sources.source import Dag, Source
+from spark_jobs.sources.state import Compaction, DeleteWhen, Operations, State
 from spark_jobs.sources.windows import (
     AdaptiveWindow,
     CalendarWindow,
@@ -26,10 +27,13 @@ __all__ = [
     "Aggregate",
     "CalendarWindow",
     "Column",
+    "Compaction",
     "Dag",
+    "DeleteWhen",
     "HoppingWindow",
     "Landing",
     "Late",
+    "Operations",
     "Problem",
     "RowIdOverflowError",
     "Schedule",

@@ -14,6 +14,7 @@ from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import alignment_problem
 from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
+from spark_jobs.sources.state import DeleteWhen
 
 NUMBERS = frozenset({"int", "float"})
 TIMES = frozenset({"timestamp", "date"})
@@ -56,6 +57,8 @@ class Draft:
     state_mode: str | None = None
     state_datatype: str | None = None
     components: dict[str, Any] = field(default_factory=dict)
+    operations: dict[str, str | None] = field(default_factory=dict)
+    delete_when: DeleteWhen | None = None
 
 
 Check = Callable[[Draft], Iterator[Problem]]
@@ -182,12 +185,44 @@ def _check_state(draft: Draft) -> Iterator[Problem]:
     for name, column in draft.components.items():
         path = f"state.components.{name}"
         yield from _own_name(path, name)
-        if isinstance(column, str):
+        if draft.state_mode == "operations":
+            if column != name:
+                yield Problem(
+                    path, "a list of names: in mode operations rows say which component they change", show(column)
+                )
+        elif isinstance(column, str):
             yield from _column(draft, path, column, types, f" in a state of {draft.state_datatype or 'numbers'}")
-        elif draft.state_mode == "diff":
+        elif draft.state_mode in ("diff", "upsert"):
             yield Problem(path, "a column: only mode add takes constants", show(column))
         elif draft.state_datatype == "int64" and isinstance(column, float):
             yield Problem(path, "a whole number in a state of int64", show(column))
+    for key, operand in draft.operations.items():
+        if operand is not None:
+            numbers = types if key == "scalar" else frozenset({"string"})
+            yield from _column(draft, f"state.operations.{key}", operand, numbers)
+    if draft.operations.get("parent") is not None and not draft.values.get("delta_id"):
+        yield Problem("state.operations.parent", "a source with `delta_id`, which parents are told by", "none")
+    yield from _check_delete_when(draft)
+
+
+def _check_delete_when(draft: Draft) -> Iterator[Problem]:
+    deletes = draft.delete_when
+    if deletes is None:
+        return
+    path = "state.delete_when"
+    yield from _column(draft, path, deletes.column, frozenset({"bool", "string", "int"}))
+    column = draft.columns.get(deletes.column)
+    kind = {"bool": bool, "string": str, "int": int}.get(column.type if column is not None else "")
+    for value in deletes.values:
+        if kind is not None and type(value) is not kind:
+            yield Problem(
+                path, f"values of the column `{deletes.column}`, of type {column and column.type}", show(value)
+            )
+
+
+def _check_compaction(draft: Draft) -> Iterator[Problem]:
+    if draft.values.get("compaction") is not None and draft.state_mode is None:
+        yield Problem("compaction", "a source with `state`, whose chains are compacted", "none")
 
 
 def _own_name(path: str, name: str) -> Iterator[Problem]:
@@ -195,7 +230,7 @@ def _own_name(path: str, name: str) -> Iterator[Problem]:
         yield Problem(path, "a name that is no column of Tidemark's own tables", repr(name))
 
 
-_CHECKS: tuple[Check, ...] = (_check_drops, _check_columns, _check_row, _check_windows, _check_state)
+_CHECKS: tuple[Check, ...] = (_check_drops, _check_columns, _check_row, _check_windows, _check_state, _check_compaction)
 
 
 def duplicate_windows(windows_of: Mapping[str, Mapping[str, Any]]) -> list[Problem]:

@@ -13,7 +13,8 @@ from spark_jobs.sources.checks import Draft, DraftWindow, check_draft, duplicate
 from spark_jobs.sources.columns import Column
 from spark_jobs.sources.problems import Problem, SourceFileError, from_validation, show
 from spark_jobs.sources.section import Section
-from spark_jobs.sources.source import Source, State
+from spark_jobs.sources.source import Source
+from spark_jobs.sources.state import Operations, State
 from spark_jobs.sources.windows import AdaptiveWindow, WindowBase
 from spark_jobs.sources.yaml_file import read_yaml
 
@@ -92,6 +93,9 @@ def _draft_of(document: dict[Any, Any]) -> Draft:
         read = _well_read(_STATE_FIELDS, state)
         draft.state_mode, draft.state_datatype = read.get("mode"), read.get("datatype", "float64")
         draft.components = dict(_items(state, "components"))
+        draft.delete_when = read.get("delete_when")
+        operations = state.get("operations")
+        draft.operations = _well_read(_OPERATION_FIELDS, operations) if isinstance(operations, dict) else {}
     return draft
 
 
@@ -147,5 +151,6 @@ _FIELDS = _adapters_of(Source)
 _WINDOW_FIELDS = _adapters_of(WindowBase)
 _ADAPTIVE_FIELDS = _adapters_of(AdaptiveWindow)
 _STATE_FIELDS = _adapters_of(State)
+_OPERATION_FIELDS = _adapters_of(Operations)
 _COLUMN: TypeAdapter[Any] = TypeAdapter(Column)
 _AGGREGATE: TypeAdapter[Any] = TypeAdapter(Aggregate)

@@ -6,37 +6,17 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, StrictFloat, StrictInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import DAY_US, Instant, PositiveDuration
 from spark_jobs.sources.section import Identifier, Section
+from spark_jobs.sources.state import Compaction, State, names_to_themselves
 from spark_jobs.sources.windows import Names, Window
 
-
-def _names_to_themselves(value: Any) -> Any:
-    return (
-        {name: name for name in value} if isinstance(value, list) and all(isinstance(n, str) for n in value) else value
-    )
-
-
-NameMap = Annotated[dict[Identifier, str], BeforeValidator(_names_to_themselves), Field(min_length=1)]
+NameMap = Annotated[dict[Identifier, str], BeforeValidator(names_to_themselves), Field(min_length=1)]
 """`{name: column}`, or a list of columns that keep their names."""
-
-
-class State(Section):
-    """The state of an entity: a vector of components that the rows change.
-
-    mode `add`: each row adds each component's column (no value adds 0), or the constant given in place of a column.
-    mode `diff`: each row states the components' values; what changed since the row before, null included, is the delta.
-    """
-
-    mode: Literal["add", "diff"]
-    datatype: Literal["int64", "float64"] = "float64"
-    components: Annotated[
-        dict[Identifier, str | StrictInt | StrictFloat], BeforeValidator(_names_to_themselves), Field(min_length=1)
-    ]
 
 
 class Retention(Section):
@@ -78,6 +58,7 @@ class Source(Section):
     delta_id: Names | None = None
     windows: dict[Identifier, Window] = Field(default_factory=dict)
     state: State | None = None
+    compaction: Compaction | None = None
     retention: Retention = Retention()
     dag: Dag = Dag()
 
@@ -96,6 +77,16 @@ class Source(Section):
         """The timeline whose time is a row's event time, wherever the row has one there."""
         return self.event_time[0]
 
+    @property
+    def keeps_chains(self) -> bool:
+        """Whether gold keeps the deltas of every entity as a chain: where the file says how to compact them, or where
+        a state does not follow from the one before it and the new rows."""
+        state = self.state
+        if state is None:
+            return False
+        needs_rows = state.mode in ("upsert", "operations") or state.datatype == "float32"
+        return self.compaction is not None or needs_rows or state.delete_when is not None
+
     def header_name(self, column: str) -> str:
         """What the files call the declared `column`."""
         return self.columns[column].from_ or column
@@ -110,15 +101,23 @@ class Source(Section):
         return self.windows[window].time or self.primary_timeline
 
     def definition_parts(self) -> dict[str, str]:
-        """A hash for each part of the definition that results depend on: `parse`, `delta`, `state`, `window.<name>`.
+        """A hash for each part of the definition that results depend on: `parse`, `delta`, `state`, `window.<name>`,
+        and `chains` where gold keeps them.
 
-        Order of keys, comments, the DAG's settings, the description, the retention and the files' place change none.
+        Order of keys, comments, the DAG's settings, the description, the retention, how chains are compacted and the
+        files' place change none.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
         parse = {key: plain[key] for key in ("source", "start", "every", "columns", "unknown_columns")}
         delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
-        parts = {"parse": {**parse, "landing": landing}, "delta": delta, "state": plain["state"]}
+        parts = {
+            "parse": {**parse, "landing": landing},
+            "delta": delta,
+            "state": self.state and self.state.definition(),
+        }
+        if self.keeps_chains:
+            parts["chains"] = {"kept": True}
         for name, window in plain["windows"].items():
             parts[f"window.{name}"] = {**window, "time": self.window_time(name)}
         return {name: _hash(part) for name, part in sorted(parts.items())}

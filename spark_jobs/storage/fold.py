@@ -23,10 +23,14 @@ from spark_jobs.storage.sql import literal, name, qualified
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history table with the columns that tell its rows apart at one time."""
+    """A history table with the columns that tell its rows apart at one time.
+
+    `keeps_closed`: whether reads of the past need rows that were closed; else folding removes them.
+    """
 
     table: Table
     identity: tuple[str, ...]
+    keeps_closed: bool = True
 
     @property
     def is_shared(self) -> bool:
@@ -64,9 +68,9 @@ def _merge(history: History, published: Publication, source: str, lo_us: int, hi
     )
     same = " AND ".join(f"h.{column} <=> c.{column}" for column in identity)
     bounds = f"h.known_from BETWEEN timestamp_micros({lo_us}) AND timestamp_micros({hi_us})"
+    closed = " WHEN MATCHED AND h.era = 'live' THEN UPDATE SET era = 'closed', known_to = c.known_to"
     return (
         f"MERGE INTO {table} h USING ({closings}) c"
         f" ON {same} AND h.known_from = c.known_from AND h.era IN ('live', 'closing') AND {bounds} AND {counts}"
-        " WHEN MATCHED AND h.era = 'live' THEN UPDATE SET era = 'closed', known_to = c.known_to"
-        " WHEN MATCHED THEN DELETE"
+        f"{closed if history.keeps_closed else ''} WHEN MATCHED THEN DELETE"
     )

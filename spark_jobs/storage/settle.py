@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.sources import Source
+from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Table
@@ -40,7 +41,8 @@ def history_tables(lake: Lake, source: Source) -> list[Table]:
     """The tables whose rows are visible by token: the shared ones, and the windows' of this source."""
     own = [f"{definition}_history" for definition in source.windows]
     present = lake.names("silver")
-    return [STATE, LATE, *[Table("silver", name, "", VALIDITY) for name in own if name in present]]
+    chains = [CHAINS] if CHAINS.table in lake.names(CHAINS.database) else []
+    return [STATE, LATE, *chains, *[Table("silver", name, "", VALIDITY) for name in own if name in present]]
 
 
 def sweep_given_up(lake: Lake, source: Source, publication: Publication, staged: Iterable[int]) -> dict[str, int]:

@@ -234,6 +234,18 @@ VERDICTS = Table(
     ("token",),
 )
 
+PINS = Table(
+    "pins",
+    "pins",
+    "The pins: copies of published tables as they were known at one time.",
+    (
+        Column("name", "STRING", "Name of the pin; its tables are pins.<name>__<table>."),
+        Column("at", "TIMESTAMP", "The visible time that all its tables hold."),
+        Column("sources", "ARRAY<STRING>", "The sources that it holds."),
+        Column("tables", "ARRAY<STRING>", "Its tables."),
+    ),
+)
+
 CHUNK_LIST = ("entity", "chunk_id", "seq_no", "rows", "row_ids", "event_times", "event_min", "event_max", "landing")
 """The columns that the chunk tables of all sources have in common."""
 

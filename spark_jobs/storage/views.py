@@ -106,13 +106,15 @@ def state_columns(source: Source) -> tuple[str, list[Column]]:
     vector, value = ("ints", "BIGINT") if source.state.datatype == "int64" else ("floats", "DOUBLE")
     entity = Column(source.entity, "STRING", "The entity.")
     components = [Column(c, value, f"Component {c} of the state.") for c in source.state.components]
+    whole = [] if components else [Column("vector", f"ARRAY<{value}>", "The vector.")]
     rest = [c for c in STATE.columns if c.name in ("timestamp", "delta_count", "known_from")]
     selected = [
         f"h.entity AS {name(source.entity)}",
         *[f"h.{vector}[{i}] AS {name(c.name)}" for i, c in enumerate(components)],
+        *[f"h.{vector} AS {name(c.name)}" for c in whole],
         *[f"h.{name(c.name)}" for c in rest],
     ]
-    return ", ".join(selected), [entity, *components, *rest]
+    return ", ".join(selected), [entity, *components, *whole, *rest]
 
 
 def source_state_view(source: Source) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Refusal
+from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.restating import Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.tables import Keys, states_table
@@ -125,6 +127,22 @@ def test_a_parent_may_be_in_an_earlier_run() -> None:
     together = chained(table.slice(1), published=first.segments)
     assert together.segments.refusal.tolist() == [0, 0]
     assert together.states.values.tolist() == [2.0]
+
+
+def test_lists_that_could_not_be_read_refuse_their_row_also_once_stored() -> None:
+    table = deltas({"op": "create", "values": [1.0, 2.0]}, {"op": "sparse"}, {"op": "create"})
+    table = table.append_column("broken", pa.array([False, True, None]))
+    table = table.append_column("time", table["event_time"]).append_column("diff", pa.array([1] * len(table)))
+    meaning = Meaning("operations", "float64", operations=replace(COLUMNS, unreadable="broken"))
+    nothing = Segments.nothing("float64", None, ids=True)
+    step = restate_chains(nothing, changes_of(table, ENTITIES, meaning), Policy(), as_of=99)
+    assert step.segments.refusal.tolist() == [0, Refusal.UNREADABLE_LIST, Refusal.DIMENSION_MISMATCH]
+    packed = pack(step.segments, ENTITIES, names=None, full_rows=False)
+    stored = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
+    later = deltas({"entity": "b", "op": "create", "values": [1.0]}).append_column("time", pa.array([9]))
+    later = later.append_column("diff", pa.array([1])).append_column("broken", pa.array([False]))
+    again = restate_chains(stored, changes_of(later, ENTITIES, meaning), Policy(), as_of=99)
+    assert again.segments.refusal.tolist() == [0, Refusal.UNREADABLE_LIST, Refusal.DIMENSION_MISMATCH, 0]
 
 
 def test_named_components_declare_the_length() -> None:

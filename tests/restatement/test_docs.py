@@ -31,10 +31,13 @@ def tables(text: str) -> list[Table]:
 
 def examples() -> list[tuple[dict[str, Any], Table]]:
     """Every window that the page shows with its table, which is the first one after it."""
+    return [(shown, (tables(rest) or [[]])[0]) for shown, rest in blocks() if "kind" in shown]
+
+
+def blocks() -> list[tuple[dict[str, Any], str]]:
+    """Every part of a source file that the page shows, and the text after it."""
     parts = PAGE.read_text().split("```yaml\n")[1:]
-    return [
-        (yaml.safe_load(window), (tables(rest) or [[]])[0]) for window, _, rest in (p.partition("```") for p in parts)
-    ]
+    return [(yaml.safe_load(shown), rest) for shown, _, rest in (part.partition("```") for part in parts)]
 
 
 def micros(text: str) -> int:
@@ -84,6 +87,28 @@ def test_the_page_shows_the_table_that_its_rows_make(place: int) -> None:
         cells |= {"window_id": number[0]} if number else {}
         made.append(cells | {name: shown(value) for name, value in outputs.items()})
     assert [{name: row[name] for name in table[0]} for row in made] == table
+
+
+def test_states_and_compaction_are_shown_as_they_are_read() -> None:
+    types = {"id": "string", "meter": "string", "at": "timestamp", "load": "int", "heat": "float", "gone": "bool"}
+    types |= {"op": "string", "cells": "string", "numbers": "string", "factor": "float", "how": "string"}
+    shown = [block for block, _ in blocks() if "kind" not in block]
+    modes = {"add": "{mode: add, components: [load]}", "diff": "{mode: diff, components: [load]}"}
+    for part in [*shown, *({"state": yaml.safe_load(text)} for text in modes.values())]:
+        document = {
+            "source": "meters",
+            "start": "2024-01-01",
+            "landing": {"path": "meters/{date}/*", "format": "ndjson"},
+            "columns": {**types, "after": "string"},
+            "timelines": ["at"],
+            "event_time": "at",
+            "entity": "meter",
+            "delta_id": "id",
+            "state": yaml.safe_load(modes["add"]),
+            **part,
+        }
+        assert parse_source(yaml.safe_dump(document), file="meters.yml").state is not None
+    assert [next(iter(part)) for part in shown] == ["state", "state", "compaction"]
 
 
 def test_every_kind_has_an_example() -> None:

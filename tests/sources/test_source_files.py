@@ -337,6 +337,103 @@ def test_retention_keeps_everything_unless_it_is_declared() -> None:
     assert read({**shop(), "retention": {"since": "1 day"}}).definition_hash() == read(shop()).definition_hash()
 
 
+def deltas_of_shop() -> dict[str, Any]:
+    """A source whose rows say their operations."""
+    document = shop()
+    document["columns"] |= {"id": "string", "op": "string", "at_index": "string", "put": "string", "factor": "float"}
+    document["delta_id"] = "id"
+    columns = {"op": "op", "indices": "at_index", "values": "put", "scalar": "factor", "parent": "id"}
+    document["state"] = {"mode": "operations", "length": 8, "operations": columns}
+    return document
+
+
+def test_rows_may_say_their_operation() -> None:
+    source = read(deltas_of_shop())
+    assert source.state is not None
+    assert (source.state.width, source.keeps_chains, source.state.components) == (8, True, {})
+    named = deltas_of_shop()
+    del named["state"]["length"]
+    assert read(named).state.width is None  # type: ignore[union-attr]
+    named["state"]["components"] = ["x", "y"]
+    assert read(named).state.width == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "expected"),
+    [
+        ({"operations": None}, "state", "columns that say what a row does"),
+        ({"components": ["x"]}, "state", "`length` or named `components`"),
+        ({"components": {"x": "amount"}, "length": None}, "state.components.x", "a list of names"),
+        ({"delete_when": "op"}, "state", "no `delete_when`"),
+        ({"length": 0}, "state.length", "greater than 0"),
+        ({"operations": {"op": "amount"}}, "state.operations.op", "a column of type string"),
+        ({"operations": {"op": "op", "indices": "nowhere"}}, "state.operations.indices", "declared column"),
+        ({"operations": {"op": "op", "scalar": "till"}}, "state.operations.scalar", "float or int"),
+        ({"operations": {"op": "op", "value": "put"}}, "state.operations.value", "one of the keys"),
+        ({"operations": {"values": "put"}}, "state.operations.op", "this key to be given"),
+        ({"mode": "add", "components": {"n": 1}}, "state", "no operations and no length"),
+        ({"mode": "upsert", "length": None, "operations": None}, "state", "`components`, at least one"),
+    ],
+)
+def test_what_operations_take_is_checked(change: dict[str, Any], path: str, expected: str) -> None:
+    document = deltas_of_shop()
+    document["state"] = {k: v for k, v in (document["state"] | change).items() if v is not None}
+    found = problems(document)
+    assert path in found, found
+    assert expected in found[path][0]
+
+
+def test_a_parent_needs_delta_ids_to_be_found_by() -> None:
+    document = deltas_of_shop()
+    del document["delta_id"]
+    assert "`delta_id`" in problems(document)["state.operations.parent"][0]
+
+
+def test_rows_may_delete_their_entity() -> None:
+    document = shop()
+    document["columns"] |= {"closed": "bool", "status": "string"}
+    document["state"] = {"mode": "upsert", "components": ["amount", "weight"], "delete_when": "closed"}
+    deletes = read(document).state.delete_when  # type: ignore[union-attr]
+    assert (deletes.column, deletes.values) == ("closed", (True,))  # type: ignore[union-attr]
+    document["state"]["delete_when"] = {"status": ["gone", "lost"]}
+    deletes = read(document).state.delete_when  # type: ignore[union-attr]
+    assert (deletes.column, deletes.values) == ("status", ("gone", "lost"))  # type: ignore[union-attr]
+    for wrong in ({"status": 3}, "status", "nowhere", "weight", {"status": []}, {"status": 1, "closed": True}, 7):
+        document["state"]["delete_when"] = wrong
+        assert all(path.startswith("state.delete_when") for path in problems(document)), wrong
+
+
+def test_chains_are_kept_where_compaction_is_declared_or_the_mode_needs_them() -> None:
+    assert not read(shop()).keeps_chains
+    kept = read({**shop(), "compaction": "full"})
+    assert kept.keeps_chains
+    assert kept.definition_parts().keys() - read(shop()).definition_parts().keys() == {"chains"}
+    other = read({**shop(), "compaction": {"strategy": "tiered", "keep_recent": 3, "delta_threshold": 20}})
+    assert other.definition_hash() == kept.definition_hash()
+    hourly = {"strategy": "time_boundary", "interval": "1 h", "age_threshold": "2 days", "max_chain_length": 400}
+    assert read({**shop(), "compaction": hourly}).compaction.interval_us == 3_600_000_000  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("compaction", "expected"),
+    [
+        ("weekly", "'full', 'tiered', 'time_boundary' or 'adaptive'"),
+        ("time_boundary", "an `interval`"),
+        ({"strategy": "full", "interval": "1 h"}, "with no other"),
+        ({"strategy": "full", "keep_recent": 1}, "no `keep_recent`"),
+        ({"keep_recent": -1}, "greater than or equal to 0"),
+        ({"delta_threshold": 50, "max_chain_length": 20}, "at most max_chain_length"),
+        ({"age_threshold": "0 s"}, "greater than zero"),
+    ],
+)
+def test_what_compaction_takes_is_checked(compaction: Any, expected: str) -> None:
+    ((path, (wanted, _)),) = problems({**shop(), "compaction": compaction}).items()
+    assert path.startswith("compaction")
+    assert expected in wanted
+    without_state = {k: v for k, v in shop().items() if k != "state"}
+    assert "compaction" in problems({**without_state, "compaction": "full"})
+
+
 def test_reading_sources_imports_neither_spark_nor_airflow() -> None:
     code = (
         "import sys, spark_jobs.sources; "

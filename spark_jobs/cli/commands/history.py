@@ -38,7 +38,9 @@ def state(
     with server_session(settings, "tidemark-state") as spark:
         from spark_jobs.restatement.as_of import states_at
         from spark_jobs.storage.lake import Lake
+        from spark_jobs.storage.read_counts import count_read
 
+        count_read(settings.home, source)
         times = {"event_us": _micros(at), "known_us": _micros(as_of)}
         frame = states_at(Lake(spark), checked, entity=entity, **times)
         columns, rows = frame.columns, _rows(frame.orderBy(checked.entity), limit)

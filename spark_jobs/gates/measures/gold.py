@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_jobs.gates.measures.chains import chains, gain
 from spark_jobs.gates.measures.query import Measurement, Part, measure, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.restatement.touched import Scope
@@ -38,6 +39,8 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
         "states_off_their_row",
         "deltas_accepted",
         "deltas_folded",
+        "chains_without_end",
+        "segments_at_wrong_time",
     )
     measured = measure(spark, parts, dict.fromkeys(names, 0))
     off = [m for m, value in measured.values.items() if m.startswith(BALANCE) and value]
@@ -47,24 +50,23 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
 
 def _parts(scope: Scope, state: State, token: int) -> list[Part]:
     parts = [_states(scope, state, token), _rows(scope, state)]
-    return parts if state.mode == "add" else [*parts, _last_rows(scope, state, token)]
-
-
-def _gain(scope: Scope, value: str) -> str:
-    """What a row of this attempt adds to a sum over all states; a change of definition writes every state anew."""
-    return f"IF(era = 'live', 1, {0 if scope.everything else -1}) * {value}"
+    if scope.source.keeps_chains:
+        parts.append(chains(scope, token))
+    return [*parts, _last_rows(scope, state, token)] if state.mode == "diff" else parts
 
 
 def _states(scope: Scope, state: State, token: int) -> Part:
     """One row per changed entity: how many of its states stand, and what is wrong with the rows of this attempt."""
     vector = "ints" if state.datatype == "int64" else "floats"
-    width = len(state.components)
     own, live = f"token = {token}", "era = 'live'"
     known_from = timestamp(scope.known_from_us)
     right_time = (
         f"IF({live}, known_from = {known_from} AND known_to IS NULL, known_to = {known_from} AND known_from < known_to)"
     )
-    shape = " AND ".join(f"size({array}) = {width}" for array in ("names", vector, "seen"))
+    arrays = ("names", vector, "seen") if state.components else (vector, "seen")
+    # a vector without declared length is as long as its flags
+    width = "size(seen)" if state.width is None else str(state.width)
+    shape = " AND ".join(f"size({array}) = {width}" for array in arrays)
     columns = {
         "opened": f"coalesce(collect_list(IF({live}, known_from, NULL)), array())",
         "closed": f"coalesce(collect_list(IF({live}, NULL, known_from)), array())",
@@ -74,7 +76,7 @@ def _states(scope: Scope, state: State, token: int) -> Part:
         "without_deltas": f"count_if({own} AND {live} AND coalesce(delta_count, 0) < 1)",
         "beyond_reached": f"count_if({own} AND {live} AND timestamp >= {timestamp(scope.frontiers.reached_us)})",
         "wrong_time": f"count_if({own} AND NOT coalesce({right_time}, false))",
-        "gained_deltas": f"sum(IF({own}, {_gain(scope, 'delta_count')}, 0))",
+        "gained_deltas": f"sum(IF({own}, {gain(scope, 'delta_count')}, 0))",
     }
     adds = {
         "repeated_entities": violation(
@@ -88,11 +90,12 @@ def _states(scope: Scope, state: State, token: int) -> Part:
         "states_without_deltas": "without_deltas",
         "states_beyond_reached": "beyond_reached",
         "changes_at_wrong_time": "wrong_time",
-        "deltas_folded": "gained_deltas",
     }
+    if not scope.source.keeps_chains:
+        adds["deltas_folded"] = "gained_deltas"
     for i, component in enumerate(_additive(state)):
         gained = f"CAST(coalesce(get(ints, {i}), 0) AS DECIMAL(38, 0))"
-        columns[f"gained_{component}"] = f"sum(IF({own}, {_gain(scope, gained)}, 0))"
+        columns[f"gained_{component}"] = f"sum(IF({own}, {gain(scope, gained)}, 0))"
         adds[f"{BALANCE}{component}"] = name(f"gained_{component}")
     listed = ", ".join(f"{expression} AS {name(column)}" for column, expression in columns.items())
     relation = (
@@ -105,17 +108,23 @@ def _states(scope: Scope, state: State, token: int) -> Part:
 
 def _rows(scope: Scope, state: State) -> Part:
     """What the rows that came and went add, as the fold must have added it."""
-    adds = {"deltas_accepted": "diff"}
+    counts = "true"
+    if scope.source.keeps_chains and not scope.everything:
+        # chains take nothing from before the horizon
+        counts = f"unix_micros(event_time) >= {scope.frontiers.horizon_us}"
+    adds = {"deltas_accepted": f"IF({counts}, diff, 0)"}
     for component, value in _additive(state).items():
         each = f"CAST(coalesce({name(f'c_{value}')}, 0) AS DECIMAL(38, 0))" if isinstance(value, str) else str(value)
-        adds[f"{BALANCE}{component}"] = f"-diff * {each}"
+        adds[f"{BALANCE}{component}"] = f"IF({counts}, -diff, 0) * {each}"
     return Part(touching(scope), adds, ("row_id", "entity", "event_time", "time", "diff"))
 
 
 def _last_rows(scope: Scope, state: State, token: int) -> Part:
     """Each state whose last delta is one of this run's rows, beside that row: it must say what the row says."""
     vector, type_ = ("ints", "BIGINT") if state.datatype == "int64" else ("floats", "DOUBLE")
-    told = ", ".join(f"CAST({name(f'c_{column}')} AS {type_})" for column in state.components.values())
+    # a value of float32 is what the row's value rounds to
+    typed = "CAST(CAST({} AS FLOAT) AS DOUBLE)" if state.datatype == "float32" else f"CAST({{}} AS {type_})"
+    told = ", ".join(typed.format(name(f"c_{column}")) for column in state.components.values())
     relation = (
         f"SELECT s.entity, s.at_delta, s.{vector} AS state, array({told}) AS told"
         f" FROM {qualified(STATE.database, STATE.table)} s JOIN ({touching(scope)}) r"
@@ -129,4 +138,5 @@ def _last_rows(scope: Scope, state: State, token: int) -> Part:
 
 def _additive(state: State) -> dict[str, str | int | float]:
     """Components whose sums must balance to the last digit: sums of floating point values need not."""
-    return dict(state.components) if state.mode == "add" and state.datatype == "int64" else {}
+    adds_up = state.mode == "add" and state.datatype == "int64" and state.delete_when is None
+    return dict(state.components) if adds_up else {}

@@ -28,7 +28,8 @@ class DeltaColumns:
     """Names of the columns that say what a delta does; None where the source has no such column.
 
     `op` holds the names of `Op` in lower case, `indices` and `values` lists of equal length, `scalar` the factor or
-    term of Scale and Offset, `transform` a registered name. `parent` holds another delta's `delta_id`.
+    term of Scale and Offset, `transform` a registered name. `parent` holds another delta's `delta_id`. `unreadable`
+    marks rows whose lists could not be read.
     """
 
     entity: str
@@ -41,6 +42,7 @@ class DeltaColumns:
     transform: str | None = None
     delta_id: str | None = None
     parent: str | None = None
+    unreadable: str | None = None
 
 
 def delta_batch(
@@ -61,7 +63,11 @@ def delta_batch(
     values, value_starts, value_lengths = _ragged(table, columns.values, _arrow_type(dtype))
     indices, index_starts, index_lengths = _ragged(table, columns.indices, pa.int64())
     unequal = indexed & (value_lengths != index_lengths)
-    lengths = np.where(whole | (indexed & ~unequal), value_lengths, 0)
+    refusal = np.where(unequal, Refusal.UNEQUAL_LISTS, Refusal.NONE)
+    if columns.unreadable is not None:
+        broken = pc.fill_null(one_chunk(table, columns.unreadable), False).to_numpy(zero_copy_only=False)
+        refusal[broken] = Refusal.UNREADABLE_LIST
+    lengths = np.where((whole | indexed) & (refusal == Refusal.NONE), value_lengths, 0)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     cells = np.arange(offsets[-1]) + np.repeat(value_starts - offsets[:-1], lengths)
     transform = _encoded(table, columns.transform)
@@ -79,7 +85,7 @@ def delta_batch(
         scalar=_scalars(table, columns.scalar, dtype),
         transform=transform[0],
         transform_names=transform[1],
-        refusal=np.where(unequal, Refusal.UNEQUAL_LISTS, Refusal.NONE),
+        refusal=refusal,
         dtype=dtype,
         dims=dims,
     )

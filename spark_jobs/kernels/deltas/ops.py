@@ -75,6 +75,8 @@ class Refusal(IntEnum):
     """An operation code outside `Op`."""
     UNKNOWN_TRANSFORM = 11
     """A Transform whose name is not registered."""
+    UNREADABLE_LIST = 12
+    """Indices or values that are no list of numbers."""
 
     @property
     def code(self) -> str:

@@ -30,6 +30,8 @@ UNRESOLVED_PARENT = NO_PARENT + 1
 
 _INDEXED = (Op.SPARSE, Op.ADD, Op.UPSERT)
 _ARITHMETIC = (Op.SCALE, Op.OFFSET)
+_OF_LISTS = (Refusal.UNEQUAL_LISTS, Refusal.UNREADABLE_LIST)
+"""Refusals that a stored delta no longer shows: its lists are not kept."""
 
 
 def segment_schema(value: pa.DataType) -> pa.Schema:
@@ -137,7 +139,7 @@ def unpack(
     order = np.lexsort((start_row, start_time, codes))
     if np.any(np.diff(order) != 1):
         table = table.take(pa.array(order))
-    base = _base(table, dtype)
+    base = checkpoints_of(table, dtype)
     reader = _Reader(table)
     batch, known_to, refusal = _read_deltas(reader, dtype, dims)
     delta_ids, parents = (reader.texts(name) if ids else None for name in ("delta_ids", "parents"))
@@ -196,7 +198,8 @@ def _or(table: pa.Table, name: str, default: int) -> Array:
     return pc.fill_null(one_chunk(table, name), default).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _base(table: pa.Table, dtype: npt.DTypeLike) -> States:
+def checkpoints_of(table: pa.Table, dtype: npt.DTypeLike) -> States:
+    """The checkpoints alone: of `vector`, `seen`, `deleted`, `timestamp`, `at_delta` and `delta_count`."""
     vector, seen = one_chunk(table, "vector"), one_chunk(table, "seen")
     cells, flags = vector.flatten(), seen.flatten().to_numpy(zero_copy_only=False).astype(np.bool_)
     lengths = vector.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -235,7 +238,7 @@ def _read_deltas(reader: _Reader, dtype: npt.DTypeLike, dims: int | None) -> tup
         indices=indices[given], values=pc.fill_null(values, 0).to_numpy(zero_copy_only=False),
         nulls=values.is_null().to_numpy(zero_copy_only=False), scalar=reader.per_delta("scalars", dtype, 0),
         transform=transform, transform_names=names, dtype=dtype, dims=dims,
-        refusal=np.where(refusal == Refusal.UNEQUAL_LISTS, refusal, Refusal.NONE),
+        refusal=np.where(np.isin(refusal, _OF_LISTS), refusal, Refusal.NONE),
     )  # fmt: skip
     return batch, reader.per_delta("known_until", np.int64, STILL_KNOWN), refusal
 

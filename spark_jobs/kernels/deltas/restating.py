@@ -61,7 +61,8 @@ class Frontiers:
 @dataclass(frozen=True, slots=True)
 class Restated:
     """`segments` is what should stand; `written` marks those that are new or other, `closed` the published ones that
-    no longer stand as they were. `states` are the entities' states after all that stands, by the codes in `entities`.
+    no longer stand as they were. `states` are the entities' states after all that stands, by the codes in `entities`;
+    `dropped` is how many standing deltas of each both frontiers have passed: they are in none of the segments written.
     """
 
     segments: Segments
@@ -69,6 +70,7 @@ class Restated:
     closed: Array
     entities: Array
     states: States
+    dropped: Array
 
 
 def restate_chains(
@@ -92,11 +94,13 @@ def restate_chains(
     entities, states = segments.entity[last], ends.take(last)
     passed = (segments.end_time < frontiers.horizon) & (segments.settled_end <= frontiers.since)
     touched = np.bincount(segments.deltas.entity[pool.touched], minlength=len(segments)) > 0
+    standing = np.bincount(segments.deltas.entity[segments.standing], minlength=len(segments))
+    dropped = np.add.reduceat(standing * passed, np.append(0, last[:-1] + 1)) if len(last) else last
     if isinstance(policy.strategy, TimeBoundary):
         segments = _emptied(segments, passed)
         passed = np.zeros(len(segments), np.bool_)
     same, kept = _unchanged(published, segments, touched, passed)
-    return Restated(segments, ~same & ~passed, ~kept, entities, states)
+    return Restated(segments, ~same & ~passed, ~kept, entities, states, dropped)
 
 
 @dataclass(frozen=True, slots=True)

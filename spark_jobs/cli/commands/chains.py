@@ -1,0 +1,66 @@
+"""`history` and `rollback`: an entity's deltas one by one, and the rows that bring a state of the past back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.config import load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.kernels.deltas.versions import Version
+
+EntityArgument = Annotated[str, typer.Argument(help="The entity.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(history)
+    app.command()(rollback)
+
+
+def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption = False) -> None:
+    """The deltas of an entity that stand, in order, each with the state after it."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-history") as spark:
+        from spark_jobs.restatement.state_reads import entity_history
+        from spark_jobs.storage.lake import Lake
+
+        found = [_plain(version) for version in entity_history(Lake(spark), checked, entity)]
+    columns = ["event_time", "row_id", "op", "refusal", "vector"]
+    emit(as_json, found, lambda: table(columns, [[row[c] for c in columns] for row in found]))
+
+
+def _plain(version: Version) -> dict[str, Any]:
+    from spark_jobs.storage.times import instant as of_micros
+
+    return {
+        "event_time": of_micros(version.event_time), "row_id": version.row_id, "op": version.op.name.lower(),
+        "refusal": version.refusal, "status": version.state.status.name.lower(), "vector": list(version.state.vector),
+    }  # fmt: skip
+
+
+def rollback(
+    source: SourceArgument,
+    entity: EntityArgument,
+    to: Annotated[str, typer.Option("--to", help="Event time whose state comes back.")],
+    at: Annotated[str, typer.Option("--at", help="Event time from which it holds; after the entity's newest delta.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Rows for a coming drop, which bring an entity back to the state that it had; history stays as it is."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-rollback") as spark:
+        from spark_jobs.restatement.state_reads import rollback_rows
+        from spark_jobs.storage.lake import Lake
+        from spark_jobs.storage.times import micros
+
+        to_us, at_us = micros(instant(to)), micros(instant(at))
+        rows = rollback_rows(Lake(spark), checked, entity, to_us, at_us=at_us)
+    named = [{checked.header_name(column): value for column, value in row.items()} for row in rows]
+    columns = list(named[0]) if named else []
+    emit(as_json, named, lambda: table(columns, [list(row.values()) for row in named]))

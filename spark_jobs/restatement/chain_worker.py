@@ -1,0 +1,226 @@
+"""What runs in the Python workers when chains are restated: touching rows, published states and segments of whole
+entities to the corrections of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
+from spark_jobs.kernels.deltas.ops import Status
+from spark_jobs.kernels.deltas.packing import checkpoints_of, pack, unpack
+from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
+from spark_jobs.kernels.deltas.states import NO_DELTA, States
+from spark_jobs.kernels.deltas.strategies import TimeBoundary
+from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
+from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.kernels.grouping import whole_groups
+from spark_jobs.kernels.restatement import CLOSING, LIVE
+from spark_jobs.restatement.published import without_closed
+from spark_jobs.storage.chain_tables import SEGMENT
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+ROW, STATE_PART, SEGMENT_PART = "row", "state", "segment"
+"""Values of the column `part`: what a row of the input, and of the output, is."""
+
+LEAST_ROWS = 1 << 13
+"""Rows that are worked on at once, if entities are small. A segment may hold a thousand deltas."""
+
+TYPED = {
+    "vector": ("ints", "floats"),
+    "values": ("delta_ints", "delta_floats"),
+    "scalars": ("scalar_ints", "scalar_floats"),
+}
+"""Columns of packed segments by the columns that store them, of whole numbers and of others."""
+
+_IDENTITY = [column for column in SEGMENT if column != "source"]
+
+
+@dataclass(frozen=True)
+class ChainWorker:
+    """The function of `mapInArrow`.
+
+    `everything`: the definition changed, all rows touch and all that is published goes. `schema` is the output's.
+    """
+
+    meaning: Meaning
+    policy: Policy
+    frontiers: Frontiers
+    known_from_us: int
+    as_of_us: int
+    everything: bool
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Corrections of states and segments, group by group."""
+        for group in whole_groups(batches, ["entity"], least_rows=LEAST_ROWS):
+            yield from self._restate(group).to_batches()
+
+    def _restate(self, group: pa.Table) -> pa.Table:
+        rows, states, segments = (group.filter(pc.equal(group["part"], p)) for p in (ROW, STATE_PART, SEGMENT_PART))
+        states, segments = without_closed(states, ["entity"]), without_closed(segments, _IDENTITY)
+        touched = (
+            pa.concat_tables([t.select(["entity"]) for t in (rows, states, segments)]) if self.everything else rows
+        )
+        entities = pc.unique(one_chunk(touched, "entity"))
+        segments, idle = self._split(segments, rows, entities)
+        published = unpack(
+            self._typed(segments.slice(0, 0) if self.everything else segments), entities,
+            dtype=self.meaning.dtype, dims=self.meaning.dims, ids=self.meaning.with_parents,
+        )  # fmt: skip
+        step = restate_chains(
+            published, changes_of(rows, entities, self.meaning), self.policy, as_of=self.as_of_us,
+            frontiers=self.frontiers, transforms=REGISTERED,
+        )  # fmt: skip
+        parts = [
+            *self._segments(step, segments, entities),
+            self._closed(idle, SEGMENT_PART, dropped=idle["deltas"]),
+            *self._states(step, states, entities),
+        ]
+        return pa.concat_tables([self._filled(part) for part in parts])
+
+    def _split(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> tuple[pa.Table, pa.Table]:
+        """The segments that the rows reach, in chain order, and those that both frontiers have passed."""
+        end = pc.fill_null(segments["end_time"], STILL_KNOWN).to_numpy()
+        codes = _codes(segments, entities)
+        reached = np.ones(len(codes), np.bool_)
+        if not self.everything:
+            least = np.full(len(entities) + 1, STILL_KNOWN)
+            np.minimum.at(least, _codes(rows, entities), rows["event_time"].to_numpy())
+            # a parent may stand anywhere before its child
+            reached = (codes < len(entities)) & ((end >= least[codes]) | self.meaning.with_parents)
+        settled = pc.fill_null(segments["settled_end"], NO_DELTA).to_numpy()
+        passed = ~reached & (end < self.frontiers.horizon) & (settled <= self.frontiers.since)
+        # its checkpoints are all kept: they are the states at the boundaries
+        passed &= not isinstance(self.policy.strategy, TimeBoundary)
+        places = [segments[name].to_numpy() for name in ("start_row", "start_time")]
+        order = np.lexsort((*places, codes))
+        return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
+
+    def _segments(self, step: Restated, before: pa.Table, entities: pa.Array) -> list[pa.Table]:
+        """What is to be inserted and what to be closed, and on the first of an entity what retention let go."""
+        written = step.segments.take(np.flatnonzero(step.written))
+        gone = np.arange(before.num_rows) if self.everything else np.flatnonzero(step.closed)
+        closed = before.take(pa.array(gone))
+        packed = pack(written, entities, names=self.meaning.names, full_rows=self.meaning.full_rows)
+        standing = np.bincount(written.deltas.entity[written.standing], minlength=len(written))
+        codes = np.concatenate((written.entity, _codes(closed, entities)))
+        dropped, (first, place) = np.zeros(len(codes), np.int64), np.unique(codes, return_index=True)
+        let_go = np.zeros(len(entities) + 1, np.int64)
+        let_go[step.entities] = step.dropped
+        dropped[place] = let_go[first]
+        stored = {name: packed[name] for name in packed.column_names if name not in TYPED}
+        typed = {TYPED[name][self._is_float]: packed[name] for name in TYPED}
+        live = pa.table({**stored, **typed, "deltas": standing, "dropped": dropped[: len(written)]})
+        revision = _revisions(live, closed, entities)
+        return [self._live(live, SEGMENT_PART, revision), self._closed(closed, SEGMENT_PART, dropped[len(written) :])]
+
+    def _states(self, step: Restated, prior: pa.Table, entities: pa.Array) -> list[pa.Table]:
+        """The entities' states where they became others."""
+        prior = prior.filter(pc.is_in(prior["entity"], value_set=entities))
+        codes = _codes(prior, entities)
+        ends = States.absent(1, self.meaning.dtype).concat(step.states)
+        place = np.zeros(len(entities), np.int64)
+        place[step.entities] = np.arange(len(step.entities)) + 1
+        ends = ends.take(place)
+        held = checkpoints_of(
+            self._typed(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_()))), ends.values.dtype
+        )
+        same = held.same_bits(ends.take(codes)) & (not self.everything)
+        fresh = ends.status == Status.LIVE
+        fresh[codes[same]] = False
+        nobody = np.zeros(0, np.int64)
+        fresh_codes = np.flatnonzero(fresh)
+        keys = Keys(entities.take(pa.array(fresh_codes)), nobody, nobody)
+        table = states_table(ends.take(fresh_codes), keys, self.meaning.names, pa.int64())
+        revision = np.full(len(entities), -1)
+        revision[codes] = prior["revision"].to_numpy()
+        live = table.drop_columns(["deleted"]).rename_columns({"vector": TYPED["vector"][self._is_float]})
+        return [
+            self._live(live, STATE_PART, revision[fresh_codes] + 1),
+            self._closed(prior.filter(pa.array(~same)), STATE_PART),
+        ]
+
+    @property
+    def _is_float(self) -> bool:
+        return self.meaning.dtype != "int64"
+
+    def _typed(self, table: pa.Table) -> pa.Table:
+        """Stored columns under the names of packed segments, of the meaning's type."""
+        names = {
+            TYPED[name][self._is_float]: name for name in TYPED if TYPED[name][self._is_float] in table.column_names
+        }
+        other = [TYPED[name][not self._is_float] for name in TYPED]
+        table = table.drop_columns([name for name in other if name in table.column_names]).rename_columns(
+            [names.get(name, name) for name in table.column_names if name not in other]
+        )
+        kind = pa.list_(pa.from_numpy_dtype(np.dtype(self.meaning.dtype)))
+        for name in names.values():
+            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
+        return table
+
+    def _live(self, table: pa.Table, part: str, revision: npt.NDArray[Any]) -> pa.Table:
+        n = table.num_rows
+        return _with(
+            table, part=pa.array([part] * n, pa.string()), known_from=pa.array(np.full(n, self.known_from_us)),
+            known_to=pa.nulls(n, pa.int64()), revision=pa.array(revision, pa.int32()),
+            era=pa.array([LIVE] * n, pa.string()),
+        )  # fmt: skip
+
+    def _closed(self, table: pa.Table, part: str, dropped: Any = None) -> pa.Table:
+        """Closing rows; of a segment only what tells it apart, what reads find it by, and what it held."""
+        n = table.num_rows
+        if part == SEGMENT_PART:
+            table = table.select([*_IDENTITY, "end_time", "settled_end", "deltas", "known_from", "revision"])
+            table = table.append_column(
+                "dropped", pa.chunked_array([dropped]) if not isinstance(dropped, pa.ChunkedArray) else dropped
+            )
+        return _with(
+            table, part=pa.array([part] * n, pa.string()), known_to=pa.array(np.full(n, self.known_from_us)),
+            era=pa.array([CLOSING] * n, pa.string()),
+        )  # fmt: skip
+
+    def _filled(self, table: pa.Table) -> pa.Table:
+        """The table with the output's columns; where a chain begins, its start is null again."""
+        columns = {
+            f.name: table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
+            for f in self.schema
+        }
+        for name in ("start_time", "start_row"):
+            begins = pc.equal(columns[name], pa.scalar(NO_DELTA, pa.int64()))
+            columns[name] = pc.if_else(begins, pa.scalar(None, pa.int64()), columns[name])
+        return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
+
+
+def _codes(table: pa.Table, entities: pa.Array) -> Ints:
+    """Places of the rows' entities in `entities`; its length for one that is not there."""
+    found = pc.index_in(table["entity"], value_set=entities)
+    return pc.fill_null(found, len(entities)).to_numpy().astype(np.int64)
+
+
+def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:
+    for name, column in columns.items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        table = table.append_column(name, column)
+    return table
+
+
+def _revisions(live: pa.Table, closed: pa.Table, entities: pa.Array) -> Ints:
+    """One more than that of the closed segment with the same identity, 0 where there is none."""
+    identity = [
+        list(zip(_codes(t, entities), *(pc.fill_null(t[n], NO_DELTA).to_numpy() for n in _IDENTITY[1:]), strict=True))
+        for t in (live, closed)
+    ]
+    before = dict(zip(identity[1], closed["revision"].to_numpy(), strict=True))
+    return np.array([before.get(key, -1) + 1 for key in identity[0]], np.int64)

@@ -1,0 +1,181 @@
+"""Restating chains: the segments and states of exactly the entities that got deltas, and the published chains as read.
+
+A run brings together the touching rows, the published states and the segments from the one on that the earliest of the
+rows falls into; everything before it is not read. What both frontiers have passed goes with the next run that changes
+anything. Corrections of states and of segments are made in one pass.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.checkpoints import ChainFrame
+from spark_jobs.checkpoints.frames import NEEDED
+from spark_jobs.kernels.deltas.restating import Frontiers
+from spark_jobs.kernels.deltas.segments import ALWAYS
+from spark_jobs.kernels.deltas.states import NO_DELTA
+from spark_jobs.kernels.restatement import CLOSING, LIVE
+from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker
+from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
+from spark_jobs.restatement.published import published_rows
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.sources import Source
+from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.schema import Column as Stored
+from spark_jobs.storage.tables import STATE
+from spark_jobs.trace.frontiers import SourceFrontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+KEPT = "chains"
+"""Part of a definition that says that chains are kept."""
+_VISIBLE = ("known_from", "known_to")
+_STORED = ("source", "token")
+_PRIOR = ("entity", "timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "revision", "era")
+_TYPES = {
+    "STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "TINYINT": pa.int8(), "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """The rows to append to `gold.state_history` and to `gold.chain_history`."""
+
+    states: DataFrame
+    segments: DataFrame
+
+
+def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, writes: int = 1) -> Corrections | None:
+    """The corrections of a source that keeps chains; None if nothing touches it. `reads` and `writes`: see
+    `policy_of`."""
+    source, publication = scope.source, scope.publication
+    touching, known_us = scope.touching(lake), 0
+    frontiers = retention_of(scope.frontiers)
+    if not scope.everything:
+        # what falls before the horizon changes nothing that is published
+        touching = touching.where(F.unix_micros("event_time") >= frontiers.horizon)
+        known_us = publication.published_us
+    rows = chain_inputs(touching, source, known_us)
+    segments = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
+    meaning = meaning_of(source)
+    if not scope.everything:
+        least = rows.agg(F.min("event_time")).collect()[0][0]
+        if least is None:
+            return None
+        if meaning.with_parents:
+            # a parent may stand anywhere before its child
+            segments = segments.join(F.broadcast(rows.select("entity").distinct()), "entity", "left_semi")
+        else:
+            segments = segments.where(_reached(least) | _passed(frontiers))
+    worker = ChainWorker(
+        meaning, policy_of(source, reads=reads, writes=writes), frontiers, scope.known_from_us,
+        scope.frontiers.reached_us, scope.everything, chain_schema(),
+    )  # fmt: skip
+    both = rows.withColumn("part", F.lit(ROW))
+    for part in (_states(lake, scope), _segments(segments)):
+        both = both.unionByName(part, allowMissingColumns=True)
+    ddl = ", ".join(["part STRING", *(f"`{c.name}` {_plain(c.name, c.type)}" for c in _columns())])
+    # not `persist`: Spark plans a cached query again at every write to a table that it reads
+    sorted_rows = both.repartition("entity").sortWithinPartitions("entity")
+    made = sorted_rows.mapInArrow(worker, ddl).localCheckpoint()
+    constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
+    stamped = made.withColumns({c: F.timestamp_micros(c) for c in _VISIBLE}).withColumns(constants)
+    states = stamped.where(F.col("part") == STATE_PART).withColumn("timestamp", F.timestamp_micros("timestamp"))
+    chains = stamped.where(F.col("part") == SEGMENT_PART)
+    return Corrections(
+        states.select(*STATE.column_names).repartition(1).sortWithinPartitions("entity"),
+        chains.select(*CHAINS.column_names).repartition(1).sortWithinPartitions("entity", "start_time", "start_row"),
+    )
+
+
+def retention_of(frontiers: SourceFrontiers) -> Frontiers:
+    """Since and horizon as the kernels take them; before retention moves them nothing has passed."""
+    since = frontiers.arrangement.since.time
+    return Frontiers(since or ALWAYS, frontiers.horizon_us)
+
+
+def published_chains(lake: Lake, source: Source, publication: Publication, *, entity: str | None = None) -> ChainFrame:
+    """The published chains of a source: see `spark_jobs.checkpoints`. Times are in microseconds."""
+    meaning = meaning_of(source)
+    rows = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
+    if entity is not None:
+        rows = rows.where(F.col("entity") == entity)
+    numbers = {name: of[meaning.dtype != "int64"] for name, of in TYPED.items()}
+    kind = {"int64": "bigint", "float64": "double", "float32": "float"}[meaning.dtype]
+    columns = [F.col(numbers[c]).cast(f"array<{kind}>").alias(c) if c in numbers else F.col(c) for c in NEEDED]
+    return ChainFrame(_standing(rows).select(*columns), meaning)
+
+
+def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
+    """The rows that close all chains of a source which no longer keeps any; None where it kept none before."""
+    if scope.source.keeps_chains or KEPT not in json.loads(scope.publication.definition or "{}"):
+        return None
+    rows = published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name)
+    told = (*SEGMENT, "end_time", "settled_end", "deltas", "known_from", "revision")
+    constants = {
+        "dropped": F.lit(0), "known_to": F.timestamp_micros(F.lit(scope.known_from_us)), "era": F.lit(CLOSING),
+        "token": F.lit(token),
+    }  # fmt: skip
+    missing = [c for c in CHAINS.columns if c.name not in {*told, *constants}]
+    empty = {c.name: F.lit(None).cast(c.type) for c in missing}
+    return _standing(rows).select(*told).withColumns(constants | empty)
+
+
+def _standing(rows: DataFrame) -> DataFrame:
+    """The live segments that no closing row ends."""
+    live, closing = (rows.where(F.col("era") == era).alias(era) for era in (LIVE, CLOSING))
+    same = F.lit(True)
+    for column in (*SEGMENT[1:], "known_from"):
+        same = same & F.col(f"{LIVE}.{column}").eqNullSafe(F.col(f"{CLOSING}.{column}"))
+    return live.join(F.broadcast(closing), same, "left_anti")
+
+
+def _reached(event_time: int) -> Column:
+    """Segments that a row at or after this time can fall into or come before."""
+    return F.col("end_time").isNull() | (F.col("end_time") >= event_time)
+
+
+def _passed(frontiers: Frontiers) -> Column:
+    """Segments that no read needs any more."""
+    settled = F.col("settled_end").isNull() | (F.col("settled_end") <= frontiers.since)
+    return (F.col("end_time") < frontiers.horizon) & settled & F.lit(frontiers.since > ALWAYS)
+
+
+def _states(lake: Lake, scope: Scope) -> DataFrame:
+    states = published_rows(lake, STATE, scope.publication).where(F.col("source") == scope.source.name)
+    timed = {c: F.unix_micros(c) for c in ("timestamp", "known_from")}
+    return states.withColumns(timed).select(*_PRIOR, "known_from", F.lit(STATE_PART).alias("part"))
+
+
+def _segments(rows: DataFrame) -> DataFrame:
+    """Published segments as the worker takes them: starts that are null are so by a number, for joins."""
+    starts = {c: F.coalesce(c, F.lit(NO_DELTA)) for c in ("start_time", "start_row")}
+    times = {c: F.unix_micros(c) for c in _VISIBLE}
+    return rows.withColumns(starts | times).select(*[c.name for c in _columns()], F.lit(SEGMENT_PART).alias("part"))
+
+
+def _columns() -> list[Stored]:
+    return [c for c in CHAINS.columns if c.name not in _STORED]
+
+
+def _plain(name: str, kind: str) -> str:
+    return "BIGINT" if name in _VISIBLE else kind
+
+
+def chain_schema() -> pa.Schema:
+    """What the worker puts out: `part` and the columns of `gold.chain_history`, visible times as integers."""
+
+    def arrow(kind: str) -> pa.DataType:
+        element = kind.removeprefix("ARRAY<").removesuffix(">")
+        return pa.list_(_TYPES[element]) if element != kind else _TYPES[kind]
+
+    return pa.schema([("part", pa.string()), *((c.name, arrow(_plain(c.name, c.type))) for c in _columns())])

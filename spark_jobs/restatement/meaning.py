@@ -1,0 +1,99 @@
+"""What a source file says about its entities' deltas, as the kernels take it: the meaning of a row, the policy of
+compaction, and the columns that are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.mapping import Meaning
+from spark_jobs.kernels.deltas.operations import DeltaColumns
+from spark_jobs.kernels.deltas.strategies import KEEP_RECENT, Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.sources import Compaction, Operations, Source, State
+from spark_jobs.storage.sql import name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+UNREADABLE = "unreadable"
+_LISTS = {"indices": "BIGINT", "values": "DOUBLE"}
+
+
+def meaning_of(source: Source) -> Meaning:
+    """What a row of `chain_inputs` does to its entity."""
+    state = _state(source)
+    if state.operations is None:
+        components = {n: f"v_{c}" if isinstance(c, str) else c for n, c in state.components.items()}
+        return Meaning(state.mode, state.datatype, components)
+    named = dict.fromkeys(state.components, 0) or None
+    return Meaning(state.mode, state.datatype, named, state.length, _delta_columns(state.operations))
+
+
+def _delta_columns(operations: Operations) -> DeltaColumns:
+    given = {key: f"v_{key}" for key, column in operations.model_dump().items() if column is not None}
+    listed = UNREADABLE if {"indices", "values"} & given.keys() else None
+    return DeltaColumns("entity", "event_time", "row_id", delta_id="delta_id", unreadable=listed, **given)
+
+
+def policy_of(source: Source, *, reads: int = 0, writes: int = 1) -> Policy:
+    """When and how chains are compacted; `reads` of states and `writes` of deltas are for the strategy adaptive."""
+    told = source.compaction or Compaction()
+    keep = KEEP_RECENT if told.keep_recent is None else told.keep_recent
+    strategies: dict[str, Strategy] = {
+        "full": FullMerge(),
+        "tiered": TieredMerge(keep),
+        "time_boundary": TimeBoundary(told.interval_us or 1),
+        "adaptive": Adaptive(reads, writes, keep_recent=keep),
+    }
+    return Policy(strategies[told.strategy], told.delta_threshold, told.age_threshold_us, told.max_chain_length)
+
+
+def chain_inputs(updates: DataFrame, source: Source, known_us: int) -> DataFrame:
+    """What folding a chain reads of updates: entity, event_time, time, row_id, diff, what the source's `meaning_of`
+    names, and `gone` for rows that delete. Times are in microseconds.
+
+    A row that was visible before `known_us` counts as visible from then on: it was future-dated, and no reader of an
+    earlier time has seen it.
+    """
+    state = _state(source)
+    time = F.greatest(F.unix_micros("time"), F.lit(known_us)).alias("time")
+    columns: list[Column | str] = ["entity", F.unix_micros("event_time").alias("event_time"), time, "row_id", "diff"]
+    if state.operations is not None:
+        return updates.select(*columns, *_operands(state.operations, state.datatype))
+    read = dict.fromkeys(c for c in state.components.values() if isinstance(c, str))
+    values = [F.col(f"c_{c}").alias(f"v_{c}") for c in read]
+    if state.delete_when is not None:
+        deletes = F.col(f"c_{state.delete_when.column}").isin(list(state.delete_when.values))
+        values.append(F.coalesce(deletes, F.lit(False)).alias("gone"))
+    return updates.select(*columns, *values)
+
+
+def _operands(operations: Operations, datatype: str) -> list[Column]:
+    read: list[Column] = []
+    broken = F.lit(False)
+    for key, column in operations.model_dump().items():
+        if column is None:
+            continue
+        told = F.col(f"c_{column}")
+        if key in _LISTS:
+            element = "BIGINT" if datatype == "int64" else _LISTS[key]
+            numbers = F.from_json(told, f"ARRAY<{element}>")
+            broken = broken | (told.isNotNull() & numbers.isNull())
+            told = numbers
+        read.append(told.alias(f"v_{key}"))
+    if {"indices", "values"} & {key for key, column in operations.model_dump().items() if column is not None}:
+        read.append(broken.alias(UNREADABLE))
+    return [*read, F.col("delta_id")]
+
+
+def component_columns(source: Source) -> list[str]:
+    """SQL names of a state's components as a read gives them: each under its own name, or `vector`."""
+    state = _state(source)
+    return [name(component) for component in state.components] or ["vector"]
+
+
+def _state(source: Source) -> State:
+    assert source.state is not None, "callers look whether the source has state"
+    return source.state

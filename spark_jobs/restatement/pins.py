@@ -1,0 +1,101 @@
+"""Pins: full copies of the published tables at one published time, in the database `pins`.
+
+What is copied is read by the tables' functions of time, so every table says what was known at that one time, whatever
+is published meanwhile. A pin is plain tables of its own: it holds back neither since nor vacuum, and outlives both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.tables import PINS
+from spark_jobs.storage.times import instant
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_COMMENT = "Copies of the published tables at one published time, and the list of them in pins.pins."
+
+
+class PinExists(TidemarkError):
+    """A pin of that name stands already. Fact: `name`."""
+
+    code = "pin_exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pin: its name, the visible time that it holds, and its tables, each `pins.<name>__<table>`."""
+
+    name: str
+    at: datetime
+    sources: list[str]
+    tables: list[str]
+
+
+def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None = None) -> Pin:
+    """Copy what the sources have published as known at `at_us`; None: the newest time at which all have published.
+
+    The list is written last: a pin that is listed is whole. Sources that have published nothing are left out.
+
+    Raises:
+        ParameterError: the name can't be part of a table's, or nothing is published.
+        PinExists: a pin of that name is listed.
+        NotPublished, BelowSince: of a source, as `as_of_time`.
+    """
+    if not _NAME.fullmatch(name) or "__" in name:
+        raise ParameterError(
+            expected="a pin's name of at most 40 lowercase letters, digits and single underscores, a letter first",
+            found=repr(name),
+        )
+    if any(pin.name == name for pin in pins(lake)):
+        raise PinExists(
+            expected="a name that no pin has", found=repr(name), consequence="nothing was copied",
+            next_step="choose another; `tidemark pins` lists them", name=name,
+        )  # fmt: skip
+    shown = [source for source in sources if publication.load(lake, source).published_us > 0]
+    if not shown:
+        raise ParameterError(expected="a source that has published", found="none", next_step="run one first")
+    newest = min(publication.load(lake, source).published_us for source in shown) - 1
+    time_us = newest if at_us is None else at_us
+    for source in shown:
+        as_of_time(lake, source, time_us)
+    lake.ensure({PINS.database: _COMMENT}, [PINS])
+    tables = []
+    for table, function in [pair for source in shown for pair in _functions(source, time_us)]:
+        copied = f"{name}__{table}"
+        lake.define(
+            f"CREATE OR REPLACE TABLE {qualified(PINS.database, copied)} USING delta"
+            f" COMMENT {literal(f'{table} as known at {instant(time_us).isoformat()}.')}"
+            f" TBLPROPERTIES ('delta.enableDeletionVectors' = 'false') AS SELECT * FROM {function}"
+        )
+        tables.append(copied)
+    pin = Pin(name, instant(time_us), [source.name for source in shown], tables)
+    lake.append(PINS, lake.frame(PINS, [{"name": name, "at": pin.at, "sources": pin.sources, "tables": tables}]), None)
+    return pin
+
+
+def pins(lake: Lake) -> list[Pin]:
+    """The pins that are whole, by name."""
+    if PINS.table not in lake.names_if_present(PINS.database):
+        return []
+    rows = lake.read(PINS).orderBy("name").collect()
+    return [Pin(row.name, row.at, list(row.sources), list(row.tables)) for row in rows]
+
+
+def _functions(source: Source, time_us: int) -> Iterator[tuple[str, str]]:
+    """Names of the tables to copy, and the calls that read them at that time."""
+    at = f"timestamp_micros(CAST({literal(str(time_us))} AS BIGINT))"
+    for window in source.windows:
+        yield window, f"{qualified('silver', f'{window}_as_of')}({at})"
+    if source.windows:
+        yield f"{source.name}_late", f"silver.late_as_of({literal(source.name)}, {at})"
+    if source.state is not None:
+        yield f"{source.name}_state", f"{qualified('gold', f'{source.name}_as_of')}({at})"

@@ -1,0 +1,165 @@
+"""One entity's chain: its history delta by delta, and the rows that bring it back to a state of the past.
+
+A rollback is new deltas: rows as the source's files have them, landed like any other. Nothing is rewritten, so the
+history shows what was rolled back, and as-of reads of before give what they gave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.ops import Op, Status
+from spark_jobs.kernels.deltas.packing import unpack
+from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.states import EntityState
+from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.kernels.deltas.versions import Version, deltas_back, versions
+from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.restatement.chains import published_chains
+from spark_jobs.restatement.meaning import meaning_of
+from spark_jobs.sources import Source, State
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.times import instant
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.horizon import check_state_time
+
+Row = dict[str, Any]
+
+
+class RollbackNotExpressible(TidemarkError):
+    """No row of the source can bring the entity back to that state. Facts: `entity`, `at_us`."""
+
+    code = "rollback_not_expressible"
+
+
+def entity_history(lake: Lake, source: Source, entity: str) -> list[Version]:
+    """The published deltas of one entity that stand, in order, each with the state after it; times in microseconds.
+
+    What retention has let go is in the state that the first one stands on. Empty for an entity without deltas.
+    """
+    return versions(_segments(lake, source, entity), transforms=REGISTERED)
+
+
+def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us: int) -> list[Row]:
+    """Rows of the source (column -> value, times as datetimes) which, landed, give the entity at `at_us` the state that
+    it had at `to_us`; none if it has that state.
+
+    Raises:
+        ParameterError: `at_us` does not come after every delta that is published.
+        BelowHorizon: `to_us` lies before the horizon.
+        RollbackNotExpressible: the source's mode has no row that does this.
+    """
+    _, current = as_of_time(lake, source, None)
+    check_state_time(frontiers.load(lake, source, near=current.token), to_us)
+    segments = _segments(lake, source, entity)
+    then, now = (_state_at(segments, time) for time in (to_us, LATEST))
+    if len(segments.deltas) and at_us <= int(segments.deltas.event_time.max()):
+        newest = instant(int(segments.deltas.event_time.max())).isoformat()
+        raise ParameterError(
+            expected=f"a time after the newest delta of {entity!r}, {newest}", found=instant(at_us).isoformat(),
+            next_step="name a later time for the rollback to take effect",
+        )  # fmt: skip
+    if not deltas_back(entity, now, then, event_time=at_us, row_id=0):
+        return []
+    made = _Rows(source, entity, at_us).back(now, then)
+    if made is None:
+        raise RollbackNotExpressible(
+            expected=f"a state that rows of mode {_state(source).mode} can bring {entity!r} to",
+            found=f"the one at {instant(to_us).isoformat()}, {then.status.name.lower()}: {then.vector}",
+            consequence="no row was made",
+            next_step="declare `delete_when` where an entity has to go, or use the mode operations",
+            entity=entity,
+            at_us=to_us,
+        )
+    return made
+
+
+class _Rows:
+    """Rows of one source for one entity, a tick apart from each other."""
+
+    def __init__(self, source: Source, entity: str, at_us: int) -> None:
+        self._source, self._entity, self._at_us = source, entity, at_us
+
+    def back(self, now: EntityState, then: EntityState) -> list[Row] | None:
+        """The rows from the one state to the other, None if there are none."""
+        state = _state(self._source)
+        if state.operations is not None:
+            return self._by_operations(state.operations.op, state.operations.values, now, then)
+        if then.status is not Status.LIVE:
+            return self._deleted(0)
+        columns = [c for c in state.components.values() if isinstance(c, str)]
+        if state.mode == "diff":
+            return [self._row(0, dict(zip(columns, then.vector, strict=True)))]
+        if state.mode == "upsert":
+            lost = any(
+                v is None and old is not None for v, old in zip(then.vector, now.vector or then.vector, strict=True)
+            )
+            begins = self._deleted(0) if lost else []
+            return (
+                None
+                if begins is None
+                else [*begins, self._row(len(begins), dict(zip(columns, then.vector, strict=True)))]
+            )
+        return self._by_sums(state, now, then)
+
+    def _by_sums(self, state: State, now: EntityState, then: EntityState) -> list[Row] | None:
+        """One row that adds the difference. Floating point sums come out exactly only where no digit is lost."""
+        change: Row = {}
+        for source, old, new in zip(state.components.values(), now.vector, then.vector, strict=True):
+            difference = (new or 0) - (old or 0)
+            if (old or 0) + difference != (new or 0) or (not isinstance(source, str) and difference != source):
+                return None
+            if isinstance(source, str):
+                change[source] = difference
+        return [self._row(0, change)]
+
+    def _by_operations(self, op: str, values: str | None, now: EntityState, then: EntityState) -> list[Row] | None:
+        if then.status is not Status.LIVE:
+            return [self._row(0, {op: Op.DELETE.name.lower()})]
+        if values is None:
+            return None
+        listed = f"[{', '.join('null' if v is None else repr(v) for v in then.vector)}]"
+        gone = now.status is Status.LIVE and len(now.vector) != len(then.vector)
+        begins = [self._row(0, {op: Op.DELETE.name.lower()})] if gone else []
+        return [*begins, self._row(len(begins), {op: Op.DENSE.name.lower(), values: listed})]
+
+    def _deleted(self, place: int) -> list[Row] | None:
+        deletes = _state(self._source).delete_when
+        return None if deletes is None else [self._row(place, {deletes.column: deletes.values[0]})]
+
+    def _row(self, place: int, values: Row) -> Row:
+        """A row `place` ticks after the rollback's time; what tells deltas apart says that it is one."""
+        at_us = self._at_us + place
+        times = {column: instant(at_us) for column in self._source.timelines.values()}
+        row = {self._source.entity: self._entity, **times, **values}
+        own = [c for c in self._source.delta_id or () if c not in row and self._source.columns[c].type == "string"]
+        return row | dict.fromkeys(own, f"rollback-{self._entity}-{at_us}")
+
+
+def _state_at(segments: Segments, event_us: int) -> EntityState:
+    asked = (np.array([time]) for time in (0, event_us, LATEST))
+    return states_for(segments, *asked, transforms=REGISTERED).entity(0)
+
+
+def _segments(lake: Lake, source: Source, entity: str) -> Segments:
+    if not source.keeps_chains:
+        raise ParameterError(
+            expected="a source whose chains are kept",
+            found=source.name,
+            next_step="declare `compaction` in the source file, and run once with --accept-definition",
+        )
+    _, current = as_of_time(lake, source, None)
+    meaning = meaning_of(source)
+    table = published_chains(lake, source, current, entity=entity).segments.toArrow()
+    names = pa.array([entity], pa.string())
+    return unpack(table, names, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
+
+
+def _state(source: Source) -> State:
+    assert source.state is not None, "a source that keeps chains has state"
+    return source.state

@@ -1,0 +1,138 @@
+"""The state of a source's entities: what a row does to its entity's vector, and how chains of deltas are compacted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, StrictFloat, StrictInt, model_validator
+
+from spark_jobs.sources.problems import refuse, refuse_in_words
+from spark_jobs.sources.quantities import PositiveDuration
+from spark_jobs.sources.section import Identifier, Section
+
+Scalar = str | int | float | bool
+
+
+def names_to_themselves(value: Any) -> Any:
+    """A list of names as the mapping that lets each keep its name."""
+    return (
+        {name: name for name in value} if isinstance(value, list) and all(isinstance(n, str) for n in value) else value
+    )
+
+
+class Operations(Section):
+    """The columns that say what a row of mode `operations` does.
+
+    op: `create`, `dense`, `sparse`, `scale`, `offset`, `add`, `transform`, `delete` or `upsert`. indices, values: text
+    of a JSON list, such as "[0, 2]". scalar: of scale and offset. transform: a registered name. parent: the delta_id of
+    the delta that this one is based on.
+    """
+
+    op: str
+    indices: str | None = None
+    values: str | None = None
+    scalar: str | None = None
+    transform: str | None = None
+    parent: str | None = None
+
+
+class DeleteWhen(Section):
+    """The rows that delete their entity: those that hold one of `values` in `column`."""
+
+    column: str
+    values: Annotated[tuple[Scalar, ...], Field(min_length=1)] = (True,)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_short_forms(cls, value: Any) -> Any:
+        """`gone` (a column of bools) and `{status: [gone, lost]}`."""
+        if isinstance(value, str):
+            return {"column": value}
+        if not isinstance(value, dict):
+            return value
+        if len(value) != 1:
+            raise refuse("the name of a column of bools, or one column with the values that mean delete", value)
+        ((column, values),) = value.items()
+        return {"column": str(column), "values": values if isinstance(values, list | tuple) else [values]}
+
+
+class State(Section):
+    """The state of an entity: a vector of components that the rows change.
+
+    mode `add`: each row adds each component's column (no value adds 0), or the constant given in place of a column.
+    mode `diff`: each row states the components' values; what changed since the row before, null included, is the delta.
+    mode `upsert`: each row assigns the components that it has values for, and leaves the others.
+    mode `operations`: each row says in columns which operation it is; the vector has named `components`, or `length`
+    components without names, or as many as `create` and `dense` give it.
+    `delete_when`: rows that delete the entity, whatever else they say; the next one begins anew.
+    """
+
+    mode: Literal["add", "diff", "upsert", "operations"]
+    datatype: Literal["int64", "float64", "float32"] = "float64"
+    components: Annotated[dict[Identifier, str | StrictInt | StrictFloat], BeforeValidator(names_to_themselves)] = (
+        Field(default_factory=dict)
+    )
+    length: PositiveInt | None = None
+    operations: Operations | None = None
+    delete_when: DeleteWhen | None = None
+
+    @model_validator(mode="after")
+    def _check_mode(self) -> State:
+        if self.mode != "operations":
+            alone = [name for name in ("operations", "length") if getattr(self, name) is not None]
+            if alone:
+                raise refuse(f"no {' and no '.join(alone)}: only the mode operations has that", self.mode)
+            if not self.components:
+                raise refuse_in_words("`components`, at least one", "none")
+            return self
+        if self.operations is None:
+            raise refuse_in_words("`operations`: the columns that say what a row does", "none")
+        if self.length is not None and self.components:
+            raise refuse_in_words("`length` or named `components`", "both")
+        if self.delete_when is not None:
+            raise refuse_in_words("no `delete_when`: in mode operations a row says `delete` itself", "one")
+        return self
+
+    @property
+    def width(self) -> int | None:
+        """Length of every vector, where it is declared."""
+        return len(self.components) or self.length
+
+    def definition(self) -> dict[str, Any]:
+        """What results depend on, without what is left out of the file."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Compaction(Section):
+    """How chains of deltas are kept short; no answer depends on it.
+
+    strategy `full`: a checkpoint behind the newest delta. `tiered`: behind all but the newest `keep_recent`.
+    `time_boundary`: one at the end of every `interval` of event time. `adaptive`: full or tiered, by how often states
+    are read for every delta that comes.
+    A chain is compacted from `delta_threshold` pending deltas on, or where the first pending one is older than
+    `age_threshold` of event time; none grows longer than `max_chain_length`.
+    """
+
+    strategy: Literal["full", "tiered", "time_boundary", "adaptive"] = "tiered"
+    keep_recent: NonNegativeInt | None = None
+    interval_us: PositiveDuration | None = Field(default=None, alias="interval")
+    delta_threshold: PositiveInt = 100
+    age_threshold_us: PositiveDuration | None = Field(default=None, alias="age_threshold")
+    max_chain_length: PositiveInt = 1000
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_bare_strategy(cls, value: Any) -> Any:
+        return {"strategy": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_strategy(self) -> Compaction:
+        if self.keep_recent is not None and self.strategy not in ("tiered", "adaptive"):
+            raise refuse("no `keep_recent`: only tiered and adaptive have one", self.strategy)
+        if (self.interval_us is None) != (self.strategy != "time_boundary"):
+            raise refuse("an `interval` with the strategy time_boundary, and with no other", self.strategy)
+        if self.delta_threshold > self.max_chain_length:
+            raise refuse_in_words(
+                f"a `delta_threshold` of at most max_chain_length, {self.max_chain_length}", str(self.delta_threshold)
+            )
+        return self

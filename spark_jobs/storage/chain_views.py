@@ -1,0 +1,73 @@
+"""What users read of chains: `gold.checkpoints`, `gold.chains`, `gold.refused`, of all sources that keep chains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
+from spark_jobs.storage.sql import literal
+from spark_jobs.storage.views import create_view, held
+
+REFUSALS = (
+    "create_on_live", "deleted", "dimension_mismatch", "index_out_of_bounds", "unequal_lists", "non_finite",
+    "null_operand", "missing_parent", "missing_base", "unknown_operation", "unknown_transform", "unreadable_list",
+)  # fmt: skip
+"""Reasons by the numbers that are stored, from 1 on; a test compares them with the kernel's."""
+
+OPERATIONS = ("create", "dense", "sparse", "scale", "offset", "add", "transform", "delete", "upsert")
+"""Operations by the numbers that are stored, from 0 on."""
+
+
+def chain_views() -> Iterator[str]:
+    """The statements that define the views."""
+    yield create_view(
+        "gold",
+        "checkpoints",
+        "Every checkpoint of every entity: its state at the delta at_delta. A read folds onto it the deltas up to "
+        "end_time, where the next checkpoint stands (null: none does).",
+        _held(
+            "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
+            " h.names, h.ints, h.floats, h.seen, timestamp_micros(h.end_time) AS end_time,"
+            " timestamp_micros(h.settled) AS settled, h.deltas, h.revision, h.known_from",
+            "at_delta IS NOT NULL",
+        ),
+    )
+    yield create_view(
+        "gold",
+        "chains",
+        "The chain of every entity: its newest checkpoint and the deltas pending after it.",
+        _held(
+            "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
+            " h.names, h.ints, h.floats, h.seen, h.deltas AS pending,"
+            " timestamp_micros(get(h.event_times, 0)) AS first_pending,"
+            " transform(h.event_times, t -> timestamp_micros(t)) AS event_times, h.row_ids,"
+            f" transform(h.ops, o -> get({_listed(OPERATIONS)}, CAST(o AS INT))) AS ops,"
+            " h.encoding, h.saved_bytes, h.revision, h.known_from",
+            "end_time IS NULL",
+        ),
+    )
+    zipped = _held(
+        "h.source, h.entity, h.known_from, h.event_times, h.row_ids, h.ops, h.refusals, h.known,"
+        # a list that would say nothing is empty
+        " if(size(h.known_until) = 0, array_repeat(CAST(NULL AS BIGINT), size(h.ops)), h.known_until) AS until",
+        "refusals IS NOT NULL",
+    )
+    yield create_view(
+        "gold",
+        "refused",
+        "Deltas that their chain skips, with the reason; worked out again whenever the chain changes.",
+        "SELECT source, entity, timestamp_micros(event_times) AS event_time, row_ids AS row_id,"
+        f" get({_listed(OPERATIONS)}, CAST(ops AS INT)) AS op, get({_listed(REFUSALS)}, refusals - 1) AS reason,"
+        " timestamp_micros(known) AS time, known_from FROM"
+        " (SELECT source, entity, known_from, inline(arrays_zip(event_times, row_ids, ops, refusals, known, until))"
+        f" FROM ({zipped})) WHERE refusals > 0 AND until IS NULL",
+    )
+
+
+def _held(columns: str, condition: str) -> str:
+    rows = held(CHAINS, list(SEGMENT), source=None, columns="h.*")
+    return f"SELECT {columns} FROM ({rows}) h WHERE h.{condition}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"array({', '.join(map(literal, names))})"

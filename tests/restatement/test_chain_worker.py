@@ -1,0 +1,184 @@
+"""The chains' worker without Spark: published rows go in as they are stored, corrections come out, run after run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.ops import Status
+from spark_jobs.kernels.deltas.packing import unpack
+from spark_jobs.kernels.deltas.restating import Frontiers
+from spark_jobs.kernels.deltas.states import NO_DELTA
+from spark_jobs.kernels.deltas.strategies import FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.restatement import chain_worker
+from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker
+from spark_jobs.restatement.chains import chain_schema
+from tests.kernels.test_deltas_segments import COLUMNS, ENTITIES, MEANINGS, SCHEMA, Row, replayed, same_bits, updates
+
+STRATEGIES: list[Strategy] = [FullMerge(), TieredMerge(2), TimeBoundary(2)]
+IDENTITY = ("part", "entity", "start_time", "start_row", "known_from")
+
+
+OPERATIONS = replace(COLUMNS, indices="v_indices", values="v_values")
+UNMOVED = Frontiers()
+
+
+def _as_read(row: Row) -> Row:
+    """Starts that are null are so by a number."""
+    return {**row, **{c: NO_DELTA if row[c] is None else row[c] for c in ("start_time", "start_row")}}
+
+
+class Published:
+    """What the history tables hold, and runs over it."""
+
+    def __init__(self, mode: str, policy: Policy) -> None:
+        self.mode, self.policy, self.known_from = mode, policy, 0
+        meaning = MEANINGS[mode]
+        self.meaning = replace(meaning, operations=OPERATIONS) if meaning.operations else meaning
+        self.rows: list[Row] = []
+        self.last: list[Row] = []
+
+    def run(self, rows: list[Row], frontiers: Frontiers = UNMOVED, *, everything: bool = False) -> None:
+        """One run; what it puts out is applied as a publication is."""
+        self.known_from += 1000
+        worker = ChainWorker(
+            self.meaning, self.policy, frontiers, self.known_from, 9, everything, chain_schema()
+        )  # fmt: skip
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        given = table.rename_columns({"indices": "v_indices", "values": "v_values"})
+        given = given.append_column("part", pa.array([ROW] * len(rows), pa.string()))
+        stored = pa.Table.from_pylist([_as_read(row) for row in self.rows], schema=chain_schema())
+        both = pa.concat_tables([given, stored], promote_options="default").sort_by("entity")
+        batches = both.to_batches(max_chunksize=3)
+        self.last = [row for batch in worker(iter(batches)) for row in pa.Table.from_batches([batch]).to_pylist()]
+        self.publish()
+
+    def publish(self) -> None:
+        def identity(row: Row) -> tuple[Any, ...]:
+            # a state is told apart by its entity alone
+            return tuple(row[c] for c in IDENTITY if row["part"] == SEGMENT_PART or not c.startswith("start"))
+
+        closed = [identity(row) for row in self.last if row["era"] == "closing"]
+        held = [identity(row) for row in self.rows]
+        assert len(set(closed)) == len(closed)
+        assert set(closed) <= set(held), "a row is closed that is not published"
+        self.rows = [row for row in self.rows if identity(row) not in closed]
+        self.rows += [row for row in self.last if row["era"] == "live"]
+        assert all(row["known_from"] == self.known_from for row in self.last if row["era"] == "live")
+
+    def part(self, part: str) -> list[Row]:
+        return [row for row in self.rows if row["part"] == part]
+
+    def gained(self) -> int:
+        """What the gate sums."""
+        own = [row for row in self.last if row["part"] == SEGMENT_PART]
+        return sum(row["deltas"] * (1 if row["era"] == "live" else -1) + row["dropped"] for row in own)
+
+    def answers_are_replays(self, rows: list[Row], least: int, known: list[int]) -> None:
+        meaning = MEANINGS[self.mode]
+        table = pa.Table.from_pylist(self.part(SEGMENT_PART), schema=chain_schema())
+        is_float = meaning.dtype != "int64"
+        kind = pa.list_(pa.from_numpy_dtype(np.dtype(meaning.dtype)))
+        packed = {name: table[of[is_float]].cast(kind) for name, of in TYPED.items()}
+        plain = {name: table[name] for name in table.column_names if name not in packed}
+        segments = unpack(
+            pa.table(plain | packed), ENTITIES, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents
+        )  # fmt: skip
+        asked = [(e, t, k) for e in (0, 1) for t in range(least, max(10, least + 16), 2) for k in known]
+        states = states_for(segments, *(np.array(column) for column in zip(*asked, strict=True)))
+        for question, (code, time, known_at) in enumerate(asked):
+            naive = replayed(rows, self.mode, ENTITIES[code].as_py(), time, known_at)
+            assert same_bits(states, question, naive), (code, time, known_at)
+        now = {row["entity"]: row for row in self.part(STATE_PART)}
+        for entity in ENTITIES.to_pylist():
+            state = replayed(rows, self.mode, entity, 99, LATEST).state()
+            assert (entity in now) == (state.status is Status.LIVE)
+            if entity in now:
+                told = now[entity]["floats" if is_float else "ints"]
+                assert [repr(v) for v in told] == [repr(v) for v in state.vector]
+                assert (now[entity]["at_delta"], now[entity]["delta_count"]) == (state.at_delta, state.delta_count)
+
+
+@pytest.mark.parametrize("mode", list(MEANINGS))
+@given(rows=updates(), strategy=st.sampled_from(STRATEGIES), data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_runs_in_any_slicing_publish_what_a_replay_gives(
+    mode: str, rows: list[Row], strategy: Strategy, data: st.DataObject
+) -> None:
+    published = Published(mode, Policy(strategy, delta_threshold=data.draw(st.integers(1, 4))))
+    rows = sorted(rows, key=lambda r: r["time"])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        published.run(rows[start:end])
+        assert published.gained() == sum(row["diff"] for row in rows[start:end])
+        touched = {row["entity"] for row in rows[start:end]}
+        assert {row["entity"] for row in published.last} <= touched
+        ends = [row["entity"] for row in published.part(SEGMENT_PART) if row["end_time"] is None]
+        assert len(set(ends)) == len(ends)
+    published.answers_are_replays(rows, -3, [-3, 0, 2, 5, 8, 12, LATEST])
+    before = {row["entity"]: row["revision"] for row in published.part(STATE_PART)}
+    published.run(rows, everything=True)
+    published.answers_are_replays(rows, -3, [-3, 0, 2, 5, 8, 12, LATEST])
+    after = {row["entity"]: row["revision"] for row in published.part(STATE_PART)}
+    assert after == {entity: revision + 1 for entity, revision in before.items()}
+
+
+@pytest.mark.parametrize("mode", list(MEANINGS))
+@given(rows=updates(), strategy=st.sampled_from(STRATEGIES), since=st.integers(1, 9), horizon=st.integers(0, 7))
+@settings(max_examples=15, deadline=None)
+def test_what_retention_passes_goes_and_no_answer_beyond_it_changes(
+    mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int
+) -> None:
+    published = Published(mode, Policy(strategy, delta_threshold=2))
+    # a parent that retention has let go of counts as missing, so none is declared here
+    rows = sorted(({**row, "parent": None} for row in rows), key=lambda r: r["time"])
+    early = [row for row in rows if row["time"] <= since]
+    published.run(early)
+    # nothing from before the horizon is taken any more: such rows change nothing that is published
+    later = [row for row in rows if row["time"] > since and row["event_time"] >= horizon]
+    came = {row["row_id"] for row in early + later if row["diff"] > 0}
+    later = [row for row in later if row["row_id"] in came]
+    frontiers = Frontiers(since, horizon)
+    published.run(later, frontiers)
+    assert published.gained() == sum(row["diff"] for row in later)
+    published.answers_are_replays(early + later, horizon, [since, since + 2, LATEST])
+
+
+def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_worker, "LEAST_ROWS", 1)
+    published = Published("add", Policy(TieredMerge(2), delta_threshold=4))
+    base = dict.fromkeys(SCHEMA.names)
+    rows = [
+        {**base, "entity": "ab"[i % 2], "event_time": i, "time": i, "row_id": i, "diff": 1, "x": 1} for i in range(20)
+    ]
+    published.run(rows)
+    held = len(published.part(SEGMENT_PART))
+    touch = {**rows[0], "event_time": 30, "time": 30, "row_id": 99}
+    published.run([touch], Frontiers(since=30, horizon=18))
+    assert len(published.part(SEGMENT_PART)) < held - 4
+    assert published.gained() == 1
+    closed = {row["entity"] for row in published.last if row["era"] == "closing"}
+    assert closed == {"a", "b"}
+    published.answers_are_replays([*rows, touch], 18, [30, LATEST])
+    published.run([{**touch, "event_time": 31, "row_id": 100}], Frontiers(since=30, horizon=18))
+    assert {row["entity"] for row in published.last} == {"a"}
+
+
+def test_a_row_that_changes_no_state_leaves_it_as_it_is() -> None:
+    published = Published("operations", Policy(FullMerge(), delta_threshold=9))
+    base = dict.fromkeys(SCHEMA.names) | {"entity": "a", "diff": 1}
+    first = {**base, "event_time": 1, "time": 1, "row_id": 1, "op": "dense", "values": [1.0, 2.0], "id": "d1"}
+    refused = {**base, "event_time": 2, "time": 2, "row_id": 2, "op": "create", "values": [5.0, 5.0], "id": "d2"}
+    published.run([first])
+    published.run([refused])
+    assert [row["part"] for row in published.last] == [SEGMENT_PART] * 2
+    assert pc.sum(pa.array(published.part(SEGMENT_PART)[0]["refusals"])).as_py() == 1
