@@ -40,12 +40,12 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
     for definition in stage.definitions:
         made = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
         if made is not None:
-            stage.lake.append(definition.table(), made.rows, stage.fence)
+            stage.lake.append(definition.table(), made.rows, None)
             accounts[definition.name] = made.account
             largest = max(largest, made.largest_group)
     stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, largest_group=largest)
     if any(ranges.values()) or stage.scope.everything:
         late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token)
         if late is not None:
-            stage.lake.append(LATE, late, stage.fence)
+            stage.lake.append(LATE, late, None)
     return ranges, accounts

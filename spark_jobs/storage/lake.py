@@ -131,7 +131,11 @@ class Lake:
         return self.spark.createDataFrame(values, table.schema()).coalesce(1)
 
     def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
-        """Append, once: a repeat under the same or an older token is skipped by Delta. No fence: appended always."""
+        """Append, once: a repeat under the same or an older token is skipped by Delta.
+
+        No fence: appended always, for rows that count only where a fenced commit names the attempt that wrote them.
+        Delta's check costs a job to read what the table's log says of earlier attempts.
+        """
         ordered = rows.select(*table.column_names)
         options = {} if fence is None else fence.writer_options()
         options["maxRecordsPerFile"] = str(MOST_ROWS_A_FILE)

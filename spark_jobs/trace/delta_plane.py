@@ -145,7 +145,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         """
         rows = self._lake.read_with_files(self._table)
         if handles is not None:
-            rows = rows.where(F.col(BATCH).isin(list(handles)))
+            # the second filter is always true; with one on partitions alone Delta counts all files of the table first
+            rows = rows.where(F.col(BATCH).isin(list(handles)) & F.col(TIME).isNotNull())
         time = F.unix_micros(TIME)
         found = rows.groupBy(BATCH, "file").agg(
             F.count(F.lit(1)).alias("n"),
