@@ -28,10 +28,10 @@ def restate_states(stage: Stage) -> bool:
     if stage.source.keeps_chains:
         return _restate_chains(stage)
     rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
-    stage.lake.append(STATE, rows, stage.fence)
+    stage.lake.append(STATE, rows, None)
     left = chains_left_behind(stage.lake, stage.scope, stage.fence.token)
     if left is not None:
-        stage.lake.append(CHAINS, left, stage.fence)
+        stage.lake.append(CHAINS, left, None)
     return True
 
 
@@ -42,6 +42,6 @@ def _restate_chains(stage: Stage) -> bool:
     made = chain_corrections(stage.lake, stage.scope, stage.fence.token, reads=reads, writes=writes)
     if made is None:
         return False
-    stage.lake.append(STATE, made.states, stage.fence)
-    stage.lake.append(CHAINS, made.segments, stage.fence)
+    stage.lake.append(STATE, made.states, None)
+    stage.lake.append(CHAINS, made.segments, None)
     return True
