@@ -44,4 +44,5 @@ def _restate_chains(stage: Stage) -> bool:
         return False
     stage.lake.append(STATE, made.states, None)
     stage.lake.append(CHAINS, made.segments, None)
+    stage.summary["chains"] = made.counts
     return True

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.checkpoints.frames import BUCKET
 from spark_jobs.kernels.deltas.compact import STILL_KNOWN
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
@@ -63,7 +64,7 @@ class ChainWorker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Corrections of states and segments, group by group."""
-        for group in whole_groups(batches, ["entity"], least_rows=LEAST_ROWS):
+        for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
             yield from self._restate(group).to_batches()
 
     def _restate(self, group: pa.Table) -> pa.Table:

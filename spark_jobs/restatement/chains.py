@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame
-from spark_jobs.checkpoints.frames import NEEDED
+from spark_jobs.checkpoints.frames import NEEDED, together
 from spark_jobs.kernels.deltas.restating import Frontiers
 from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.states import NO_DELTA
@@ -52,6 +53,13 @@ class Corrections:
 
     states: DataFrame
     segments: DataFrame
+    _observed: Observation
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """`segments` and `checkpoints` written, segments `closed`, deltas `dropped` behind both frontiers; blocks until
+        `segments` have been written."""
+        return dict(self._observed.get)
 
 
 def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, writes: int = 1) -> Corrections | None:
@@ -85,16 +93,28 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, w
         both = both.unionByName(part, allowMissingColumns=True)
     ddl = ", ".join(["part STRING", *(f"`{c.name}` {_plain(c.name, c.type)}" for c in _columns())])
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    sorted_rows = both.repartition("entity").sortWithinPartitions("entity")
-    made = sorted_rows.mapInArrow(worker, ddl).localCheckpoint()
+    made = together(both).mapInArrow(worker, ddl).localCheckpoint()
     constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
     stamped = made.withColumns({c: F.timestamp_micros(c) for c in _VISIBLE}).withColumns(constants)
     states = stamped.where(F.col("part") == STATE_PART).withColumn("timestamp", F.timestamp_micros("timestamp"))
-    chains = stamped.where(F.col("part") == SEGMENT_PART)
+    observation = Observation(f"chains_{token}")
+    chains = stamped.where(F.col("part") == SEGMENT_PART).observe(observation, *_counted())
     return Corrections(
         states.select(*STATE.column_names).repartition(1).sortWithinPartitions("entity"),
         chains.select(*CHAINS.column_names).repartition(1).sortWithinPartitions("entity", "start_time", "start_row"),
+        observation,
     )
+
+
+def _counted() -> list[Column]:
+    live = F.col("era") == LIVE
+    counts = {
+        "segments": F.count_if(live),
+        "checkpoints": F.count_if(live & F.col("at_delta").isNotNull()),
+        "closed": F.count_if(~live),
+        "dropped": F.coalesce(F.sum("dropped"), F.lit(0)),
+    }
+    return [count.alias(name) for name, count in counts.items()]
 
 
 def retention_of(frontiers: SourceFrontiers) -> Frontiers:

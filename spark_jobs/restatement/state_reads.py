@@ -146,13 +146,18 @@ def _state_at(segments: Segments, event_us: int) -> EntityState:
     return states_for(segments, *asked, transforms=REGISTERED).entity(0)
 
 
-def _segments(lake: Lake, source: Source, entity: str) -> Segments:
+def check_keeps_chains(source: Source) -> None:
+    """Refuse a source whose deltas gold does not keep."""
     if not source.keeps_chains:
         raise ParameterError(
             expected="a source whose chains are kept",
             found=source.name,
             next_step="declare `compaction` in the source file, and run once with --accept-definition",
         )
+
+
+def _segments(lake: Lake, source: Source, entity: str) -> Segments:
+    check_keeps_chains(source)
     _, current = as_of_time(lake, source, None)
     meaning = meaning_of(source)
     table = published_chains(lake, source, current, entity=entity).segments.toArrow()

@@ -42,7 +42,7 @@ from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import FullMerge, TieredMerge
 from tests.benchmarks.gold_kernel import CHANGED, DIMS, as_arrow, sparse_deltas
-from tests.benchmarks.sliding import session
+from tests.benchmarks.measuring import session
 
 SPARSE = Meaning(
     "operations", "float64", None, DIMS, DeltaColumns("entity", "event_time", "row_id", "op", "indices", "values")
@@ -364,7 +364,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             kernels(Path(folder), options)
         return
-    spark = session(8)
+    spark = session()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
     with tempfile.TemporaryDirectory() as folder:
         {"compact": compact, "join": join, "state": state}[options.figure](spark, Path(folder), options)

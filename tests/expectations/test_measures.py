@@ -22,6 +22,7 @@ from spark_jobs.restatement.definitions import definitions
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
@@ -298,11 +299,11 @@ def test_faults_of_the_frontiers_are_measured(sound: Staged) -> None:
     assert back["reached_us"] > back["seal_us"]
 
 
-def test_a_state_that_does_not_say_what_its_row_says_is_counted(
+def test_a_state_that_does_not_say_what_its_row_says_and_a_chain_of_two_ends_are_counted(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:
     home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
-    settings = write_source(home, SOURCE.rpartition("state:")[0] + DIFF_STATE)
+    settings = write_source(home, SOURCE.rpartition("state:")[0] + DIFF_STATE + "compaction: full\n")
     write_drops(settings, READINGS)
     source = load_source(settings.sources / "meters.yml")
     tokens = tokens_of(stages(lake, settings, 0, "land", "seal", "compact"))
@@ -312,4 +313,13 @@ def test_a_state_that_does_not_say_what_its_row_says_is_counted(
     assert clean["states_off_their_row"] == 0
     state = ready.rows(STATE, f"token = {tokens['compact']} AND era = 'live' AND entity = 'b'")[0]
     ready.append(STATE, [{**state, "entity": "x1", "floats": [state["floats"][0], None]}])
-    assert faults("gold", clean, ready.gold()) == {"states_off_their_row": 1, "deltas_folded": state["delta_count"]}
+    assert faults("gold", clean, ready.gold()) == {"states_off_their_row": 1}
+    segment = ready.rows(CHAINS, f"token = {tokens['compact']} AND era = 'live' AND entity = 'b'")[0]
+    assert segment["deltas"] > 0
+    ready.append(CHAINS, [{**segment, "start_row": 7, "known_from": segment["known_from"] - TICK}])
+    assert faults("gold", clean, ready.gold()) == {
+        "states_off_their_row": 1,
+        "chains_without_end": 1,
+        "segments_at_wrong_time": 1,
+        "deltas_folded": segment["deltas"],
+    }

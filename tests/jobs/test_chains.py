@@ -17,6 +17,7 @@ from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.restatement.as_of import states_at
+from spark_jobs.restatement.chain_metrics import chain_metrics
 from spark_jobs.restatement.pins import PinExists, make_pin, pins
 from spark_jobs.restatement.state_reads import entity_history, rollback_rows
 from spark_jobs.sources import load_source
@@ -168,7 +169,9 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
         landed = [row for day in range(first, last + 1) for row in rows[day]]
         for day in range(first, last + 1):
             write(home, day, rows[day])
-        run(lake, home, first, last)
+        done = run(lake, home, first, last)[3]
+        assert done["chains"]["segments"] >= done["chains"]["checkpoints"] > 0
+        assert (done["chains"]["closed"] > 0, done["chains"]["dropped"]) == (first > 0, 0)
         known.append(micros(START + (last + 1) * DAY) - 1)
         touched.append({entity for entity, _, _ in segments(lake).keys() - before.keys()})
         assert touched[-1] == {row["meter"] for row in landed}
@@ -182,8 +185,13 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
     assert all(len(r.ops) < 3 + 1 for r in newest)
     assert lake.table("gold.checkpoints").count() >= 3
     assert [s["commits"] for s in run(lake, home, 2, 2)] == [0] * 5
+    metrics = chain_metrics(Lake(lake), load_source(home.sources / "meters.yml"))
+    assert (metrics.chains, metrics.refused) == (3, 0)
+    assert (metrics.deltas, metrics.longest) == (sum(map(len, rows.values())), max(len(r.ops) for r in newest))
+    assert min(metrics.bytes_of_updates, metrics.bytes_of_chains) > 1000
 
 
+@pytest.mark.long
 def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, home: Settings) -> None:
     home = write_source(home, UPSERT)
     rows = [

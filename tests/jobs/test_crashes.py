@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from spark_jobs.jobs.stage import STAGES
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from tests.jobs.harness import DATABASES, published, run, write_drops, write_source
+from tests.jobs.test_chains import UPSERT, upserts, write
 from tests.jobs.test_pipeline import ALL, READINGS
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -30,10 +31,10 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return write_source(settings)
 
 
-def _undisturbed(spark: SparkSession, home: Settings) -> dict[str, list[tuple[Any, ...]]]:
+def _undisturbed(spark: SparkSession, home: Settings, names: Sequence[str] = ALL) -> dict[str, list[tuple[Any, ...]]]:
     for day in range(2):
         run(spark, home, day, day)
-    expected = {table: published(spark, table, "final") for table in ALL}
+    expected = {table: published(spark, table, "final") for table in names}
     for database in DATABASES:
         spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
     return expected
@@ -69,6 +70,29 @@ def test_a_run_killed_after_each_of_its_commits_and_run_again(
     assert expected == {table: published(lake, table, "final") for table in ALL}
     assert [stage["commits"] for stage in run(lake, home, 1, 1)] == [0] * len(STAGES)
     assert expected == {table: published(lake, table, "final") for table in ALL}
+
+
+GOLD = ("gold.meters", "gold.checkpoints", "gold.chains", "gold.refused")
+
+
+def test_chains_after_a_kill_at_each_of_golds_commits_are_those_of_an_undisturbed_run(
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_source(home, UPSERT)
+    for day, rows in upserts().items():
+        write(home, day, rows)
+    expected = _undisturbed(lake, home, GOLD)
+    assert all(expected[table] for table in GOLD[:3])
+    run(lake, home, 0, 0)
+    before = {table: published(lake, table) for table in GOLD}
+    for target in ("gold.state_history", "gold.chain_history", "quality.verdicts", "trace.published"):
+        with monkeypatch.context() as patch, pytest.raises(Killed, match=target):
+            _kill_after(patch, target)
+            run(lake, home, 1, 1)
+        if target != "trace.published":
+            assert before == {table: published(lake, table) for table in GOLD}, f"visible after {target}"
+    assert expected == {table: published(lake, table) for table in GOLD}
+    assert [stage["commits"] for stage in run(lake, home, 1, 1)] == [0] * len(STAGES)
 
 
 def _kill_after(patch: pytest.MonkeyPatch, target: str) -> None:

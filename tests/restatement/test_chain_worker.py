@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.checkpoints.frames import BUCKET
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.ops import Status
@@ -58,6 +59,7 @@ class Published:
         given = given.append_column("part", pa.array([ROW] * len(rows), pa.string()))
         stored = pa.Table.from_pylist([_as_read(row) for row in self.rows], schema=chain_schema())
         both = pa.concat_tables([given, stored], promote_options="default").sort_by("entity")
+        both = both.append_column(BUCKET, both["entity"].dictionary_encode().combine_chunks().indices)
         batches = both.to_batches(max_chunksize=3)
         self.last = [row for batch in worker(iter(batches)) for row in pa.Table.from_batches([batch]).to_pylist()]
         self.publish()

@@ -1,7 +1,8 @@
-"""`history` and `rollback`: an entity's deltas one by one, and the rows that bring a state of the past back."""
+"""`chains`, `history` and `rollback`: what chains hold, an entity's deltas, the rows that bring a past state back."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,8 +19,21 @@ EntityArgument = Annotated[str, typer.Argument(help="The entity.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    app.command()(chains)
     app.command()(history)
     app.command()(rollback)
+
+
+def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
+    """What the chains of a source hold, and the bytes that they take beside its deltas."""
+    settings = load_settings()
+    checked = known_source(settings, source)
+    with server_session(settings, "tidemark-chains") as spark:
+        from spark_jobs.restatement.chain_metrics import chain_metrics
+        from spark_jobs.storage.lake import Lake
+
+        found = asdict(chain_metrics(Lake(spark), checked))
+    emit(as_json, found, lambda: table(["measure", "value"], list(found.items())))
 
 
 def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption = False) -> None:

@@ -118,7 +118,7 @@ def fold_until_transform(
         fetched += _fetch(row, end, columns)
         while row < end:
             status = cells.status[entity]
-            if columns.op[row] == _SPARSE and (status == _LIVE or (status == _ABSENT and known_dims >= 0)):
+            if columns.op[row] in (_SPARSE, _UPSERT) and (status == _LIVE or (status == _ABSENT and known_dims >= 0)):
                 row = _assign_run(entity, row, end, columns, cells, known_dims)
                 continue
             if columns.refusal[row] == LEGAL:
@@ -168,7 +168,8 @@ def _fetch(row: int, end: int, columns: Columns) -> float:
 
 @njit(cache=True)
 def _assign_run(entity: int, row: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
-    """Fold consecutive Sparse deltas; returns the position of the first delta that is none.
+    """Fold consecutive Sparse and Upsert deltas of an entity that is not deleted, to which both are the same; returns
+    the position of the first delta that is neither.
 
     One call per run: taking arrays out of the tuples costs more than assigning a few cells.
     """
@@ -180,7 +181,7 @@ def _assign_run(entity: int, row: int, end: int, columns: Columns, cells: Cells,
     base = cells.offsets[entity]
     dims = cells.dims[entity] if cells.status[entity] == _LIVE else known_dims
     last, count = -1, 0
-    while row < end and op[row] == _SPARSE:
+    while row < end and (op[row] == _SPARSE or op[row] == _UPSERT):
         if refusal[row] == LEGAL:
             if parent[row] == MISSING_PARENT_ROW or (parent[row] >= 0 and outcome[parent[row]] != LEGAL):
                 outcome[row] = _NO_PARENT_APPLIED

@@ -1,0 +1,30 @@
+"""What programs read by a source's name alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.checkpoints import ChainFrame
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.restatement.chains import published_chains
+from spark_jobs.restatement.state_reads import check_keeps_chains
+from spark_jobs.sources import load_source
+from spark_jobs.storage.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def chains_of(spark: SparkSession, source: str, settings: Settings | None = None) -> ChainFrame:
+    """The published chains of a source, for `join_as_of` and `ChainFrame.states`; times are in microseconds.
+
+    Raises:
+        ParameterError: the source keeps no chains.
+        NotPublished: nothing is published yet.
+    """
+    checked = load_source((settings or load_settings()).sources / f"{source}.yml")
+    check_keeps_chains(checked)
+    lake = Lake(spark)
+    _, current = as_of_time(lake, checked, None)
+    return published_chains(lake, checked, current)

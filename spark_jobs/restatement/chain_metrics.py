@@ -1,0 +1,69 @@
+"""What a source's chains hold, and the bytes that they take beside the deltas that they are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.restatement import LIVE
+from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.restatement.chains import published_chains
+from spark_jobs.sources import Source
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import updates
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.advance import trace_handles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class ChainMetrics:
+    """`chains`: entities. `pending`: deltas after the newest checkpoint of each, `longest`: of one. `saved_bytes`: per
+    encoding what it takes less than the other would, in memory. Bytes of the files: of the trace's updates, and of the
+    live segments; a file that holds closed segments too counts whole until folding rewrites it.
+    """
+
+    chains: int
+    checkpoints: int
+    deltas: int
+    pending: int
+    longest: int
+    refused: int
+    saved_bytes: dict[str, int]
+    bytes_of_updates: int
+    bytes_of_chains: int
+
+
+def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
+    """Counted now, over what is published; reads the chains' plain columns and the names of files."""
+    _, current = as_of_time(lake, source, None)
+    held = published_chains(lake, source, current).segments
+    ends = F.col("end_time").isNull()
+    standing = F.expr("IF(size(known_until) = 0, size(ops), size(filter(known_until, t -> t IS NULL)))")
+    refused = F.expr("size(filter(refusals, r -> r > 0))")
+    counts = {
+        "chains": F.count_if(ends), "checkpoints": F.count_if(F.col("at_delta").isNotNull()),
+        "deltas": F.sum(standing), "pending": F.sum(F.when(ends, standing)), "longest": F.max(F.when(ends, standing)),
+        "refused": F.sum(refused),
+    }  # fmt: skip
+    told = held.agg(*[F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]).collect()[0]
+    live = lake.read_with_files(CHAINS).where((F.col("source") == source.name) & (F.col("era") == LIVE))
+    saved = live.groupBy("encoding").agg(F.sum("saved_bytes").alias("saved")).collect()
+    handles = trace_handles(frontiers.load(lake, source, near=current.token).arrangement)
+    rows = lake.read_with_files(updates(source)).where(F.col("batch").isin(handles))
+    return ChainMetrics(
+        **told.asDict(),
+        saved_bytes={row.encoding: int(row.saved) for row in saved},
+        bytes_of_updates=_bytes(rows),
+        bytes_of_chains=_bytes(live),
+    )
+
+
+def _bytes(rows: DataFrame) -> int:
+    files = rows.select("file", "file_size").distinct().agg(F.sum("file_size")).collect()
+    return int(files[0][0] or 0)
