@@ -17,12 +17,15 @@ import os
 import re
 import socket
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.server.errors import JarsMissing, ServerUnreachable
+from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import LakeLock
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ def open_session(settings: Settings | None = None, app_name: str = "tidemark") -
         ServerUnreachable: connect, and the lake server does not answer or refuses the token.
         LakeBusy: classic, and another process may write the lake.
         JarsMissing: classic, and Delta's jars are not where they should be.
+        JavaUnusable: classic, and there is no Java that Spark runs on.
     """
     settings = settings or load_settings()
     return _connect(settings, app_name) if session_kind(settings) == "connect" else _classic(settings, app_name)
@@ -148,6 +152,7 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     conf = classic_conf(settings)
+    find_java()
     prepare_home(settings)
     if settings.lake not in _held_locks:
         _held_locks[settings.lake] = LakeLock.acquire(settings)
@@ -156,6 +161,57 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
     session = SparkSession.builder.appName(app_name).config(map={**conf}).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+@contextmanager
+def work_on(session: SparkSession, settings: Settings) -> Iterator[None]:
+    """What the block began on the session is interrupted when the block fails or is interrupted itself.
+
+    Raises:
+        ServerUnreachable: in place of what the loss of the lake server raised.
+    """
+    try:
+        yield
+    except BaseException as failure:
+        if hasattr(session, "interruptAll"):
+            # of a server that is gone nothing is left to interrupt; the failure at hand says more
+            with suppress(Exception):
+                session.interruptAll()
+        if is_lost_server(failure):
+            raise _lost(settings) from failure
+        raise
+
+
+_LOST = ("NO_ACTIVE_SESSION", "INVALID_HANDLE.SESSION")
+"""How the conditions begin that pyspark names when its session has ended on the server, or the server itself has."""
+
+
+def is_lost_server(error: BaseException) -> bool:
+    """Whether `error`, or what it came from, says that the lake server does not answer any more."""
+    import grpc
+    from pyspark.errors import PySparkException
+
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, grpc.Call) and link.code() is grpc.StatusCode.UNAVAILABLE:
+            return True
+        if isinstance(link, PySparkException) and (link.getCondition() or "").startswith(_LOST):
+            return True
+        link = link.__cause__ or link.__context__
+    return False
+
+
+def _lost(settings: Settings) -> ServerUnreachable:
+    address = f"{settings.server_host}:{settings.connect_port}"
+    return ServerUnreachable(
+        expected=f"the lake server at {address} to answer until the work is done",
+        found="it ended, or ended this session",
+        consequence="published tables read as the last publication left them; what a run had written beyond it is not"
+        " visible",
+        next_step="look at `tidemark status` and the lake server's log, start it with `tidemark up`, and do the same"
+        " again: a run goes on where it was",
+        address=address,
+    )
 
 
 def connect_version(settings: Settings) -> str:

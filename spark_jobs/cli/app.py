@@ -17,6 +17,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
+INTERRUPTED = "interrupted: what it had begun on the lake server is cancelled; the same command goes on where it was"
+
 
 def build_app() -> typer.Typer:
     """The root command with every command of `spark_jobs.cli.commands`."""
@@ -41,10 +43,10 @@ def run(arguments: list[str]) -> int:
             raise
         complain(refusal, as_json="--json" in arguments)
         return EXIT_USAGE if isinstance(refusal, ConfigurationError) else EXIT_FAILED
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return EXIT_INTERRUPTED
     except SystemExit as end:
+        # Typer makes this exit code of an interrupt, without a word
+        if end.code == EXIT_INTERRUPTED:
+            sys.stderr.write(f"{INTERRUPTED}\n")
         return end.code if isinstance(end.code, int) else EXIT_FAILED
     return 0
 

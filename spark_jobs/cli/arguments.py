@@ -61,15 +61,12 @@ def drops_between(source: Source, first: str, last: str) -> tuple[datetime, date
 
 @contextmanager
 def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
-    """A session on the lake server, ended with the block; an interrupt cancels its work."""
-    from spark_jobs.session import open_session
+    """A session on the lake server, ended with the block; a failure or an interrupt cancels its work."""
+    from spark_jobs.session import open_session, work_on
 
     session = open_session(settings, name)
     try:
-        yield session
-    except KeyboardInterrupt:
-        if hasattr(session, "interruptAll"):
-            session.interruptAll()
-        raise
+        with work_on(session, settings):
+            yield session
     finally:
         session.stop()

@@ -23,7 +23,7 @@ from spark_jobs.jobs.land import land
 from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.seal import seal
 from spark_jobs.jobs.window import window
-from spark_jobs.session import open_session
+from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import fence
 from spark_jobs.storage.lake import Lake
@@ -66,7 +66,7 @@ def run_stage(
     session's work is interrupted, so that a retry does not meet it.
 
     Raises:
-        TidemarkError: the stage was refused, superseded, or its gate failed.
+        TidemarkError: the stage was refused, superseded, its gate failed, or the lake server was lost.
     """
     settings = settings or load_settings()
     if name not in STAGES:
@@ -77,21 +77,19 @@ def run_stage(
     session = spark or open_session(settings, f"{source}:{name}:{run_id}")
     session.conf.set("spark.sql.adaptive.enabled", str(settings.adaptive).lower())
     try:
-        return _attempt(
-            name,
-            checked,
-            settings,
-            session,
-            lo_us=micros(lo),
-            hi_us=micros(hi),
-            run_id=run_id,
-            accept_definition=accept_definition,
-            only_file=only_file,
-            planned=planned,
-        )
-    except BaseException:
-        _interrupt(session)
-        raise
+        with work_on(session, settings):
+            return _attempt(
+                name,
+                checked,
+                settings,
+                session,
+                lo_us=micros(lo),
+                hi_us=micros(hi),
+                run_id=run_id,
+                accept_definition=accept_definition,
+                only_file=only_file,
+                planned=planned,
+            )
     finally:
         if spark is None:
             session.stop()
@@ -140,11 +138,6 @@ def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str
     if name == "publish" and all(stage in lease.spent for stage in STAGES):
         whole = (int(lease.spent["rows"]), round(sum(lease.spent[stage] for stage in STAGES), 3))
         lease.past = [*lease.past, whole][-KEPT_RUNS:]
-
-
-def _interrupt(spark: SparkSession) -> None:
-    if hasattr(spark, "interruptAll"):
-        spark.interruptAll()
 
 
 def main(arguments: list[str] | None = None) -> int:

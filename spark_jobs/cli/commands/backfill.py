@@ -137,7 +137,7 @@ QUERIES = {
         SELECT origin, window_start, window_end, departures, round(mean_delay, 1) AS mean_delay, max_delay, revision
         FROM silver.departure_delays WHERE departures >= 5 ORDER BY mean_delay DESC, window_start LIMIT 10""",
     "State of three aircraft": """
-        SELECT tailnum, flights, air_minutes, miles, delay_minutes, timestamp AS last_departed
+        SELECT tailnum, flights, air_minutes, miles, delay_minutes, timestamp AS newest_event
         FROM gold.flights ORDER BY flights DESC, tailnum LIMIT 3""",
     "The weather now": "SELECT * FROM marts.weather_now ORDER BY origin",
     "The gates' verdicts": """

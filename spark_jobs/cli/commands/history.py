@@ -35,13 +35,13 @@ def state(
     """State of entities at an event time, as known at a visible time."""
     settings = load_settings()
     checked = known_source(settings, source)
+    times = {"event_us": _micros(at), "known_us": _micros(as_of)}
     with server_session(settings, "tidemark-state") as spark:
         from spark_jobs.restatement.as_of import states_at
         from spark_jobs.storage.lake import Lake
         from spark_jobs.storage.read_counts import count_read
 
         count_read(settings.home, source)
-        times = {"event_us": _micros(at), "known_us": _micros(as_of)}
         frame = states_at(Lake(spark), checked, entity=entity, **times)
         columns, rows = frame.columns, _rows(frame.orderBy(checked.entity), limit)
     _show(rows, columns, as_json)
@@ -61,13 +61,14 @@ def windows(
         raise ParameterError(
             expected=f"one of the windows {', '.join(checked.windows) or '(none)'} of {source}", found=repr(name)
         )
+    known_us = _micros(as_of)
     with server_session(settings, "tidemark-windows") as spark:
         from spark_jobs.restatement.as_of import windows_as_of
         from spark_jobs.restatement.definitions import Definition
         from spark_jobs.storage.lake import Lake
 
         definition = Definition(checked, name)
-        frame = windows_as_of(Lake(spark), definition, _micros(as_of))
+        frame = windows_as_of(Lake(spark), definition, known_us)
         columns, rows = frame.columns, _rows(frame.orderBy(*definition.identity), limit)
     _show(rows, columns, as_json)
 

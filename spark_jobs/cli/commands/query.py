@@ -58,7 +58,10 @@ def _asked(first: str | None, last: str | None, latest_at: str | None) -> list[d
         raise ParameterError(
             expected="either --from and --to, or --latest-at", found=" and ".join(given) or "none of them"
         )
-    return [instant(text) for text in (ends if latest_at is None else [latest_at])]
+    span = [instant(text) for text in (ends if latest_at is None else [latest_at])]
+    if span[0] > span[-1]:
+        raise ParameterError(expected="--from at or before --to", found=" and ".join(ends), next_step="swap both ends")
+    return span
 
 
 def _latest_rows(found: dict[str, Latest]) -> list[dict[str, Any]]:

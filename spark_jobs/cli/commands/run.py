@@ -20,7 +20,7 @@ from spark_jobs.cli.arguments import (
     instant,
     known_source,
 )
-from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.storage.times import instant as of_micros
@@ -110,6 +110,10 @@ def prepare(
 
     settings = load_settings()
     days = [None if text is None else instant(text).date() for text in (first, last)]
+    if days[0] is not None and days[1] is not None and days[0] > days[1]:
+        raise ParameterError(
+            expected="--from at or before --to", found=f"{first} and {last}", next_step="swap both ends"
+        )
     drops = prepare_sample(settings.landing_folder, first=days[0], last=days[1])
     totals: dict[str, dict[str, int]] = {}
     for drop in drops:
@@ -118,6 +122,8 @@ def prepare(
         of_source["written"] += drop.written
         of_source["rows"] += drop.rows
     rows = [(name, *counts.values()) for name, counts in totals.items()]
+    if not rows:
+        note("no day of the sample is in that range; it has the days of 2013")
     emit(as_json, totals, lambda: table(["source", "drops", "written", "rows"], rows))
 
 
