@@ -52,7 +52,7 @@ class SourceChunks:
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
         self._lake, self._source = Lake(spark), source
-        if chunks(source).table not in self._lake.names_if_present("bronze"):
+        if not spark.catalog.tableExists(chunks(source).qualified):
             raise NothingLanded(
                 expected=f"a landed drop of {source.name}",
                 found="none",
@@ -112,12 +112,11 @@ class SourceChunks:
 
     def _reader(self, timeline: str, components: Sequence[str]) -> ChunkReader:
         types = {name: ARROW_TYPES[self._source.columns[name].type] for name in components}
-        has_history = "diff" in chunks(self._source).column_names
-        return ChunkReader(self._counted(), StoredLayout((timeline,), types), _timestamp, has_history=has_history)
+        return ChunkReader(self._counted(), StoredLayout((timeline,), types), _timestamp, has_history=True)
 
     def _counted(self) -> DataFrame:
         """The chunks whose landing is in the ledger."""
-        landed = self._lake.read(FILES).where(F.col("source") == self._source.name).select("landing").distinct()
+        landed = self._lake.read(FILES).where(F.col("source") == self._source.name).select("landing")
         rows = self._lake.read(chunks(self._source)).join(F.broadcast(landed), "landing", "left_semi")
         return rows.withColumn("first_row_id", F.element_at("row_ids", 1))
 

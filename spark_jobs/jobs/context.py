@@ -10,7 +10,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.base import Base
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.restatement.versions import changed_parts
+from spark_jobs.restatement.versions import LANDED_PARTS, changed_parts
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence, Lease
@@ -27,6 +27,8 @@ class Stage:
     `drops` are the drops of the run's interval `[lo_us, hi_us)`. `lease` holds the source for this attempt and tells
     what the run's earlier stages left. `summary` is what the stage reports. `only_file` is the one file, relative to
     the landing directory, that the run is about; `planned` is what a plan was made on, which must still be so.
+    `retract`: the run takes back what these drops, or that file, landed. `replay`: files to read again though their
+    bytes are the same, the run is about them alone.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Stage:
     accept_definition: bool = False
     only_file: str | None = None
     planned: Base | None = None
+    retract: bool = False
+    replay: frozenset[str] | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -67,6 +71,11 @@ class Stage:
         """What this run publishes, seen against what is published."""
         changed = changed_parts(self.source, self.publication)
         return Scope(self.source, self.frontiers, self.publication, everything=bool(changed))
+
+    @property
+    def rereads(self) -> bool:
+        """Whether records are read otherwise than those that are published were: all landed files are read anew."""
+        return bool({*changed_parts(self.source, self.publication)} & {*LANDED_PARTS})
 
     @property
     def definitions(self) -> list[Definition]:

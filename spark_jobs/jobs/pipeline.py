@@ -59,6 +59,8 @@ def run_pipeline(
     accept_definition: bool = False,
     only_file: str | None = None,
     planned: Base | None = None,
+    retract: bool = False,
+    replay: frozenset[str] | None = None,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
@@ -87,6 +89,8 @@ def run_pipeline(
                     accept_definition=accept_definition or planned is not None,
                     only_file=only_file if planned is None else planned.only_file,
                     planned=planned,
+                    retract=retract,
+                    replay=replay,
                 )
             report.stages.append(summary)
     finally:

@@ -15,10 +15,10 @@ from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.compact import restate_states
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import estimate_seconds
-from spark_jobs.jobs.land import base_of_run, land_files, listed_files
+from spark_jobs.jobs.land import base_of_run, chosen_files, land_files, listed_files
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
-from spark_jobs.landing import ledger
+from spark_jobs.landing.ledger import COUNTS, versions
 from spark_jobs.restatement.preview import Difference, differences
 from spark_jobs.restatement.versions import changed_parts
 from spark_jobs.sources import Source
@@ -37,7 +37,7 @@ RUN_ID = "plan"
 
 @dataclass(frozen=True, slots=True)
 class PlannedDrop:
-    """One interval: its files by what they are to the ledger, their bytes, and the rows that would land or go."""
+    """One interval: its files by what they are to the ledger, their bytes, and the rows that would land, or go back."""
 
     drop: str
     new: list[str]
@@ -47,6 +47,9 @@ class PlannedDrop:
     rows: int
     rejects: int
     duplicates: int
+    rows_back: int
+    rejects_back: int
+    duplicates_back: int
 
     def to_json(self) -> dict[str, Any]:
         """As the command's document has it."""
@@ -118,14 +121,18 @@ def _plan(
     before = stage("land")
     files = listed_files(before)
     base = base_of_run(before, files)
-    known = ledger.known(lake, source, before.drops, before.frontiers.landed_through)
+    known = versions(lake, source)
     summaries = []
     for name, body in REHEARSED.items():
         current = stage(name)
         body(current)
         summaries.append({"stage": name, **current.summary})
     landed = lake.written(FILES).collect()
-    drops = [_drop(source, n, [f for f in files if f.seq_no == n], landed, set(known.files)) for n in before.drops]
+    chosen = chosen_files(before)
+    about = [f for f in files if chosen is None or f.path in chosen]
+    shown = sorted({*before.drops, *(row.seq_no for row in landed)})
+    changed = set(summaries[0]["changed_files"])
+    drops = [_drop(source, n, [f for f in about if f.seq_no == n], landed, set(known), changed) for n in shown]
     return Plan(
         base,
         drops,
@@ -136,14 +143,17 @@ def _plan(
     )
 
 
-def _drop(source: Source, seq_no: int, files: list[Any], landed: list[Any], known: set[str]) -> PlannedDrop:
+def _drop(
+    source: Source, seq_no: int, files: list[Any], landed: list[Any], known: set[str], changed: set[str]
+) -> PlannedDrop:
     own = [row for row in landed if row.seq_no == seq_no and row.path is not None]
     landing = {row.path for row in own}
+    read = (landing - known) | changed
     return PlannedDrop(
         source.drops.label(seq_no),
         sorted(landing - known),
-        sorted(landing & known),
-        sorted(file.path for file in files if file.path not in landing),
-        sum(row.bytes for row in own),
-        *(sum(getattr(row, column) for row in own) for column in ("rows", "rejects", "duplicates")),
+        sorted(landing & changed),
+        sorted(file.path for file in files if file.path not in read),
+        sum(row.bytes for row in own if row.path in read),
+        *(sum(getattr(row, column) for row in own) for column in COUNTS),
     )

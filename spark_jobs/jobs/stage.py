@@ -57,10 +57,13 @@ def run_stage(
     accept_definition: bool = False,
     only_file: str | None = None,
     planned: Base | None = None,
+    retract: bool = False,
+    replay: frozenset[str] | None = None,
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
 
     `only_file` leaves the interval's other files aside. `planned` is the base of a plan, which must still stand.
+    `retract` takes back what the interval's drops, or that file, landed. `replay`: files to read again, and no others.
 
     Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
     session's work is interrupted, so that a retry does not meet it.
@@ -89,6 +92,8 @@ def run_stage(
                 accept_definition=accept_definition,
                 only_file=only_file,
                 planned=planned,
+                retract=retract,
+                replay=replay,
             )
     finally:
         if spark is None:
@@ -133,7 +138,7 @@ def _attempt(
 def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
     """Keep what the stage took; of a whole run, what all did, for the estimates of plans."""
     if name == "land":
-        lease.spent = {"rows": summary["rows"]}
+        lease.spent = {"rows": summary["rows"] + summary["rows_back"]}
     lease.spent[name] = seconds
     if name == "publish" and all(stage in lease.spent for stage in STAGES):
         whole = (int(lease.spent["rows"]), round(sum(lease.spent[stage] for stage in STAGES), 3))

@@ -1,63 +1,107 @@
-"""The ledger of files, and what of a drop's files is new to it."""
+"""The ledger of files: what of each file counts, and since which landing."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.errors import TidemarkError
-from spark_jobs.landing.reader import LandingFile
+from spark_jobs.landing.files import LandingFile
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import FILE_BITS
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES
 from spark_jobs.storage.times import instant
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LANDED, UNREADABLE, RETRACTED = "landed", "unreadable", "retracted"
+"""What a file's version can be; see the column `version` of the ledger."""
+
 CARRIED = "pending"
 """Its name in `Lake.carried`: the landings that are not in the trace yet."""
 
+COUNTS = ("rows", "rejects", "duplicates", "rows_back", "rejects_back", "duplicates_back")
+NOTHING = dict.fromkeys(COUNTS, 0)
+
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """One landed file: its checksum, and its rank among the files of its drop, which its rows' ids are made of."""
+class Version:
+    """What the ledger says last of a file. `rank` is its place among the files of its drop, which row ids are made
+    of."""
 
-    checksum: str
+    path: str
+    seq_no: int
     rank: int
+    size: int
+    checksum: str
+    kind: str = LANDED
+    landing: int | None = None
+
+    @property
+    def key(self) -> int:
+        """What the file's row ids have before the line."""
+        return file_key(self.seq_no, self.rank)
+
+    def same_as(self, other: Version | None) -> bool:
+        """Whether both say the same, whichever landing wrote it."""
+        return other is not None and replace(self, landing=other.landing) == other
+
+    @classmethod
+    def of(cls, file: LandingFile, kind: str = LANDED) -> Version:
+        """A listed file as it would stand in the ledger."""
+        return cls(file.path, file.seq_no, file.rank, file.size, file.checksum, kind)
 
 
-class FileChanged(TidemarkError):
-    """A landed file has other bytes now, or another file's arrival gave it another rank. Facts: `source`, `files`."""
-
-    code = "file_changed"
+def file_key(seq_no: int, rank: int) -> int:
+    """What the row ids of a file have before the line."""
+    return (seq_no << FILE_BITS) | rank
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a run must know of the ledger: `files`, path -> the newest landed version, of the run's drops; `pending`,
-    landing -> its rows, of the landings that are not in the trace yet."""
+    """What a run must know of the ledger: `files`, path -> the newest version, of the run's drops; `pending`, landing
+    -> its rows, those it took back too, of the landings that are not in the trace yet."""
 
-    files: dict[str, Landed]
+    files: dict[str, Version]
     pending: dict[int, int]
 
 
-def known(lake: Lake, source: Source, drops: range, landed_through: int) -> Known:
-    """Read the ledger once, for the files of these drops and for the landings beyond `landed_through`."""
-    of_drops = F.col("seq_no").between(drops.start, drops.stop - 1)
+def known(lake: Lake, source: Source, drops: range | None, landed_through: int) -> Known:
+    """Read the ledger once, for the files of these drops (None: all) and for the landings beyond `landed_through`."""
+    of_drops = F.lit(True) if drops is None else F.col("seq_no").between(drops.start, drops.stop - 1)
     ledger = lake.read(FILES).where((F.col("source") == source.name) & (of_drops | (F.col("landing") > landed_through)))
-    rows = ledger.select("path", "checksum", "file_rank", "landing", "rows", of_drops.alias("of_drops")).collect()
-    files: dict[str, Landed] = {}
+    said = ("path", "seq_no", "file_rank", "bytes", "checksum", "version", "landing")
+    n_updates = (F.col("rows") + F.coalesce("rows_back", F.lit(0))).alias("n_updates")
+    files: dict[str, Version] = {}
     pending: dict[int, int] = {}
-    for row in sorted(rows, key=lambda row: row.landing):
-        if row.of_drops and row.path is not None:
-            files[row.path] = Landed(row.checksum, row.file_rank)
-        if row.landing > landed_through:
-            pending[row.landing] = pending.get(row.landing, 0) + row.rows
+    for *version, updates, wanted in sorted(
+        ledger.select(*said, n_updates, of_drops.alias("of_drops")).collect(), key=lambda row: row.landing
+    ):
+        path, seq_no, rank, size, checksum, kind, landing = version
+        if wanted and path is not None:
+            files[path] = Version(path, seq_no, rank, size, checksum, kind or LANDED, landing)
+        if landing > landed_through:
+            pending[landing] = pending.get(landing, 0) + updates
     if lake.carried is not None:
         lake.carried[CARRIED] = json.dumps(list(pending.items()))
     return Known(files, pending)
+
+
+def versions(lake: Lake, source: Source) -> dict[str, Version]:
+    """Path -> the newest version, of all files of the source."""
+    rows = lake.read(FILES).where((F.col("source") == source.name) & F.col("path").isNotNull())
+    said = rows.select("path", "seq_no", "file_rank", "bytes", "checksum", "version", "landing").collect()
+    found: dict[str, Version] = {}
+    for path, seq_no, rank, size, checksum, kind, landing in sorted(said, key=lambda row: row.landing):
+        found[path] = Version(path, seq_no, rank, size, checksum, kind or LANDED, landing)
+    return found
 
 
 def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, int]:
@@ -67,55 +111,30 @@ def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[in
     return known(lake, source, range(0), landed_through).pending
 
 
-def fresh_files(source: Source, files: list[LandingFile], known: dict[str, Landed]) -> list[LandingFile]:
-    """The files that have not landed yet.
-
-    Raises:
-        FileChanged: a landed file is not the one that landed, or its rows' ids would be others now.
-    """
-    changed = [
-        f"{file.path} ({'other bytes' if known[file.path].checksum != file.checksum else 'another rank in its drop'})"
-        for file in files
-        if file.path in known and known[file.path] != Landed(file.checksum, file.rank)
-    ]
-    if changed:
-        raise FileChanged(
-            expected=f"landed files of {source.name} to stay as they were",
-            found=", ".join(changed),
-            consequence="nothing of this run's drops was landed",
-            next_step="put the landed bytes back; give rows that came later a file of their own whose name sorts last",
-            source=source.name,
-            files=changed,
-        )
-    return [file for file in files if file.path not in known]
+def landings(lake: Lake, source: Source) -> DataFrame:
+    """The landings of the ledger, with repeats: what others wrote does not count."""
+    return lake.read(FILES).where(F.col("source") == source.name).select("landing")
 
 
 def ledger_row(
-    source: Source, file: LandingFile, counts: dict[str, int], *, landing: int, run_id: str
+    source: Source, version: Version, counts: Mapping[str, int], *, replaces: Version | None = None
 ) -> dict[str, Any]:
-    """One row of `bronze.files`."""
+    """One row of `bronze.files`, without what its landing is."""
     return {
-        **drop_bounds(source, file.seq_no),
-        "path": file.path,
-        "file_rank": file.rank,
-        "bytes": file.size,
-        "checksum": file.checksum,
-        **counts,
-        "landing": landing,
-        "run_id": run_id,
+        **drop_bounds(source, version.seq_no),
+        "path": version.path,
+        "file_rank": version.rank,
+        "bytes": version.size,
+        "checksum": version.checksum,
+        "version": version.kind,
+        "replaces": None if replaces is None else replaces.landing,
+        **{name: counts.get(name, 0) for name in COUNTS},
     }
 
 
-def empty_drop_row(source: Source, seq_no: int, *, landing: int, run_id: str) -> dict[str, Any]:
+def empty_drop_row(source: Source, seq_no: int) -> dict[str, Any]:
     """The ledger's row of a drop that has no file."""
-    return {
-        **drop_bounds(source, seq_no),
-        "rows": 0,
-        "rejects": 0,
-        "duplicates": 0,
-        "landing": landing,
-        "run_id": run_id,
-    }
+    return {**drop_bounds(source, seq_no), **NOTHING}
 
 
 def drop_bounds(source: Source, seq_no: int) -> dict[str, Any]:
@@ -124,9 +143,10 @@ def drop_bounds(source: Source, seq_no: int) -> dict[str, Any]:
     return {"source": source.name, "seq_no": seq_no, "drop_lo": instant(lo_us), "drop_hi": instant(hi_us)}
 
 
-def write(lake: Lake, rows: list[dict[str, Any]], fence: Fence) -> None:
-    """Commit the ledger's rows: from here on their chunks and rejects count."""
-    landed = sum(row["rows"] for row in rows)
-    lake.append(FILES, lake.frame(FILES, rows), fence)
+def write(lake: Lake, rows: list[dict[str, Any]], fence: Fence, run_id: str) -> None:
+    """Commit the ledger's rows: from here on their chunks, rejects and duplicates count."""
+    of_landing = {"landing": fence.token, "run_id": run_id, "landed_at": datetime.now(UTC)}
+    n_updates = sum(row["rows"] + row["rows_back"] for row in rows)
+    lake.append(FILES, lake.frame(FILES, [{**row, **of_landing} for row in rows]), fence)
     if lake.carried is not None and CARRIED in lake.carried:
-        lake.carried[CARRIED] = json.dumps([*json.loads(lake.carried[CARRIED]), (fence.token, landed)])
+        lake.carried[CARRIED] = json.dumps([*json.loads(lake.carried[CARRIED]), (fence.token, n_updates)])

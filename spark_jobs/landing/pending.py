@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Updates to append, with the columns of `tables.updates` but batch, time and token (None: nothing landed), and the
-    landings of the ledger that are not in the trace yet, oldest first, with the number of their rows."""
+    landings of the ledger that are not in the trace yet, oldest first, with the number of their updates."""
 
     rows: DataFrame | None
     landings: tuple[int, ...]
@@ -39,11 +39,11 @@ def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     if not with_rows:
         return Pending(None, tuple(found))
     rows = chunk_rows(lake, source).where(F.col("landing").isin(with_rows)).drop("landing")
-    return Pending(rows.withColumn("diff", F.lit(1).cast("bigint")), tuple(found), sum(found.values()))
+    return Pending(rows, tuple(found), sum(found.values()))
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:
-    """The chunks of a source as rows: the columns of `tables.row_columns`, and `landing`."""
+    """The chunks of a source as rows: the columns of `tables.row_columns`, and `diff` and `landing`."""
     plural = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
     per_chunk = ("seq_no", "entity")
     in_arrays = [c for c in row_columns(source) if c.name not in per_chunk]
@@ -52,8 +52,9 @@ def chunk_rows(lake: Lake, source: Source) -> DataFrame:
         F.coalesce(plural.get(c.name, c.name), F.array_repeat(F.lit(None).cast(c.type), F.col("rows"))).alias(c.name)
         for c in in_arrays
     ]
-    zipped = lake.read(chunks(source)).select("landing", *per_chunk, *arrays)
-    rows = zipped.select("landing", *per_chunk, F.explode(F.arrays_zip(*[c.name for c in in_arrays])).alias("r"))
+    of_landing = ("diff", "landing")
+    zipped = lake.read(chunks(source)).select(*of_landing, *per_chunk, *arrays)
+    rows = zipped.select(*of_landing, *per_chunk, F.explode(F.arrays_zip(*[c.name for c in in_arrays])).alias("r"))
     return rows.select(
-        *[F.col(c.name) if c.name in per_chunk else F.col(f"r.{c.name}") for c in row_columns(source)], "landing"
+        *[F.col(c.name) if c.name in per_chunk else F.col(f"r.{c.name}") for c in row_columns(source)], *of_landing
     )

@@ -24,6 +24,7 @@ _SQL_TYPES = {
     pa.float64(): "double",
     pa.string(): "string",
     pa.bool_(): "boolean",
+    pa.binary(): "binary",
     pa.date32(): "date",
 }
 
@@ -44,13 +45,15 @@ def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]
 
 
 def schema_ddl(schema: pa.Schema) -> str:
-    """An Arrow schema of the record kernels as the DDL that Spark reads."""
+    """An Arrow schema of records or blocks as the DDL that Spark reads."""
     return ", ".join(f"`{field.name}` {_sql_type(field.type)}" for field in schema)
 
 
 def _sql_type(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "timestamp"
+    if pa.types.is_list(kind):
+        return f"array<{_sql_type(kind.value_type)}>"
     if pa.types.is_map(kind):
         return f"map<{_sql_type(kind.key_type)}, {_sql_type(kind.item_type)}>"
     return _SQL_TYPES[kind]

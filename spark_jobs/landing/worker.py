@@ -63,6 +63,14 @@ def read_file(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.
             yield _placed(batch, file)
 
 
+def first_rows(file: LandingFile, form: Format, spec: RecordSpec) -> pa.RecordBatch | None:
+    """Some of a file's first records, whatever becomes of the file; None if there are none."""
+    try:
+        return None if file.problem else next(iter(_batches(file, form, spec)), None)
+    except (FileRejectedError, UnusableFileError):
+        return None
+
+
 def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     with open_file(file.location) as opened:
         if opened.status() != (file.size, file.modified_ns):

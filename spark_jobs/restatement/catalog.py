@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.sources import Source
-from spark_jobs.storage import past, views
+from spark_jobs.storage import bronze_views, past, views
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
@@ -43,13 +43,13 @@ def ensure_source(lake: Lake, source: Source, known: Collection[Source]) -> None
 
 
 def widen_tables(lake: Lake, source: Source) -> None:
-    """Let the tables of windows have the columns of a changed definition.
+    """Let the tables of rows and of windows have the columns of a changed definition.
 
     Raises:
         TableDiffers: the change is none of columns alone.
     """
-    for definition in definitions(source):
-        lake.widen(definition.table())
+    for table in (chunks(source), updates(source), *[definition.table() for definition in definitions(source)]):
+        lake.widen(table)
 
 
 def follow_definition(lake: Lake, source: Source, known: Collection[Source], before: Iterable[str]) -> None:
@@ -62,6 +62,7 @@ def follow_definition(lake: Lake, source: Source, known: Collection[Source], bef
         lake.define(f"DROP FUNCTION IF EXISTS {qualified('silver', f'{gone}_as_of')}")
         for view in (f"{gone}_causes", f"{gone}_changes", gone):
             lake.define(f"DROP VIEW IF EXISTS {qualified('silver', view)}")
+    _define_landed(lake, _present(lake, source, known))
     _define_due(lake, source, known)
 
 
@@ -95,7 +96,13 @@ def _create_shared_views(lake: Lake, source: Source, known: Collection[Source]) 
     """The names that all sources share; the publications first, since changelogs read them."""
     present = _present(lake, source, known)
     shared = [past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of()]
-    _define(lake, [*shared, views.chunks_view(present), views.deltas_view(present)])
+    _define(lake, [*shared, bronze_views.quarantine_view(), bronze_views.duplicates_view()])
+    _define_landed(lake, present)
+
+
+def _define_landed(lake: Lake, present: list[Source]) -> None:
+    """What all sources landed, as chunks and as rows."""
+    _define(lake, [bronze_views.chunks_view(present), bronze_views.deltas_view(present)])
 
 
 def _define_due(lake: Lake, source: Source, known: Collection[Source]) -> None:

@@ -1,8 +1,9 @@
 """Definition versions: what of a source file has changed since the last publication, and whether a run may go on.
 
 The published rows follow one version of the definition. Another window, late policy or state recomputes what it
-affects and publishes it as one correction, once somebody has accepted that. Another way of reading files can't be
-applied to rows that have landed; it needs them to land anew.
+affects and publishes it as one correction, once somebody has accepted that. Another way of reading files (`parse`,
+`delta`) reads every landed file that is still there again, and lands the difference. Other drops make other row ids of
+all rows: that is another source.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from spark_jobs.storage.publication import Publication
 
 LANDED_PARTS = ("parse", "delta")
 """Parts that landed rows are made of."""
+
+FIXED_PART = "drops"
+"""The part that no run can apply."""
 
 
 class DefinitionChanged(TidemarkError):
@@ -40,19 +44,18 @@ def check_version(source: Source, published: Publication, *, accepted: bool) -> 
     """The changed parts, if a run may apply them.
 
     Raises:
-        DefinitionChanged: a part that landed rows are made of has changed, or nobody has accepted the others.
+        DefinitionChanged: the drops have changed, or nobody has accepted what else has.
     """
     parts = changed_parts(source, published)
-    landed = [part for part in parts if part in LANDED_PARTS]
-    if not parts or (accepted and not landed):
+    if not parts or (accepted and FIXED_PART not in parts):
         return parts
-    if landed:
+    if FIXED_PART in parts:
         next_step = "undo the change, or give the source another name and land its files again"
     else:
         next_step = "run with --accept-definition to recompute what it affects as one correction, or undo the change"
     raise DefinitionChanged(
         expected=f"the definition of {source.name} that its published rows follow",
-        found=f"another {', '.join(landed or parts)}",
+        found=f"another {', '.join(parts)}",
         consequence="nothing was run",
         next_step=next_step,
         source=source.name,

@@ -101,17 +101,19 @@ class Source(Section):
         return self.windows[window].time or self.primary_timeline
 
     def definition_parts(self) -> dict[str, str]:
-        """A hash for each part of the definition that results depend on: `parse`, `delta`, `state`, `window.<name>`,
-        and `chains` where gold keeps them.
+        """A hash for each part of the definition that results depend on: `drops`, `parse`, `delta`, `state`,
+        `window.<name>`, and `chains` where gold keeps them.
 
         Order of keys, comments, the DAG's settings, the description, the retention, how chains are compacted and the
         files' place change none.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
-        parse = {key: plain[key] for key in ("source", "start", "every", "columns", "unknown_columns")}
+        drops = {key: plain[key] for key in ("source", "start", "every")}
+        parse = {key: plain[key] for key in ("columns", "unknown_columns")}
         delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
         parts = {
+            "drops": drops,
             "parse": {**parse, "landing": landing},
             "delta": delta,
             "state": self.state and self.state.definition(),

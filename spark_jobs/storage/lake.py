@@ -77,7 +77,7 @@ class Lake:
                 or f"rows of {table.qualified} told apart by {', '.join(table.identity)}",
                 found=", ".join(other) or f"told apart by {identity.replace(',', ', ')}",
                 consequence="nothing was run",
-                next_step="give the changed window or aggregate another name: history keeps the old one as it was",
+                next_step="give the changed window, aggregate or column another name: history keeps the old one",
                 table=table.qualified,
             )
         missing = [column for column in table.columns if column.name not in stands]

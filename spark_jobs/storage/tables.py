@@ -27,7 +27,8 @@ TOKEN = Column(
 FILES = Table(
     "bronze",
     "files",
-    "The ledger: one row per file version that was landed. A chunk or reject counts iff its (source, landing) is here.",
+    "The ledger: one row per file and landing that changed what of it counts. A chunk, reject or duplicate counts iff"
+    " its (source, landing) is here.",
     (
         SOURCE,
         Column("seq_no", "BIGINT", "Number of the drop, counted from the source's start."),
@@ -37,12 +38,22 @@ FILES = Table(
         Column("file_rank", "INT", "Rank of the file by name in its drop."),
         Column("bytes", "BIGINT", "Size of the file."),
         Column("checksum", "STRING", "SHA-256 of the file's bytes."),
-        Column("rows", "BIGINT", "Rows that landed in chunks."),
-        Column("rejects", "BIGINT", "Rows (or the file itself) in bronze.quarantine."),
-        Column("duplicates", "BIGINT", "Rows in bronze.duplicates."),
-        Column("landing", "BIGINT", "Fence token of the landing that wrote the file's rows."),
+        Column("rows", "BIGINT", "Rows of the file that came to chunks."),
+        Column("rejects", "BIGINT", "Rows of it (or the file itself) that came to bronze.quarantine."),
+        Column("duplicates", "BIGINT", "Rows of it that came to bronze.duplicates."),
+        Column("rows_back", "BIGINT", "Rows of the file that were in chunks and were taken back."),
+        Column("rejects_back", "BIGINT", "Rows that were in bronze.quarantine and are no longer."),
+        Column("duplicates_back", "BIGINT", "Rows that were in bronze.duplicates and are no longer."),
+        Column(
+            "version",
+            "STRING",
+            "landed: what counts of the file is this version. unreadable: it could not be read to its end, what counted"
+            " before still does. retracted: nothing of it counts until it has other bytes or a run names it.",
+        ),
+        Column("replaces", "BIGINT", "The landing that wrote the file's row before this one, if any."),
+        Column("landing", "BIGINT", "Fence token of the landing."),
         Column("run_id", "STRING", "The run that landed it."),
-        Column("replaces", "BIGINT", "The landing whose version of this file this one replaces, if any."),
+        Column("landed_at", "TIMESTAMP", "By the clock of the machine; nothing depends on it."),
     ),
     ("source",),
     ("seq_no", "landing"),
@@ -50,16 +61,25 @@ FILES = Table(
 
 QUARANTINE = Table(
     "bronze",
-    "quarantine",
-    "Records and files that could not be read, kept as they were, with the reason.",
+    "quarantine_history",
+    "Records and files that could not be read, and those of them that landed or went since. bronze.quarantine is read.",
     (
         SOURCE,
         Column("seq_no", "BIGINT", "Number of the drop."),
         Column("file", "STRING", "File, relative to the landing root."),
         Column("line", "BIGINT", "Line of the record in the file, from 1; null when the file as a whole was rejected."),
         Column("rule", "STRING", "Id of the rule that rejected it."),
+        Column("rule_version", "INT", "Version of the rules; it rises when one accepts or refuses what it did not."),
+        Column("definition", "STRING", "Hash of the part of the source file that says how records are read."),
         Column("reason", "STRING", "What was expected and what was found."),
         Column("raw", "STRING", "The record as it stood in the file; bytes that are not UTF-8 are shown escaped."),
+        Column("diff", "BIGINT", "+1 it was rejected, -1 it no longer is."),
+        Column(
+            "ended",
+            "STRING",
+            "Why it no longer is: replayed (its line is readable now), replaced (rejected with other content or for"
+            " another reason), gone (no such line any more), retracted. Null while it is.",
+        ),
         Column("landing", "BIGINT", "Fence token of the landing."),
         Column("run_id", "STRING", "The run that landed it."),
     ),
@@ -69,8 +89,9 @@ QUARANTINE = Table(
 
 DUPLICATES = Table(
     "bronze",
-    "duplicates",
-    "Readable rows whose delta_id another row with a smaller row_id carries.",
+    "duplicates_history",
+    "Readable rows whose delta_id another row with a smaller row_id carries, and those that count since or went."
+    " bronze.duplicates is read.",
     (
         SOURCE,
         Column("seq_no", "BIGINT", "Number of the drop."),
@@ -80,6 +101,8 @@ DUPLICATES = Table(
         Column("delta_id", "STRING", "The id that both rows carry."),
         Column("counted_row_id", "BIGINT", "The row that counts."),
         Column("conflict", "BOOLEAN", "Whether the two rows differ in any value."),
+        Column("row", "STRING", "The row as JSON, times in microseconds since 1970, dates in days."),
+        Column("diff", "BIGINT", "+1 it became a duplicate, -1 it no longer is one."),
         Column("landing", "BIGINT", "Fence token of the landing."),
         Column("run_id", "STRING", "The run that landed it."),
     ),
@@ -246,7 +269,10 @@ PINS = Table(
     ),
 )
 
-CHUNK_LIST = ("entity", "chunk_id", "seq_no", "rows", "row_ids", "event_times", "event_min", "event_max", "landing")
+CHUNK_LIST = (
+    *("entity", "chunk_id", "seq_no", "rows", "row_ids", "event_times", "event_min", "event_max"),
+    *("diff", "landing"),
+)
 """The columns that the chunk tables of all sources have in common."""
 
 SHARED = (FILES, QUARANTINE, DUPLICATES, FRONTIERS, PUBLISHED, LATE, STATE, VERDICTS)
@@ -331,6 +357,7 @@ def chunks(source: Source) -> Table:
             *timelines,
             *values,
             Column("extra", "ARRAY<MAP<STRING, STRING>>", "Undeclared columns' values, one map per row."),
+            Column("diff", "BIGINT", "+1 the rows came, -1 they were taken back."),
             Column("landing", "BIGINT", "Fence token of the landing that wrote the chunk."),
         ),
         (),
@@ -339,6 +366,7 @@ def chunks(source: Source) -> Table:
             "seq_no",
             "event_min",
             "event_max",
+            "diff",
             "landing",
             *[f"{b}_{t}" for t in source.timelines for b in ("min", "max")],
         ),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from spark_jobs.sources import Source
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import CHUNK_LIST, LATE, PUBLISHED, STATE, chunks
+from spark_jobs.storage.tables import LATE, PUBLISHED, STATE
 
 VISIBLE = "(h.token <= p.settled OR array_contains(p.tokens, h.token))"
 
@@ -126,61 +126,3 @@ def source_state_view(source: Source) -> str:
         f"Current state of the entities of {source.source}, as published.",
         held(STATE, ["source", "entity"], source=source.source, columns=columns),
     )
-
-
-def landed_chunks(source: Source) -> str:
-    """The chunks of a source that count: their landing is in the ledger."""
-    return (
-        f"SELECT h.* FROM (SELECT DISTINCT landing FROM bronze.files WHERE source = {literal(source.source)}) f"
-        f" JOIN {qualified('bronze', chunks(source).table)} h ON h.landing = f.landing"
-    )
-
-
-def chunks_view(sources: list[Source]) -> str:
-    """`bronze.chunks`: what all sources' chunks have in common, bounds per timeline as a map."""
-    selects = []
-    for source in sources:
-        bounds = ", ".join(
-            f"{literal(t)}, named_struct('min', min_{t}, 'max', max_{t}, 'sorted', sorted_{t}, 'times', t_{t})"
-            for t in source.timelines
-        )
-        components = ", ".join(f"{literal(c)}, to_json(c_{c})" for c in source.columns)
-        listed = ", ".join(name(c) for c in CHUNK_LIST)
-        selects.append(
-            f"SELECT {literal(source.source)} AS source, {listed}, map({bounds}) AS timelines,"
-            f" map({components}) AS components"
-            f" FROM ({landed_chunks(source)})"
-        )
-    return create_view("bronze", "chunks", "All landed chunks, one row each.", " UNION ALL ".join(selects))
-
-
-def source_deltas(source: Source) -> str:
-    """The landed rows of a source, one per row, typed."""
-    arrays = [f"t_{t}" for t in source.timelines] + [f"c_{c}" for c in source.columns]
-    # a chunk none of whose rows has a value holds no array: zipping needs one all the same
-    padded = [f"coalesce({name(a)}, array_repeat(null, rows)) AS {name(a)}" for a in ["delta_ids", *arrays, "extra"]]
-    zipped = ", ".join(name(a) for a in ["row_ids", "event_times", "delta_ids", *arrays, "extra"])
-    fields = ", ".join(
-        ["r.row_ids AS row_id", "r.event_times AS event_time", "r.delta_ids AS delta_id"]
-        + [f"r.{name(a)} AS {name(a[2:] if a.startswith('c_') else a)}" for a in arrays]
-        + ["r.extra AS extra"]
-    )
-    return (
-        f"SELECT entity AS _entity, seq_no, chunk_id, {fields} FROM (SELECT entity, seq_no, chunk_id, row_ids,"
-        f" event_times, {', '.join(padded)} FROM ({landed_chunks(source)}))"
-        f" LATERAL VIEW explode(arrays_zip({zipped})) AS r"
-    )
-
-
-def deltas_view(sources: list[Source]) -> str:
-    """`bronze.deltas`: the landed rows of all sources; times and components as JSON."""
-    selects = []
-    for source in sources:
-        times = ", ".join(f"{literal(t)}, t_{t}" for t in source.timelines)
-        components = ", ".join(f"{literal(c)}, {name(c)}" for c in source.columns)
-        selects.append(
-            f"SELECT {literal(source.source)} AS source, _entity AS entity, event_time, row_id, delta_id,"
-            f" seq_no, chunk_id, map({times}) AS times, to_json(named_struct({components})) AS components, extra"
-            f" FROM ({source_deltas(source)})"
-        )
-    return create_view("bronze", "deltas", "All landed rows, one per row.", " UNION ALL ".join(selects))

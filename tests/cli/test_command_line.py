@@ -77,6 +77,21 @@ def test_a_query_asks_for_a_range_or_for_one_time(here, asked, capsys):
     assert "either --from and --to, or --latest-at" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("command", [["list"], ["show", "--all"], ["replay", "--drop", "2013-01-02"]])
+def test_quarantine_needs_a_server_and_says_so(here, command, capsys):
+    assert run(["quarantine", command[0], "flights", *command[1:], "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "server_unreachable"
+
+
+@pytest.mark.parametrize("drop", ["../../etc", "2013-01-32", "flights/2013-01-01"])
+def test_a_drop_is_a_date_and_no_path(here, drop, capsys):
+    for command in (["retract", "flights"], ["quarantine", "list", "flights"]):
+        assert run([*command, "--drop", drop]) == 2
+        assert drop in capsys.readouterr().err
+    assert run(["retract", "flights"]) == 2
+    assert "--drop" in capsys.readouterr().err
+
+
 def test_debug_lets_the_traceback_through(here):
     from spark_jobs.server.errors import ServerUnreachable
 

@@ -173,7 +173,7 @@ def test_faults_in_bronze_are_counted_by_their_measures(sound: Staged) -> None:
         "chunk_rows": 3 * len(bad),
         "quarantine_rows": 1,
         "duplicate_rows": 1,
-        "repeated_row_ids": 3,
+        "repeated_row_ids": 3 * len(bad),
         "chunks_with_unordered_row_ids": 1,
         "chunks_with_foreign_row_ids": 1,
         "chunks_with_uneven_arrays": 1,

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.landing.ledger import FileChanged
 from spark_jobs.restatement.as_of import NotPublished, as_of_time, states_at, windows_as_of
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import load_source
@@ -208,17 +207,6 @@ def test_a_missing_drop_is_an_empty_day(lake: SparkSession, home: Settings) -> N
     summaries = run(lake, home, 0, 3)
     assert summaries[0]["empty_drops"] == ["2024-01-02", "2024-01-03"]
     assert as_sessions(lake) == session_oracle([READINGS[0], READINGS[-1]])
-
-
-def test_a_changed_file_is_refused_before_anything_is_written(fresh: tuple[SparkSession, Settings]) -> None:
-    spark, home = fresh
-    run(spark, home, 0, 0)
-    before = {table: published(spark, table) for table in ALL}
-    write_lines(home, 0, [Reading(0, 11, "a", 50).line()])
-    with pytest.raises(FileChanged) as refusal:
-        run(spark, home, 0, 0)
-    assert refusal.value.files == ["meters/2024-01-01/a.ndjson (other bytes)"]
-    assert before == {table: published(spark, table) for table in ALL}
 
 
 def test_late_rows_are_listed_with_what_was_done(fresh: tuple[SparkSession, Settings]) -> None:

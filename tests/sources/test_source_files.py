@@ -313,6 +313,7 @@ def test_two_sources_cannot_own_one_window_table(tmp_path: Path) -> None:
         ("windows.sales.late", "discard", "window.sales"),
         ("columns.amount", {"type": "int", "null_values": ["-"]}, "parse"),
         ("unknown_columns", "fail", "parse"),
+        ("start", "2023-12-01", "drops"),
         ("landing.delimiter", ";", "parse"),
         ("delta_id", ["till"], "delta"),
         ("arrival", "seen", "delta"),

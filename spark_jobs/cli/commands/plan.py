@@ -82,9 +82,10 @@ def document(made: Plan) -> dict[str, Any]:
 
 def for_people(made: Plan) -> Group:
     """The plan as tables."""
-    columns = ["drop", "new files", "changed", "known", "bytes", "rows", "rejects", "duplicates"]
+    columns = ["drop", "new files", "changed", "known", "bytes", "rows", "rejects", "duplicates", "rows back"]
     drops = [
-        (d.drop, len(d.new), len(d.changed), len(d.known), d.bytes, d.rows, d.rejects, d.duplicates) for d in made.drops
+        (d.drop, len(d.new), len(d.changed), len(d.known), d.bytes, d.rows, d.rejects, d.duplicates, d.rows_back)
+        for d in made.drops
     ]
     counts = [(t.table, *t.counts.values()) for t in made.tables]
     parts: list[Any] = [table(columns, drops)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,15 +66,8 @@ def run(
     else:
         raise ParameterError(expected="--from and --to, or --plan", found="neither", next_step="name the drops to run")
     from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
-    from spark_jobs.jobs.stage import STAGES
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
-        bar = progress.add_task("connect", total=len(STAGES) + 1)
-
-        def on_stage(name: str) -> None:
-            progress.update(bar, description=name, advance=1)
-
+    with progress() as on_stage:
         report = run_pipeline(
             settings,
             source,
@@ -84,7 +79,18 @@ def run(
             planned=planned,
             on_stage=on_stage,
         )
-    emit(as_json, _document(report), lambda: _for_people(report))
+    emit(as_json, document(report), lambda: for_people(report))
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """A bar on standard error, for people who look; what it gives is told the name of each stage as it starts."""
+    from spark_jobs.jobs.stage import STAGES
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
+        bar = bars.add_task("connect", total=len(STAGES) + 1)
+        yield lambda name: bars.update(bar, description=name, advance=1)
 
 
 def _planned(source: Source, plan: Path, *others: str | None) -> Base:
@@ -127,7 +133,8 @@ def prepare(
     emit(as_json, totals, lambda: table(["source", "drops", "written", "rows"], rows))
 
 
-def _document(report: RunReport) -> dict[str, Any]:
+def document(report: RunReport) -> dict[str, Any]:
+    """A run's report for programs."""
     return {
         "source": report.source,
         "run_id": report.run_id,
@@ -137,11 +144,14 @@ def _document(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _for_people(report: RunReport) -> Group:
+def for_people(report: RunReport) -> Group:
+    """A run's report as tables."""
     told = ("files", "rows", "rejects", "duplicates", "appended", "drained", "unsealed", "moved", "gate", "marts")
+    back = ("rows_back", "rejects_back", "duplicates_back")
     rows = []
     for stage in report.stages:
         detail = ", ".join(f"{name} {stage[name]}" for name in told if stage.get(name) not in (None, ""))
+        detail += "".join(f", {name} {stage[name]}" for name in back if stage.get(name))
         rows.append((stage["stage"], stage["seconds"], stage["commits"], detail))
     total = round(sum(report.seconds.values()), 1)
     around = ", ".join(f"{name} {s} s" for name, s in report.seconds.items() if name in ("connect", "imports"))

@@ -21,14 +21,15 @@ _CHUNK = ("chunk_id", "entity", "seq_no", "landing")
 def bronze(spark: SparkSession, source: Source, *, landings: Sequence[int]) -> Measurement:
     """What these landings left in bronze: reads their rows of the ledger, chunks, quarantine and duplicates."""
     ours = f"source = {literal(source.name)} AND landing IN {listed(landings)}"
-    return measure(spark, [*_ledger(ours), _chunks(source, landings)])
+    return measure(spark, [*_ledger(ours), _chunks(source, landings), _row_ids(source, landings)])
 
 
 def _ledger(ours: str) -> list[Part]:
     def rows_of(table: Table) -> str:
         return f"SELECT * FROM {qualified(table.database, table.table)} WHERE {ours}"
 
-    counts = {"ledger_rows": "rows", "ledger_rejects": "rejects", "ledger_duplicates": "duplicates"}
+    # what came and what was taken back
+    counts = {f"ledger_{what}": f"{what} + coalesce({what}_back, 0)" for what in ("rows", "rejects", "duplicates")}
     return [
         Part(rows_of(FILES), counts, ("seq_no", "path", "rows", "rejects", "duplicates", "landing")),
         Part(rows_of(QUARANTINE), {"quarantine_rows": "1"}, ("seq_no", "file", "line", "rule", "landing")),
@@ -37,7 +38,7 @@ def _ledger(ours: str) -> list[Part]:
 
 
 def _chunks(source: Source, landings: Sequence[int]) -> Part:
-    """One row per row id of the chunks: how often it stands there, and what is wrong with its chunk."""
+    """One row per chunk: what is wrong with it."""
     table = chunks(source)
     ours = f"FROM {qualified(table.database, table.table)} WHERE landing IN {listed(landings)}"
     arrays = [f"t_{t}" for t in source.timelines] + [f"c_{c}" for c in source.columns]
@@ -47,13 +48,14 @@ def _chunks(source: Source, landings: Sequence[int]) -> Part:
     bounds = [("event_min", "event_max", "event_times")]
     bounds += [(f"min_{t}", f"max_{t}", f"t_{t}") for t in source.timelines]
     loose = [f"NOT ({lo} <=> array_min({a}) AND {hi} <=> array_max({a}))" for lo, hi, a in bounds]
-    unsorted = [f"(sorted_{t} AND {_present(t)} <> array_sort({_present(t)}))" for t in source.timelines]
+    # sort_array: array_sort compares each pair by an interpreted function
+    unsorted = [f"(sorted_{t} AND {_present(t)} <> sort_array({_present(t)}))" for t in source.timelines]
+    drop_bits = FILE_BITS + LINE_BITS
+    foreign = [f"shiftright({end}(row_ids), {drop_bits}) <> seq_no" for end in ("array_min", "array_max")]
     flags = {
         "chunk_rows": "rows",
-        "chunks_with_unordered_row_ids": violation("row_ids <> array_sort(array_distinct(row_ids))"),
-        "chunks_with_foreign_row_ids": violation(
-            f"exists(row_ids, r -> shiftright(r, {FILE_BITS + LINE_BITS}) <> seq_no)"
-        ),
+        "chunks_with_unordered_row_ids": violation("row_ids <> sort_array(array_distinct(row_ids))"),
+        "chunks_with_foreign_row_ids": violation(_any(foreign)),
         "chunks_with_uneven_arrays": violation(_any(uneven)),
         "chunks_with_loose_bounds": violation(_any(loose)),
         "chunks_falsely_sorted": violation(_any(unsorted)),
@@ -61,16 +63,23 @@ def _chunks(source: Source, landings: Sequence[int]) -> Part:
         "rows_without_event_time": "size(filter(event_times, t -> t IS NULL))",
     }
     judged = ", ".join(f"coalesce({flag}, 1) AS {name(measure)}" for measure, flag in flags.items())
-    per_chunk = f"SELECT chunk_id, entity, seq_no, landing, row_ids, {judged} {ours}"
-    # what is wrong with a chunk counts at its first row, so that one pass over the rows finds repeated ids as well
-    totals = ", ".join(f"sum(IF(coalesce(place, 0) = 0, {name(m)}, 0)) AS {name(m)}" for m in flags)
-    shown = ", ".join(f"any_value({column}) AS {column}" for column in _CHUNK)
-    relation = (
-        f"SELECT row_id, count(*) AS times, {shown}, {totals} FROM ({per_chunk})"
-        " LATERAL VIEW OUTER posexplode(row_ids) AS place, row_id GROUP BY row_id"
+    return Part(f"SELECT {', '.join(_CHUNK)}, {judged} {ours}", {m: name(m) for m in flags}, _CHUNK)
+
+
+def _row_ids(source: Source, landings: Sequence[int]) -> Part:
+    """How many row ids there are beyond the distinct ones, of rows that came and of rows that went: a bit for each id,
+    in words of Spark's size, so that no table of all ids is held."""
+    table = chunks(source)
+    each = (
+        f"SELECT {', '.join(_CHUNK)}, diff, row_id FROM {qualified(table.database, table.table)}"
+        f" LATERAL VIEW explode(row_ids) AS row_id WHERE landing IN {listed(landings)}"
     )
-    adds = {measure: name(measure) for measure in flags} | {"repeated_row_ids": violation("times > 1")}
-    return Part(relation, adds, ("row_id", "times", *_CHUNK))
+    word = "diff, bitmap_bucket_number(row_id)"
+    bits = "bitmap_count(bitmap_construct_agg(bitmap_bit_position(row_id)))"
+    surplus = f"SELECT count(*) - {bits} AS surplus FROM ({each}) GROUP BY {word}"
+    shown = ", ".join(f"any_value({column}) AS {column}" for column in _CHUNK)
+    by_id = f"SELECT row_id, count(*) AS times, count(*) - 1 AS surplus, {shown} FROM ({each}) GROUP BY row_id, diff"
+    return Part(surplus, {"repeated_row_ids": "surplus"}, ("row_id", "times", *_CHUNK), by_id)
 
 
 def _present(timeline: str) -> str:

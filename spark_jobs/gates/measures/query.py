@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`relation`: a query. `adds`: measure -> SQL of the whole number a row adds. `shows`: an example's columns."""
+    """`relation`: a query. `adds`: measure -> SQL of the whole number a row adds. `shows`: an example's columns.
+
+    `traced`: the query whose rows are the examples, where those of `relation` are summed too far to show any.
+    """
 
     relation: str
     adds: Mapping[str, str]
     shows: Sequence[str]
+    traced: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,9 @@ class Measurement:
         if measure not in part.adds:
             return []
         shown = ", ".join(map(name, part.shows))
-        query = f"SELECT {shown} FROM ({part.relation}) WHERE {part.adds[measure]} <> 0 LIMIT {MAX_EXAMPLES}"
+        query = (
+            f"SELECT {shown} FROM ({part.traced or part.relation}) WHERE {part.adds[measure]} <> 0 LIMIT {MAX_EXAMPLES}"
+        )
         return [row.asDict(recursive=True) for row in self.spark.sql(query).collect()]
 
 

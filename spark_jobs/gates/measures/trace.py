@@ -60,7 +60,9 @@ def trace(
     shown = ("batch", "row_id", "time", "sign", "entity", "times")
     parts = [
         Part(_updates_by_row(source, own, consumed, checks), adds, shown),
-        Part(landed, {"rows_landed": "rows"}, ("seq_no", "path", "landing", "rows")),
+        Part(
+            landed, {"rows_landed": "rows - coalesce(rows_back, 0)"}, ("seq_no", "path", "landing", "rows", "rows_back")
+        ),
         Part(_batches(source, own), {"batches_as_stated": violation(_as_stated(stated))}, ("batch", "n_updates")),
     ]
     return measure(spark, parts, {"batches_stated": len(stated), **_frontier_measures(before, after)})

@@ -1,0 +1,131 @@
+"""`quarantine`: the records that could not be read, and reading them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spark_jobs.cli.arguments import FileOption, SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.config import load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.pipeline import RunReport
+    from spark_jobs.jobs.replay import Asked
+    from spark_jobs.sources import Source
+
+DropOption = Annotated[str | None, typer.Option("--drop", help="Only this drop: a date, or a date and time in UTC.")]
+RuleOption = Annotated[str | None, typer.Option("--rule", help="Only records that this rule rejected.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Also records that have been replayed, replaced or are gone.")]
+SHOWN = 100
+"""Records that fit on a few screens."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Records that could not be read: what and why, and reading them again.")
+    group.command("list")(list_records)
+    group.command("show")(show_records)
+    group.command("replay")(replay)
+    app.add_typer(group, name="quarantine")
+
+
+def list_records(
+    source: SourceArgument,
+    drop: DropOption = None,
+    file: FileOption = None,
+    rule: RuleOption = None,
+    every: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """How many records are in quarantine, by drop, file and rule."""
+    from spark_jobs.jobs.replay import quarantined, summary
+
+    settings = load_settings()
+    checked = known_source(settings, source)
+    asked = _asked(checked, drop, file, rule, every=every)
+    with server_session(settings, "tidemark-quarantine") as spark:
+        found = summary(quarantined(spark, checked, asked))
+    rows = [{"drop": checked.drops.label(row.pop("seq_no")), **row} for row in found]
+    columns = ["drop", "file", "rule", "replay_state", "records"]
+    emit(as_json, {"source": source, "quarantine": rows}, lambda: table(columns, [list(r.values()) for r in rows]))
+
+
+def show_records(
+    source: SourceArgument,
+    drop: DropOption = None,
+    file: FileOption = None,
+    rule: RuleOption = None,
+    every: AllOption = False,
+    limit: Annotated[int, typer.Option(min=0, help="Records to show; 0 shows all.")] = SHOWN,
+    as_json: JsonOption = False,
+) -> None:
+    """The records themselves, with file, line and reason."""
+    from spark_jobs.jobs.replay import quarantined
+
+    settings = load_settings()
+    checked = known_source(settings, source)
+    asked = _asked(checked, drop, file, rule, every=every)
+    with server_session(settings, "tidemark-quarantine") as spark:
+        found = quarantined(spark, checked, asked).orderBy("file", "line", "landing")
+        rows = [row.asDict() for row in (found.limit(limit) if limit else found).collect()]
+    columns = ["file", "line", "rule", "reason", "raw", "replay_state"]
+    shown = [[row[column] for column in columns] for row in rows]
+    emit(as_json, {"source": source, "records": rows}, lambda: table(columns, shown))
+
+
+def replay(
+    source: SourceArgument,
+    drop: DropOption = None,
+    file: FileOption = None,
+    rule: RuleOption = None,
+    accept_definition: Annotated[
+        bool, typer.Option("--accept-definition", help="Read all landed files as the changed source file says.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read the files of open records again; what can be read now lands once, however often this is called.
+
+    Mend the source file (with --accept-definition), or the file: what no longer is rejected leaves quarantine.
+    """
+    from spark_jobs.jobs.replay import quarantined, replays, summary
+
+    settings = load_settings()
+    checked = known_source(settings, source)
+    asked = _asked(checked, drop, file, rule)
+    with server_session(settings, "tidemark-quarantine") as spark:
+        runs = replays(spark, checked, asked)
+    reports = [_run(checked, run.drops, run.files, accept_definition=accept_definition) for run in runs]
+    with server_session(settings, "tidemark-quarantine") as spark:
+        left = summary(quarantined(spark, checked, asked))
+    rows = [{"drop": checked.drops.label(row.pop("seq_no")), **row} for row in left]
+    landed = sum(report.stages[0]["rows"] for report in reports)
+    document = {
+        "source": source,
+        "files": sorted({path for run in runs for path in run.files}),
+        "rows": landed,
+        "rejects_back": sum(report.stages[0]["rejects_back"] for report in reports),
+        "runs": [{"run_id": report.run_id, "stages": report.stages} for report in reports],
+        "open": rows,
+    }
+    columns = ["drop", "file", "rule", "replay_state", "records"]
+    title = f"{landed} rows landed; still in quarantine:"
+    emit(as_json, document, lambda: table(columns, [list(row.values()) for row in rows], title=title))
+
+
+def _asked(source: Source, drop: str | None, file: str | None, rule: str | None, *, every: bool = False) -> Asked:
+    from spark_jobs.jobs.replay import OPEN, Asked
+    from spark_jobs.storage.times import micros
+
+    seq_no = None if drop is None else source.drops.seq_no_at(micros(instant(drop)))
+    return Asked(seq_no, file, rule, None if every else OPEN)
+
+
+def _run(source: Source, drops: range, files: frozenset[str], **options: Any) -> RunReport:
+    from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
+    from spark_jobs.storage.times import instant as of_micros
+
+    lo, hi = source.drops.interval(drops.start)[0], source.drops.interval(drops.stop - 1)[1]
+    bounds = (of_micros(lo), of_micros(hi))
+    return run_pipeline(load_settings(), source.name, *bounds, run_id=new_run_id("replay"), replay=files, **options)

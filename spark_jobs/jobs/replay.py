@@ -1,0 +1,92 @@
+"""What is in quarantine, and runs that read its files again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.landing.ledger import RETRACTED, versions
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import QUARANTINE
+from spark_jobs.trace import frontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPEN = "open"
+VIEW = "bronze.quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which records: of a drop, a file, a rule, in a state of replay; None is any."""
+
+    seq_no: int | None = None
+    file: str | None = None
+    rule: str | None = None
+    state: str | None = OPEN
+
+    def of(self, records: DataFrame) -> DataFrame:
+        """Those of the records."""
+        wanted = {"seq_no": self.seq_no, "file": self.file, "rule": self.rule, "replay_state": self.state}
+        for column, value in wanted.items():
+            if value is not None:
+                records = records.where(F.col(column) == F.lit(value))
+        return records
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One run that reads files again: drops `[first, past)`, all of them landed."""
+
+    drops: range
+    files: frozenset[str]
+
+
+def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
+    """The records of `bronze.quarantine` that are asked for; none before anything has landed."""
+    if QUARANTINE.table not in Lake(spark).names_if_present(QUARANTINE.database):
+        return spark.createDataFrame([], "file STRING, line BIGINT, rule STRING, reason STRING, replay_state STRING")
+    return asked.of(spark.table(VIEW).where(F.col("source") == source.name)).drop("source")
+
+
+def summary(records: DataFrame) -> list[dict[str, Any]]:
+    """How many records there are by drop, file, rule and state."""
+    keys = ("seq_no", "file", "rule", "replay_state")
+    counted = records.groupBy(*keys).agg(F.count(F.lit(1)).alias("records")).orderBy(*keys)
+    return [row.asDict() for row in counted.collect()]
+
+
+def replays(spark: SparkSession, source: Source, asked: Asked) -> list[Replay]:
+    """The runs that read the files of these open records again: one for each range of drops that adjoin.
+
+    Raises:
+        ParameterError: `asked.file` is no file with an open record.
+    """
+    lake = Lake(spark)
+    found = quarantined(spark, source, asked)
+    files = {row.file for row in found.select("file").distinct().collect()}
+    if asked.file is not None and not files:
+        raise ParameterError(
+            expected=f"a file of {source.name} with open records in {VIEW}",
+            found=repr(asked.file),
+            consequence="nothing was run",
+            next_step=f"`tidemark quarantine list {source.name}` names them",
+        )
+    if not files:
+        return []
+    known = versions(lake, source)
+    drops = {path: known[path].seq_no for path in files if path in known and known[path].kind != RETRACTED}
+    return list(_grouped(drops, frontiers.load(lake, source).landed))
+
+
+def _grouped(drops: dict[str, int], landed: Iterable[tuple[int, int]]) -> Iterable[Replay]:
+    for first, past in landed:
+        files = {path: n for path, n in drops.items() if first <= n < past}
+        if files:
+            yield Replay(range(min(files.values()), max(files.values()) + 1), frozenset(files))

@@ -1,0 +1,300 @@
+"""Landed rows travel as blocks: the rows of one file that fall into one bucket of entities, encoded once in the worker
+that reads them and decoded in the worker that makes chunks.
+
+Spark moves, caches and sorts whole blocks; it never takes a row apart. A block holds rows in row-id order, and blocks
+of a bucket come in row-id order, so that no sort of rows is needed either: a worker holds up to `HELD_ROWS` of them,
+brings each entity's together, and cuts chunks. A worker's memory is bounded by that, whatever the drop's size.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.chunks.columns import chunk_columns
+from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.records import RecordSpec
+from spark_jobs.landing.chunking import named_chunks, row_layout
+from spark_jobs.landing.files import LandingFile
+from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
+from spark_jobs.landing.record_spec import record_spec
+from spark_jobs.landing.worker import Format, first_rows, output_schema, read_file
+from spark_jobs.sources import Source
+from spark_jobs.sources.drops import LINE_LIMIT
+from spark_jobs.storage.tables import chunks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BLOCK_ROWS = 1 << 17
+"""Rows of a file that are shared out to buckets at once."""
+HELD_ROWS = 1 << 19
+"""Rows that a worker holds while it makes chunks: some 100 MB of ten columns. An entity's chunks of one drop are cut
+here at the latest."""
+BUCKET_BYTES = 64 << 20
+"""Bytes of files that a bucket takes: a task each, and a file of chunks each."""
+MOST_BUCKETS = 256
+SAMPLED_FILES = 4
+"""Files whose first rows tell how entities are shared out to buckets."""
+
+FILE, REJECT, BLOCK = "file", "reject", "block"
+_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("seq_no", pa.int64()),
+        ("file", pa.string()),
+        ("file_rank", pa.int32()),
+        # of a block
+        ("bucket", pa.int32()),
+        ("first_row_id", pa.int64()),
+        ("payload", pa.binary()),
+        # of a block whose source declares delta_ids
+        ("row_ids", pa.list_(pa.int64())),
+        ("delta_ids", pa.list_(pa.string())),
+        # of a rejected record
+        ("line", pa.int64()),
+        ("rule", pa.string()),
+        ("reason", pa.string()),
+        ("raw", pa.string()),
+        # of a file
+        ("rows", pa.int64()),
+        ("rejects", pa.int64()),
+        ("whole", pa.int64()),
+        ("entities", pa.int64()),
+    ]
+)
+_REJECTED = ("line", "rule", "reason", "raw")
+_NOT_IN_BLOCKS = ("seq_no", "file", "file_rank", "line", "arrival", "rule", "reason", "raw")
+_IPC = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What files hold, read once and kept until `forget`.
+
+    `read` has rows of three kinds, see `_SCHEMA`: a block of good rows; a rejected record; and for each file how many
+    of both there are, how often it was rejected whole, and about how many entities it has. `buckets` is the number of
+    ranges of entities.
+    """
+
+    read: DataFrame
+    buckets: int
+
+    @classmethod
+    def of(cls, spark: SparkSession, source: Source, files: list[LandingFile]) -> Blocks:
+        """Of these files."""
+        spec, form = record_spec(source), source.landing.format
+        bounds = _bounds(files, form, spec)
+        read = partial(_read, files=tuple(files), form=form, spec=spec, bounds=bounds)
+        tasks = max(1, min(len(files), MOST_TASKS))
+        return cls(
+            spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(_SCHEMA)).persist(), len(bounds) + 1
+        )
+
+    def forget(self) -> None:
+        """Let Spark forget them."""
+        self.read.unpersist()
+
+    @property
+    def files(self) -> DataFrame:
+        """The files' counts."""
+        return self.read.where(F.col("kind") == FILE)
+
+    @property
+    def rejects(self) -> DataFrame:
+        """The rejected records."""
+        return self.read.where(F.col("kind") == REJECT)
+
+    @property
+    def _blocks(self) -> DataFrame:
+        return self.read.where(F.col("kind") == BLOCK)
+
+    def rows(self, source: Source) -> DataFrame:
+        """The good rows, with the columns that `reader.read_files` gives but those of rejects."""
+        left_out = ("arrival", "rule", "reason", "raw")
+        schema = pa.schema([f for f in output_schema(record_spec(source)) if f.name not in left_out])
+        return self._blocks.mapInArrow(partial(_rows, schema=schema), schema_ddl(schema))
+
+    def identities(self) -> DataFrame:
+        """`row_id` and `delta_id` of the good rows, of a source that declares delta_ids."""
+        each = self._blocks.select(F.explode(F.arrays_zip("row_ids", "delta_ids")).alias("r"))
+        return each.select(F.col("r.row_ids").alias("row_id"), F.col("r.delta_ids").alias("delta_id"))
+
+    def chunks(self, source: Source, landing: int, config: BatcherConfig, hidden: npt.NDArray[np.int64]) -> DataFrame:
+        """Rows of the source's chunk table, of the good rows but those with the ids `hidden`."""
+        blocks = self._blocks.select("bucket", "seq_no", "first_row_id", "payload")
+        together = blocks.repartitionById(self.buckets, "bucket").sortWithinPartitions("seq_no", "first_row_id")
+        made = together.mapInArrow(_BlockChunker(source, landing, config, hidden), chunks(source).schema())
+        # a worker that held several times its rows gives an entity's chunks in several places
+        return made.sortWithinPartitions("entity", "seq_no", F.col("row_ids")[0])
+
+
+def _bounds(files: list[LandingFile], form: Format, spec: RecordSpec) -> list[bytes]:
+    """Entities at which buckets begin, but for the first: each is a range of entities, so that a file of chunks is, and
+    a query of an entity reads one of them."""
+    buckets = min(1 + sum(file.size for file in files) // BUCKET_BYTES, MOST_BUCKETS)
+    if buckets == 1:
+        return []
+    step = -(-len(files) // SAMPLED_FILES)
+    sample = [rows for file in files[::step] if (rows := first_rows(file, form, spec)) is not None]
+    names = sorted(n.encode() for rows in sample for n in rows.column("entity").drop_null().to_pylist())
+    return sorted({names[len(names) * i // buckets] for i in range(1, buckets)}) if names else []
+
+
+def _read(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    files: tuple[LandingFile, ...],
+    form: Format,
+    spec: RecordSpec,
+    bounds: list[bytes],
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for place in batch.column("id").to_pylist():
+            yield from _read_one(files[place], form, spec, bounds)
+
+
+def _read_one(file: LandingFile, form: Format, spec: RecordSpec, bounds: list[bytes]) -> Iterator[pa.RecordBatch]:
+    rows = rejects = whole = entities = 0
+    same = {"seq_no": file.seq_no, "file": file.path, "file_rank": file.rank}
+    held: list[pa.RecordBatch] = []
+    for batch in read_file(file, form, spec):
+        bad = pc.is_valid(batch.column("rule"))
+        rejected = batch.filter(bad)
+        if rejected.num_rows:
+            yield _filled(REJECT, rejected.num_rows, same, {name: rejected.column(name) for name in _REJECTED})
+            rejects += rejected.num_rows
+            whole += rejected.column("line").null_count
+        good = batch.filter(pc.invert(bad)) if rejected.num_rows else batch
+        held.append(good.drop_columns(list(_NOT_IN_BLOCKS)))
+        rows += good.num_rows
+        if sum(part.num_rows for part in held) >= BLOCK_ROWS:
+            made, seen = _encoded(held, bounds, same)
+            entities, held = max(entities, seen), []
+            yield from made
+    made, seen = _encoded(held, bounds, same)
+    yield from made
+    counts = {"rows": rows, "rejects": rejects, "whole": whole, "entities": max(entities, seen)}
+    yield _filled(FILE, 1, same, {name: pa.array([value], pa.int64()) for name, value in counts.items()})
+
+
+def _encoded(held: list[pa.RecordBatch], bounds: list[bytes], same: dict[str, Any]) -> tuple[list[pa.RecordBatch], int]:
+    """Blocks of these rows, and how many entities they have."""
+    if not sum(part.num_rows for part in held):
+        return [], 0
+    rows = pa.Table.from_batches(held).combine_chunks()
+    entity = rows.column("entity").chunk(0).dictionary_encode()
+    of_entity = np.array([bisect_right(bounds, name.encode()) for name in entity.dictionary.to_pylist()], np.int32)
+    of_row = of_entity[entity.indices.to_numpy()]
+    made = []
+    for bucket in np.unique(of_row).tolist():
+        own = rows.take(pa.array(np.flatnonzero(of_row == bucket))) if bounds else rows
+        ids = own.select(["row_id", "delta_id"]).combine_chunks()
+        columns = {
+            "bucket": pa.array([bucket], pa.int32()),
+            "first_row_id": _whole(ids.column("row_id"))[:1],
+            "payload": pa.array([_payload(own)], pa.binary()),
+        }
+        if ids.column("delta_id").null_count == 0:
+            columns |= {f"{name}s": _one_list(ids.column(name)) for name in ids.column_names}
+        made.append(_filled(BLOCK, 1, same, columns))
+    return made, len(entity.dictionary)
+
+
+def _one_list(column: pa.ChunkedArray) -> pa.ListArray:
+    values = _whole(column)
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+
+
+def _payload(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_IPC) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def _decoded(payload: pa.Scalar) -> pa.Table:
+    return pa.ipc.open_stream(payload.as_buffer()).read_all()
+
+
+def _filled(kind: str, count: int, same: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    constant = {"kind": kind, **same}
+    made = []
+    for field in _SCHEMA:
+        if field.name in constant:
+            made.append(pa.repeat(pa.scalar(constant[field.name], field.type), count))
+        elif field.name in columns:
+            made.append(_whole(columns[field.name]))
+        else:
+            made.append(pa.nulls(count, field.type))
+    return pa.RecordBatch.from_arrays(made, schema=_SCHEMA)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for block in batch.to_pylist():
+            rows = pa.ipc.open_stream(block["payload"]).read_all()
+            same = {name: block[name] for name in ("seq_no", "file", "file_rank")}
+            columns = {n: pa.repeat(pa.scalar(v, schema.field(n).type), rows.num_rows) for n, v in same.items()}
+            columns["line"] = pc.bit_wise_and(rows.column("row_id"), pa.scalar(LINE_LIMIT - 1, pa.int64()))
+            found = [columns[f.name] if f.name in columns else rows.column(f.name) for f in schema]
+            yield from pa.table(found, schema=schema).to_batches()
+
+
+@dataclass(frozen=True)
+class _BlockChunker:
+    """What runs in the Python workers: blocks of a bucket by drop and row id, to chunks."""
+
+    source: Source
+    landing: int
+    config: BatcherConfig
+    hidden: npt.NDArray[np.int64]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blocks = (
+            (seq_no, payload)
+            for batch in batches
+            for seq_no, payload in zip(batch.column("seq_no").to_pylist(), batch.column("payload"), strict=True)
+        )
+        for seq_no, own in groupby(blocks, key=lambda block: block[0]):
+            held: list[pa.Table] = []
+            for _, payload in own:
+                held.append(_decoded(payload))
+                if sum(part.num_rows for part in held) >= HELD_ROWS:
+                    yield from self._chunks(seq_no, held)
+                    held = []
+            if held:
+                yield from self._chunks(seq_no, held)
+
+    def _chunks(self, seq_no: int, held: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+        rows = pa.concat_tables(held).combine_chunks()
+        if self.hidden.size:
+            rows = rows.filter(pa.array(~np.isin(rows.column("row_id").to_numpy(), self.hidden)))
+        if not rows.num_rows:
+            return
+        names = rows.column("entity").combine_chunks().dictionary_encode()
+        order = np.argsort(names.indices.to_numpy(), kind="stable")
+        layout = row_layout(self.source)
+        made = chunk_columns(
+            rows.take(pa.array(order)),
+            entity=layout.entity,
+            row_id=layout.row_id,
+            timelines=layout.timelines,
+            components=layout.components,
+            config=self.config,
+        )
+        yield from named_chunks(self.source, made, seq_no=seq_no, diff=1, landing=self.landing).to_batches()

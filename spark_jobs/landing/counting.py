@@ -1,0 +1,86 @@
+"""Of all readable rows with one delta_id the one with the least row_id counts; the others are duplicates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.records.spec import COLUMN_PREFIX
+from spark_jobs.landing.standing import DUPLICATE, as_json, standing_identities, standing_rows
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The delta_ids that several rows carry, of rows that are new and of rows that count already.
+
+    `ids`: `delta_id`, `least_new` (row id of the first new row), `standing` (row id that counts now, or null) and
+    `least`, the least of both. None for a source without delta_id, whose rows are deltas of their own.
+    """
+
+    ids: DataFrame | None
+
+    def totals(self) -> tuple[Column, Column]:
+        """Aggregates over `ids`: how many there are, and of how many a new row goes before the standing one."""
+        return F.count(F.lit(1)), F.count_if(F.col("least_new") < F.col("standing"))
+
+
+def contest(lake: Lake, source: Source, new: DataFrame) -> Contest:
+    """Compare new rows (`row_id`, `delta_id` and more) with each other and with those that count."""
+    if source.delta_id is None:
+        return Contest(None)
+    ids = new.groupBy("delta_id").agg(F.min("row_id").alias("least_new"), F.count(F.lit(1)).alias("n"))
+    standing = standing_identities(lake, source, ids).groupBy("delta_id").agg(F.min("row_id").alias("standing"))
+    several = ids.join(standing, "delta_id", "left").where("n > 1 OR standing IS NOT NULL").drop("n")
+    return Contest(several.withColumn("least", F.least("least_new", "standing")))
+
+
+def counted_row(new: DataFrame, contested: DataFrame) -> DataFrame:
+    """New rows with `counted_row_id`: the row that stands for them, null where they count themselves."""
+    least = contested.select("delta_id", "least")
+    stands_for = F.when(F.col("least") != F.col("row_id"), F.col("least"))
+    return new.join(least, "delta_id", "left").withColumn("counted_row_id", stands_for).drop("least")
+
+
+def with_conflict(lake: Lake, source: Source, duplicates: DataFrame, new: DataFrame) -> DataFrame:
+    """Rows with a `counted_row_id`, and `conflict`: whether they differ in a value from the row that counts, which is
+    one of `new` or stands already."""
+    wanted = duplicates.select(F.col("counted_row_id").alias("row_id")).distinct()
+    counting = new.join(wanted, "row_id", "left_semi").select("row_id", _values(source).alias("theirs"))
+    stood = standing_rows(lake, source).join(wanted, "row_id", "left_semi")
+    theirs = counting.unionByName(stood.select("row_id", _values(source).alias("theirs")))
+    theirs = theirs.withColumnRenamed("row_id", "counted_row_id")
+    compared = duplicates.join(theirs, "counted_row_id", "left")
+    return compared.withColumn("conflict", _values(source) != F.col("theirs")).drop("theirs")
+
+
+def resolved(source: Source, rows: DataFrame) -> DataFrame:
+    """All rows that are there under their delta_ids, with `counted_row_id` and `conflict`, both null in those that
+    count."""
+    if source.delta_id is None:
+        nothing = {"counted_row_id": F.lit(None).cast("bigint"), "conflict": F.lit(None).cast("boolean")}
+        return rows.withColumns(nothing)
+    by_delta = Window.partitionBy("delta_id").orderBy("row_id")
+    firsts = {"least": F.first("row_id").over(by_delta), "theirs": F.first("own").over(by_delta)}
+    known = rows.withColumn("own", _values(source)).withColumns(firsts)
+    displaced = F.col("least") != F.col("row_id")
+    conflict = F.when(displaced, F.col("own") != F.col("theirs"))
+    told = known.withColumns({"counted_row_id": F.when(displaced, F.col("least")), "conflict": conflict})
+    return told.drop("least", "own", "theirs")
+
+
+def as_duplicates(source: Source, rows: DataFrame) -> DataFrame:
+    """Rows with `file`, `line`, `counted_row_id` and `conflict` as `standing.DUPLICATE` has them."""
+    return rows.withColumn("row", as_json(source)).select(*DUPLICATE)
+
+
+def _values(source: Source) -> Column:
+    """A hash of the values of a row's columns."""
+    return F.xxhash64(as_json(source, COLUMN_PREFIX))

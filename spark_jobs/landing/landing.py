@@ -1,0 +1,220 @@
+"""Land what a survey found: new files are added; whatever concerns what has landed is landed as a difference."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.records.rules import RULES_VERSION
+from spark_jobs.landing import ledger
+from spark_jobs.landing.blocks import Blocks
+from spark_jobs.landing.chunking import as_chunks
+from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
+from spark_jobs.landing.difference import Difference, difference
+from spark_jobs.landing.drift import check_drift
+from spark_jobs.landing.ledger import COUNTS, LANDED, UNREADABLE, Version, ledger_row
+from spark_jobs.landing.reader import read_files
+from spark_jobs.landing.standing import DUPLICATE, REJECT, file_of
+from spark_jobs.landing.survey import Survey
+from spark_jobs.sources import Source
+from spark_jobs.sources.drops import FILE_BITS, LINE_BITS
+from spark_jobs.storage.dense_files import page_rows
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COUNTED = ("rows", "rejects", "whole", "entities")
+"""What is counted of each file."""
+
+_TOTALS = -1
+"""In place of a drop: the row of the counts that tells of delta_ids how many are contested (as `rows`), and of how many
+a new row goes first (as `rejects`)."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What was written: the ledger's rows, which make it count, and the sums of their counts."""
+
+    rows: list[dict[str, Any]]
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """By the names of `ledger.COUNTS`."""
+        return {name: sum(row[name] for row in self.rows) for name in COUNTS}
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Per (drop, rank) rows by what they are, and about how many entities; how many delta_ids are contested, and of how
+    many a new row goes before the one that counts."""
+
+    files: dict[tuple[int, int], dict[str, int]]
+    contested: int
+    displacing: int
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """Rows that another one stands for: their ids, and how many each (drop, rank) has."""
+
+    row_ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    files: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """One landing of a source; what it writes carries the fence's token as its number."""
+
+    lake: Lake
+    source: Source
+    fence: Fence
+    run_id: str
+
+    def land(self, found: Survey) -> Landed:
+        """Write chunks, rejects and duplicates; they count once the ledger's rows that are returned are written."""
+        if found.only_adds:
+            blocks = Blocks.of(self.lake.spark, self.source, found.read)
+            try:
+                landed = self._add(found, blocks)
+            finally:
+                blocks.forget()
+            if landed is not None:
+                return landed
+        read = read_files(self.lake.spark, self.source, found.read).persist()
+        try:
+            self._check_drift(read.where("rule IS NOT NULL"))
+            return self._correct(found, read)
+        finally:
+            read.unpersist()
+
+    def _check_drift(self, rejects: DataFrame) -> None:
+        if self.source.unknown_columns == "fail":
+            check_drift(self.source, {row.rule: row["count"] for row in rejects.groupBy("rule").count().collect()})
+
+    def _count(self, blocks: Blocks, contested: Contest) -> _Counted:
+        counts = blocks.files.select("seq_no", F.col("file_rank").cast("bigint").alias("rank"), *COUNTED)
+        if contested.ids is not None:
+            none = F.lit(0).cast("bigint")
+            how_many, goes_before = contested.totals()
+            totals = contested.ids.agg(how_many.alias("rows"), goes_before.alias("rejects"))
+            place = {"seq_no": F.lit(_TOTALS).cast("bigint"), "rank": none, "whole": none, "entities": none}
+            counts = counts.unionByName(totals.withColumns(place))
+        found = {(row.seq_no, row.rank): {name: row[name] for name in COUNTED} for row in counts.collect()}
+        totals_of_ids = found.pop((_TOTALS, 0), dict.fromkeys(COUNTED, 0))
+        return _Counted(found, totals_of_ids["rows"], totals_of_ids["rejects"])
+
+    def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
+        """Files that are new to the ledger; None if one of their rows goes before one that counts."""
+        self._check_drift(blocks.rejects)
+        contested = contest(self.lake, self.source, blocks.identities())
+        counted = self._count(blocks, contested)
+        if counted.displacing:
+            return None
+        hidden = self._hide(blocks, contested) if counted.contested else _Hidden()
+        nothing = dict.fromkeys(COUNTED, 0)
+        rows = []
+        for file in found.read:
+            counts = {**nothing, **counted.files.get((file.seq_no, file.rank), {})}
+            duplicates = hidden.files.get((file.seq_no, file.rank), 0)
+            counts.update(rows=counts["rows"] - duplicates, duplicates=duplicates)
+            version = Version.of(file, UNREADABLE if counts["whole"] else LANDED)
+            rows.append(ledger_row(self.source, version, counts, replaces=found.before.get(file.path)))
+        landed = Landed(rows)
+        n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.files.values()), default=0)
+        if n_rows:
+            made = blocks.chunks(self.source, self.fence.token, BatcherConfig.landing(), hidden.row_ids)
+            self.lake.append_dense(chunks(self.source), made, self.fence, page_rows(n_rows, entities))
+        if landed.totals["rejects"]:
+            rejects = _came(blocks.rejects.select(*REJECT))
+            self._append_rejects(rejects.withColumn("ended", F.lit(None).cast("string")))
+        return landed
+
+    def _hide(self, blocks: Blocks, contested: Contest) -> _Hidden:
+        """Write the duplicates, and tell which rows they are."""
+        assert contested.ids is not None, "rows without delta_ids are not contested"
+        marked = counted_row(blocks.rows(self.source), contested.ids.localCheckpoint())
+        duplicates = marked.where("counted_row_id IS NOT NULL").localCheckpoint()
+        row_ids = duplicates.select("row_id").toArrow().column("row_id").to_numpy()
+        if row_ids.size:
+            good = marked.where("counted_row_id IS NULL")
+            told = with_conflict(self.lake, self.source, duplicates, good)
+            self._append_duplicates(_came(as_duplicates(self.source, told)))
+        keys, counts = np.unique(row_ids >> LINE_BITS, return_counts=True)
+        ranks = (1 << FILE_BITS) - 1
+        files = {(key >> FILE_BITS, key & ranks): n for key, n in zip(keys.tolist(), counts.tolist(), strict=True)}
+        return _Hidden(np.sort(row_ids), files)
+
+    def _correct(self, found: Survey, read: DataFrame) -> Landed:
+        """Whatever concerns what has landed."""
+        before = ledger.versions(self.lake, self.source)
+        made = difference(self.lake, self.source, found, read, before)
+        counts, entities = self._count_difference(made)
+        concerned = {path for path, version in made.after.items() if not version.same_as(before.get(path))}
+        rows = [
+            ledger_row(self.source, made.after[path], counts[path], replaces=before.get(path))
+            for path in sorted({*concerned, *counts})
+        ]
+        landed = Landed(rows)
+        totals = landed.totals
+        self._append_chunks(made.rows, totals["rows"] + totals["rows_back"], entities)
+        if totals["rejects"] + totals["rejects_back"]:
+            self._append_rejects(made.rejects)
+        if totals["duplicates"] + totals["duplicates_back"]:
+            self._append_duplicates(made.duplicates)
+        return landed
+
+    def _count_difference(self, made: Difference) -> tuple[dict[str, dict[str, int]], int]:
+        """Per path what came and what went; and about how many entities."""
+        counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
+        paths = {back: _by_key(versions) for back, versions in ((True, made.before), (False, made.after))}
+        entities = 0
+        by_file = made.rows.groupBy(file_of("row_id").alias("key"), "diff")
+        for row in by_file.agg(F.count(F.lit(1)).alias("n"), F.approx_count_distinct("entity").alias("d")).collect():
+            counts[paths[row.diff < 0][row.key]]["rows_back" if row.diff < 0 else "rows"] += row.n
+            entities = max(entities, row.d)
+        for what, frame in (("rejects", made.rejects), ("duplicates", made.duplicates)):
+            for row in frame.groupBy("file", "diff").agg(F.count(F.lit(1)).alias("n")).collect():
+                counts[row.file][f"{what}_back" if row.diff < 0 else what] += row.n
+        return counts, entities
+
+    def _append_chunks(self, rows: DataFrame, n_rows: int, entities: int) -> None:
+        if n_rows:
+            names = [column.name for column in row_columns(self.source)]
+            made = as_chunks(rows.select(*names, "diff"), self.source, self.fence.token, BatcherConfig.landing())
+            self.lake.append_dense(chunks(self.source), made, self.fence, page_rows(n_rows, entities))
+
+    def _append_rejects(self, rejects: DataFrame) -> None:
+        rules = {
+            "rule_version": F.lit(RULES_VERSION),
+            "definition": F.lit(self.source.definition_parts()["parse"]),
+        }
+        self.lake.append(QUARANTINE, rejects.withColumns({**rules, **self._marks()}).coalesce(1), self.fence)
+
+    def _append_duplicates(self, duplicates: DataFrame) -> None:
+        rows = duplicates.select(*DUPLICATE, "diff").withColumns(self._marks())
+        self.lake.append(DUPLICATES, rows.coalesce(1), self.fence)
+
+    def _marks(self) -> dict[str, Any]:
+        return {
+            "source": F.lit(self.source.name),
+            "landing": F.lit(self.fence.token).cast("bigint"),
+            "run_id": F.lit(self.run_id),
+        }
+
+
+def _came(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("diff", F.lit(1).cast("bigint"))
+
+
+def _by_key(versions: Mapping[str, Version]) -> dict[int, str]:
+    return {version.key: path for path, version in versions.items() if version.kind != ledger.RETRACTED}

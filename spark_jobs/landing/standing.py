@@ -1,0 +1,104 @@
+"""What counts now of a source in bronze: rows in chunks, rows in duplicates, records in quarantine.
+
+All of it is appended: what went is there a second time with diff -1, under the landing that took it back. A row in
+chunks stands iff no later landing than the one it came by took its id back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.landing import ledger
+from spark_jobs.landing.pending import chunk_rows
+from spark_jobs.sources import Source
+from spark_jobs.sources.drops import LINE_BITS, LINE_LIMIT
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.sql import name
+from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+REJECT = ("seq_no", "file", "line", "rule", "reason", "raw")
+"""What tells two rejected records apart."""
+DUPLICATE = ("seq_no", "file", "line", "row_id", "delta_id", "counted_row_id", "conflict", "row")
+"""What tells two duplicates apart."""
+
+_PLAIN = {"TIMESTAMP": "BIGINT", "DATE": "INT"}
+"""Types of a row's JSON in place of those whose text would lose digits."""
+
+
+def file_of(row_id: str) -> Column:
+    """`ledger.file_key` of the column `row_id`."""
+    return F.shiftright(row_id, LINE_BITS)
+
+
+def line_of(row_id: str) -> Column:
+    """The line that the column `row_id` stands for."""
+    return F.col(row_id).bitwiseAND(F.lit(LINE_LIMIT - 1).cast("bigint"))
+
+
+def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -> DataFrame:
+    """Rows in chunks that count, with the columns of `tables.row_columns`; those that meet `condition`, which must
+    follow from the row alone."""
+    rows = chunk_rows(lake, source).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    return _not_taken_back(rows if condition is None else rows.where(condition)).select(
+        *[column.name for column in row_columns(source)]
+    )
+
+
+def identities(lake: Lake, source: Source) -> DataFrame:
+    """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: two narrow
+    columns of the table."""
+    held = lake.read(chunks(source)).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    pairs = F.explode(F.arrays_zip("row_ids", "delta_ids")).alias("r")
+    rows = held.where("delta_ids IS NOT NULL").select("diff", "landing", pairs)
+    return rows.select(F.col("r.row_ids").alias("row_id"), F.col("r.delta_ids").alias("delta_id"), "diff", "landing")
+
+
+def standing_identities(lake: Lake, source: Source, delta_ids: DataFrame) -> DataFrame:
+    """`row_id` and `delta_id` of the rows that count under one of `delta_ids` (a frame with that column)."""
+    found = identities(lake, source).join(delta_ids.select("delta_id"), "delta_id", "left_semi")
+    return _not_taken_back(found).select("row_id", "delta_id")
+
+
+def _not_taken_back(rows: DataFrame) -> DataFrame:
+    gone = rows.where("diff < 0").groupBy(F.col("row_id").alias("gone_id")).agg(F.max("landing").alias("gone_by"))
+    later = (F.col("row_id") == F.col("gone_id")) & (F.col("landing") < F.col("gone_by"))
+    return rows.where("diff > 0").join(gone, later, "left_anti")
+
+
+def standing_duplicates(lake: Lake, source: Source) -> DataFrame:
+    """Rows in duplicates: the columns `DUPLICATE`."""
+    return _open(lake, source, DUPLICATES, DUPLICATE)
+
+
+def standing_rejects(lake: Lake, source: Source) -> DataFrame:
+    """Records in quarantine: the columns `REJECT`."""
+    return _open(lake, source, QUARANTINE, REJECT)
+
+
+def _open(lake: Lake, source: Source, table: Table, identity: tuple[str, ...]) -> DataFrame:
+    rows = lake.read(table).where(F.col("source") == source.name)
+    counted = rows.join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    return counted.groupBy(*identity).agg(F.sum("diff").alias("diff")).where("diff > 0").drop("diff")
+
+
+def as_json(source: Source, prefix: str = "") -> Column:
+    """The columns of `tables.row_columns` (those whose names start with `prefix`) as text: `rows_of_json` reads it."""
+    plain = {"TIMESTAMP": F.unix_micros, "DATE": F.unix_date}
+    columns = [c for c in row_columns(source) if c.name.startswith(prefix)]
+    return F.to_json(F.struct(*[plain.get(c.type, F.col)(name(c.name)).alias(c.name) for c in columns]))
+
+
+def rows_of_json(frame: DataFrame, source: Source, *others: str) -> DataFrame:
+    """The columns of `tables.row_columns` out of the column `row` of `frame`, and its columns `others`."""
+    columns = row_columns(source)
+    schema = ", ".join(f"{name(c.name)} {_PLAIN.get(c.type, c.type)}" for c in columns)
+    whole = {"TIMESTAMP": F.timestamp_micros, "DATE": F.date_from_unix_date}
+    parsed = frame.select(F.from_json("row", schema).alias("parsed"), *[F.col(o).alias(f"_{o}") for o in others])
+    fields = [whole.get(c.type, F.col)(f"parsed.{name(c.name)}").alias(c.name) for c in columns]
+    return parsed.select(*fields, *[F.col(f"_{o}").alias(o) for o in others])

@@ -1,0 +1,123 @@
+"""The names of bronze that users read: what the ledger counts, less what was taken back."""
+
+from __future__ import annotations
+
+from spark_jobs.sources import Source
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.sql import literal, name, qualified
+from spark_jobs.storage.tables import CHUNK_LIST, DUPLICATES, FILES, QUARANTINE, chunks
+from spark_jobs.storage.views import create_view
+
+_LEDGER = qualified(FILES.database, FILES.table)
+
+
+def quarantine_view() -> str:
+    """`bronze.quarantine`: every record that was ever rejected, with what became of it."""
+    identity = ("source", "seq_no", "file", "line", "rule", "reason", "raw")
+    listed = ", ".join(f"h.{column}" for column in identity)
+    select = (
+        f"SELECT {listed}, max_by(h.rule_version, h.landing) AS rule_version,"
+        " max_by(h.definition, h.landing) AS definition,"
+        " IF(sum(h.diff) > 0, 'open', max_by(h.ended, h.landing)) AS replay_state,"
+        " min(h.landing) AS landing, min_by(h.run_id, h.landing) AS run_id, min(f.landed_at) AS first_seen,"
+        " IF(sum(h.diff) > 0, max(l.landed_at), max(f.landed_at)) AS last_seen"
+        f" FROM ({_counted(QUARANTINE)}) h JOIN ({_landings()}) f ON f.source = h.source AND f.landing = h.landing"
+        f" JOIN (SELECT source, path, max(landed_at) AS landed_at FROM {_LEDGER} GROUP BY source, path) l"
+        f" ON l.source = h.source AND l.path = h.file GROUP BY {listed}"
+    )
+    comment = (
+        "Records and files that could not be read, kept as they were, with the reason. replay_state: open, or why it is"
+        " no longer here (replayed, replaced, gone, retracted). first_seen and last_seen: when a landing met it."
+    )
+    return create_view("bronze", "quarantine", comment, select)
+
+
+def duplicates_view() -> str:
+    """`bronze.duplicates`: the rows that another one stands for."""
+    hidden = ("diff", "landing", "run_id")
+    listed = ", ".join(f"h.{column}" for column in DUPLICATES.column_names if column not in hidden)
+    select = (
+        f"SELECT {listed}, max(h.landing) AS landing, max_by(h.run_id, h.landing) AS run_id"
+        f" FROM ({_counted(DUPLICATES)}) h GROUP BY {listed} HAVING sum(h.diff) > 0"
+    )
+    comment = "Readable rows whose delta_id another row with a smaller row_id carries: that one counts."
+    return create_view("bronze", "duplicates", comment, select)
+
+
+def _landings() -> str:
+    return f"SELECT source, landing, max(landed_at) AS landed_at FROM {_LEDGER} GROUP BY source, landing"
+
+
+def _counted(table: Table) -> str:
+    physical = qualified(table.database, table.table)
+    return f"SELECT t.* FROM {physical} t LEFT SEMI JOIN {_LEDGER} c ON c.source = t.source AND c.landing = t.landing"
+
+
+def landed_chunks(source: Source) -> str:
+    """The chunks of a source that count: their landing is in the ledger."""
+    return (
+        f"SELECT h.* FROM (SELECT DISTINCT landing FROM bronze.files WHERE source = {literal(source.source)}) f"
+        f" JOIN {qualified('bronze', chunks(source).table)} h ON h.landing = f.landing"
+    )
+
+
+def chunks_view(sources: list[Source]) -> str:
+    """`bronze.chunks`: what all sources' chunks have in common, bounds per timeline as a map."""
+    selects = []
+    for source in sources:
+        bounds = ", ".join(
+            f"{literal(t)}, named_struct('min', min_{t}, 'max', max_{t}, 'sorted', sorted_{t}, 'times', t_{t})"
+            for t in source.timelines
+        )
+        components = ", ".join(f"{literal(c)}, to_json(c_{c})" for c in source.columns)
+        listed = ", ".join(name(c) for c in CHUNK_LIST)
+        selects.append(
+            f"SELECT {literal(source.source)} AS source, {listed}, map({bounds}) AS timelines,"
+            f" map({components}) AS components"
+            f" FROM ({landed_chunks(source)})"
+        )
+    return create_view(
+        "bronze",
+        "chunks",
+        "All landed chunks, one row each: diff 1 of rows that came, -1 of rows that were taken back.",
+        " UNION ALL ".join(selects),
+    )
+
+
+def source_deltas(source: Source) -> str:
+    """The landed rows of a source that were not taken back, one per row, typed."""
+    arrays = [f"t_{t}" for t in source.timelines] + [f"c_{c}" for c in source.columns]
+    # a chunk none of whose rows has a value holds no array: zipping needs one all the same
+    padded = [f"coalesce({name(a)}, array_repeat(null, rows)) AS {name(a)}" for a in ["delta_ids", *arrays, "extra"]]
+    zipped = ", ".join(name(a) for a in ["row_ids", "event_times", "delta_ids", *arrays, "extra"])
+    fields = ", ".join(
+        ["r.row_ids AS row_id", "r.event_times AS event_time", "r.delta_ids AS delta_id"]
+        + [f"r.{name(a)} AS {name(a[2:] if a.startswith('c_') else a)}" for a in arrays]
+        + ["r.extra AS extra"]
+    )
+    came = (
+        f"SELECT entity AS _entity, seq_no, chunk_id, landing, {fields} FROM (SELECT entity, seq_no, chunk_id, landing,"
+        f" row_ids, event_times, {', '.join(padded)} FROM ({landed_chunks(source)}) WHERE diff > 0)"
+        f" LATERAL VIEW explode(arrays_zip({zipped})) AS r"
+    )
+    went = (
+        f"SELECT row_id, max(landing) AS landing FROM ({landed_chunks(source)})"
+        " LATERAL VIEW explode(row_ids) AS row_id WHERE diff < 0 GROUP BY row_id"
+    )
+    return f"SELECT c.* FROM ({came}) c LEFT ANTI JOIN ({went}) g ON g.row_id = c.row_id AND g.landing > c.landing"
+
+
+def deltas_view(sources: list[Source]) -> str:
+    """`bronze.deltas`: the landed rows of all sources; times and components as JSON."""
+    selects = []
+    for source in sources:
+        times = ", ".join(f"{literal(t)}, t_{t}" for t in source.timelines)
+        components = ", ".join(f"{literal(c)}, {name(c)}" for c in source.columns)
+        selects.append(
+            f"SELECT {literal(source.source)} AS source, _entity AS entity, event_time, row_id, delta_id,"
+            f" seq_no, chunk_id, map({times}) AS times, to_json(named_struct({components})) AS components, extra"
+            f" FROM ({source_deltas(source)})"
+        )
+    return create_view(
+        "bronze", "deltas", "All landed rows that were not taken back, one per row.", " UNION ALL ".join(selects)
+    )

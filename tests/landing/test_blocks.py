@@ -1,0 +1,106 @@
+"""Rows that travel as blocks are the rows of the files, and their chunks are those of the same rows one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.landing import blocks
+from spark_jobs.landing.blocks import BLOCK, FILE, REJECT, _BlockChunker, _bounds, _read, _rows
+from spark_jobs.landing.files import list_drop_files
+from spark_jobs.landing.record_spec import record_spec
+from spark_jobs.landing.worker import output_schema, read_file
+from spark_jobs.sources import Source, load_source
+from tests.jobs.harness import Reading, write_source
+
+METERS = [f"m{number:02d}" for number in range(7)]
+
+
+@pytest.fixture
+def landed(settings: Any) -> tuple[Source, list[Any]]:
+    """Two files of a drop and one of the next, with rejects, one file rejected whole."""
+    settings = write_source(settings)
+    drops = [settings.landing / "meters" / f"2024-01-0{day}" for day in (1, 2)]
+    for number, drop in enumerate(drops):
+        drop.mkdir(parents=True)
+        for name in "ab":
+            rows = [Reading(number, (i * 7) % 900, METERS[(i * i) % 7], i).line() for i in range(60)]
+            (drop / f"{name}.ndjson").write_text("\n".join([*rows[:30], "nothing", *rows[30:]]))
+    (drops[0] / "torn.gz").write_bytes(b"\x1f\x8b\x08\x00torn")
+    source = load_source(settings.sources / "meters.yml")
+    return source, [file for n in (0, 1) for file in list_drop_files(settings.landing, source, n)]
+
+
+def read(source: Source, files: list[Any], bounds: list[bytes]) -> pa.Table:
+    form, spec = source.landing.format, record_spec(source)
+    places = pa.record_batch({"id": pa.array(range(len(files)), pa.int64())})
+    return pa.Table.from_batches(_read([places], files=tuple(files), form=form, spec=spec, bounds=bounds))
+
+
+def of_kind(table: pa.Table, kind: str) -> pa.Table:
+    return table.filter(pc.equal(table["kind"], kind))
+
+
+@pytest.mark.parametrize("bounds", [[], [b"m02"], [b"m02", b"m05", b"x"]])
+@pytest.mark.parametrize("rows_held", [8, 1 << 17])
+def test_blocks_hold_the_rows_and_rejects_of_the_files(landed, monkeypatch, bounds, rows_held):
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", rows_held)
+    source, files = landed
+    made = read(source, files, bounds)
+    spec = record_spec(source)
+    plain = pa.Table.from_batches([b for f in files for b in read_file(f, source.landing.format, spec)])
+    good, bad = plain.filter(plain["rule"].is_null()), plain.filter(plain["rule"].is_valid())
+    schema = pa.schema([f for f in output_schema(spec) if f.name not in ("arrival", "rule", "reason", "raw")])
+    found = pa.Table.from_batches(_rows(of_kind(made, BLOCK).to_batches(), schema=schema))
+    assert found.sort_by("row_id").to_pylist() == good.select(found.column_names).sort_by("row_id").to_pylist()
+    own = of_kind(made, BLOCK)
+    ids = pa.table({name: pc.list_flatten(own[f"{name}s"]) for name in ("row_id", "delta_id")})
+    assert ids.sort_by("row_id").to_pylist() == good.select(ids.column_names).sort_by("row_id").to_pylist()
+    shown = ["seq_no", "file", "line", "rule", "reason", "raw"]
+    assert of_kind(made, REJECT).select(shown).to_pylist() == bad.select(shown).to_pylist()
+    counts = [(r["file"], r["rows"], r["rejects"], r["whole"]) for r in of_kind(made, FILE).to_pylist()]
+    expected = {f.path: (60, 1, 0) for f in files} | {"meters/2024-01-01/torn.gz": (0, 1, 1)}
+    assert counts == [(f.path, *expected[f.path]) for f in files]
+    assert max(r["entities"] for r in of_kind(made, FILE).to_pylist()) <= len(METERS)
+
+
+@pytest.mark.parametrize("rows_held", [20, 1 << 19])
+def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, rows_held):
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(blocks, "HELD_ROWS", rows_held)
+    source, files = landed
+    made = of_kind(read(source, files, [b"m03"]), BLOCK)
+    ids = pc.list_flatten(made["row_ids"]).to_numpy()
+    hidden = np.sort(ids)[::5]
+    found = []
+    for bucket in (0, 1):
+        own = made.filter(pc.equal(made["bucket"], bucket)).sort_by(
+            [("seq_no", "ascending"), ("first_row_id", "ascending")]
+        )
+        chunker = _BlockChunker(source, 7, BatcherConfig.landing(), hidden)
+        found += pa.Table.from_batches(chunker(iter(own.to_batches(max_chunksize=3)))).to_pylist()
+    assert sorted(i for chunk in found for i in chunk["row_ids"]) == sorted(set(ids.tolist()) - set(hidden.tolist()))
+    by_entity: dict[tuple[int, str], list[int]] = {}
+    for chunk in found:
+        assert set(chunk["c_meter"]) == {chunk["entity"]}
+        assert {row >> 43 for row in chunk["row_ids"]} == {chunk["seq_no"]}
+        by_entity.setdefault((chunk["seq_no"], chunk["entity"]), []).extend(chunk["row_ids"])
+    assert all(rows == sorted(rows) for rows in by_entity.values())
+    assert len({chunk["chunk_id"] for chunk in found}) == len(found)
+
+
+def test_buckets_are_ranges_of_entities_that_share_the_rows(landed, monkeypatch):
+    source, files = landed
+    assert _bounds(files, source.landing.format, record_spec(source)) == []
+    monkeypatch.setattr(blocks, "BUCKET_BYTES", sum(file.size for file in files) // 3)
+    bounds = _bounds(files, source.landing.format, record_spec(source))
+    assert bounds == sorted(set(bounds))
+    assert 1 <= len(bounds) <= 3
+    assert {name.decode() for name in bounds} <= set(METERS)
+    assert Path(files[0].location).exists()
