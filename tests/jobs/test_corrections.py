@@ -165,6 +165,7 @@ def test_a_changed_file_lands_as_the_difference_that_a_plan_has_shown(landed: La
     unchanged(landed, 0, 2)
 
 
+@pytest.mark.long
 def test_files_that_join_go_before_rows_that_counted_and_the_gone_keep_theirs(landed: Lake) -> None:
     # moves both files of the drop, and its row goes before the one of the last drop
     landed.write(0, [LAST[1].line(), Reading(0, 20, "a", 3).line(), "nonsense"], "0.ndjson")
@@ -177,6 +178,7 @@ def test_files_that_join_go_before_rows_that_counted_and_the_gone_keep_theirs(la
     assert landed.says() == before
 
 
+@pytest.mark.long
 def test_a_retraction_takes_back_and_lasts(landed: Lake) -> None:
     path = landed.home.landing / "meters" / "2024-01-01" / "a.ndjson"
     name = "meters/2024-01-01/a.ndjson"
@@ -194,6 +196,7 @@ def test_a_retraction_takes_back_and_lasts(landed: Lake) -> None:
     landed.check()
 
 
+@pytest.mark.long
 def test_a_version_that_cannot_be_read_replaces_nothing(landed: Lake) -> None:
     path = landed.home.landing / "meters" / "2024-01-02" / "a.ndjson"
     whole, before = path.read_text(), landed.says()
