@@ -43,7 +43,7 @@ NEEDED = (
     "deleted", "vector", "seen", "encoding", "event_times", "row_ids", "known", "known_until", "ops", "refusals",
     "sizes", "indices", "values", "given", "scalars", "transforms", "delta_ids", "parents",
 )  # fmt: skip
-"""Columns of a segment that a read needs."""
+"""Columns of a segment that a read needs; which of them, the meaning says (`columns_needed`)."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ChainFrame:
 
         Columns: entity, the components (or `vector`), timestamp, at_delta, delta_count. Times are integers.
         """
-        rows = self.segments.select(*[c for c in NEEDED if c in self.segments.columns])
+        rows = self._needed()
         if entity is not None:
             rows = rows.where(F.col("entity") == entity)
         rows = rows.where(needed_for(event_time, known_at))
@@ -68,6 +68,9 @@ class ChainFrame:
         rows = rows.withColumn(BUCKET, F.col("entity")) if known_at is None else together(rows)
         asker = _StatesAt(self.meaning, _or_latest(event_time), _or_latest(known_at))
         return rows.mapInArrow(asker, _state_ddl(self.meaning))
+
+    def _needed(self) -> DataFrame:
+        return self.segments.select(*[c for c in columns_needed(self.meaning) if c in self.segments.columns])
 
     def join_as_of(
         self, df: DataFrame, *, entity: str, time: str, known_at: str | None = None, prefix: str = ""
@@ -84,7 +87,7 @@ class ChainFrame:
             F.col(entity).cast("string").alias("entity"), _ticks(time, kinds[time]).alias("asked_time"),
             _ticks(known_at or time, kinds[known_at or time]).alias("asked_known"), F.struct(*df.columns).alias("row"),
         )  # fmt: skip
-        segments = self.segments.select(*[c for c in NEEDED if c in self.segments.columns])
+        segments = self._needed()
         both = questions.unionByName(segments, allowMissingColumns=True)
         joined = together(both).mapInArrow(
             _JoinAsOf(self.meaning, prefix), f"{_row_ddl(df)}, {_joined_ddl(self.meaning, prefix)}"
@@ -115,6 +118,15 @@ def join_as_of(
             folded in. All are null where the entity did not live.
     """
     return chains.join_as_of(df, entity=entity, time=time, known_at=known_at, prefix=prefix)
+
+
+def columns_needed(meaning: Meaning) -> list[str]:
+    """Columns that a read carries to the workers. Every one costs, also where all its lists are empty: those that rows
+    of this meaning never fill are left out."""
+    never = set() if meaning.operations is not None else {"scalars", "transforms"}
+    if not meaning.with_parents:
+        never |= {"delta_ids", "parents"}
+    return [c for c in NEEDED if c not in never]
 
 
 def together(rows: DataFrame) -> DataFrame:

@@ -21,7 +21,7 @@ import argparse
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
+from spark_jobs.checkpoints.frames import columns_needed, needed_for, together
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
@@ -160,6 +161,24 @@ def python_loop(spark: SparkSession, source: Path, out: Path) -> None:
     applied.write.option("compression", "zstd").parquet(str(out))
 
 
+def _drained(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
+
+
+def told_parts(rows: DataFrame) -> None:
+    """Where the time goes before a kernel sees a row: each part holds those before it."""
+    brought = together(rows)
+    parts = {
+        "scan": rows,
+        "shuffle and sort": brought,
+        "Arrow to the workers": brought.mapInArrow(_drained, "rows LONG"),
+    }
+    for name, part in parts.items():
+        begun = time.perf_counter()
+        part.write.format("noop").mode("overwrite").save()
+        print(f"  up to {name}: {time.perf_counter() - begun:.2f} s")
+
+
 def compact(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
     source = write_sparse(folder, options.rows, options.entities)
     small = write_sparse(folder, max(options.rows // 100, 100), max(options.entities // 100, 1))
@@ -180,7 +199,7 @@ def compact(spark: SparkSession, folder: Path, options: argparse.Namespace) -> N
             WHERE o.vector[d.dimension + 1] IS DISTINCT FROM d.value""").fetchone()
         cells = connection.execute(f"SELECT count(*) FROM read_parquet('{folder}/duck/*.parquet')").fetchone()
         told = connection.execute(
-            f"SELECT sum(len(list_filter(seen, x -> x))) FROM read_parquet('{folder}/ours/*.parquet')"
+            f"SELECT sum(len(list_filter(seen, lambda x: x))) FROM read_parquet('{folder}/ours/*.parquet')"
         ).fetchone()
     assert wrong == (0,), f"{wrong} cells differ"
     assert cells == told, f"{cells} cells, {told} of ours"
@@ -190,6 +209,7 @@ def compact(spark: SparkSession, folder: Path, options: argparse.Namespace) -> N
     print(f"{options.rows:,} deltas of {CHANGED} of {DIMS} dimensions, {options.entities:,} entities")
     print(f"tidemark {tidemark:7.2f} s\nduckdb   {peer:7.2f} s   tidemark takes {tidemark / peer:.2f} of it")
     print(f"on {options.rows // 100:,} deltas: loop {loop:.2f} s, tidemark {scaled:.2f} s: {loop / scaled:.1f} times")
+    told_parts(spark.read.parquet(str(source)))
     print(f"disk: raw {raw / 1e6:.1f} MB, compacted {kept / 1e6:.1f} MB: {kept / raw:.2f}")
 
 
@@ -214,6 +234,8 @@ def join(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None
     assert wrong == (0, options.asked), wrong
     print(f"{options.asked:,} rows against {options.rows:,} deltas of {options.entities:,} entities")
     print(f"tidemark {tidemark:7.2f} s\nduckdb   {peer:7.2f} s   tidemark takes {tidemark / peer:.2f} of it")
+    held = spark.read.parquet(str(packed))
+    told_parts(held.select(*columns_needed(ONE)))
 
 
 def state(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
@@ -227,8 +249,6 @@ def state(spark: SparkSession, folder: Path, options: argparse.Namespace) -> Non
     begun = time.perf_counter()
     answer = frame.states(at, entity=entity).collect()
     seconds = time.perf_counter() - begun
-    from spark_jobs.checkpoints.frames import needed_for
-
     needed = frame.segments.where(f"entity = '{entity}'").where(needed_for(at, None))
     read = needed.selectExpr("size(ops) AS deltas").collect()
     groups = [

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.checkpoints.frames import BUCKET
+from spark_jobs.checkpoints.frames import BUCKET, columns_needed
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.ops import Status
@@ -92,9 +92,8 @@ class Published:
         kind = pa.list_(pa.from_numpy_dtype(np.dtype(meaning.dtype)))
         packed = {name: table[of[is_float]].cast(kind) for name, of in TYPED.items()}
         plain = {name: table[name] for name in table.column_names if name not in packed}
-        segments = unpack(
-            pa.table(plain | packed), ENTITIES, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents
-        )  # fmt: skip
+        carried = pa.table(plain | packed).select(columns_needed(meaning))
+        segments = unpack(carried, ENTITIES, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
         asked = [(e, t, k) for e in (0, 1) for t in range(least, max(10, least + 16), 2) for k in known]
         states = states_for(segments, *(np.array(column) for column in zip(*asked, strict=True)))
         for question, (code, time, known_at) in enumerate(asked):
@@ -112,7 +111,7 @@ class Published:
 
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_runs_in_any_slicing_publish_what_a_replay_gives(
     mode: str, rows: list[Row], strategy: Strategy, data: st.DataObject
 ) -> None:
@@ -136,7 +135,7 @@ def test_runs_in_any_slicing_publish_what_a_replay_gives(
 
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), since=st.integers(1, 9), horizon=st.integers(0, 7))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_what_retention_passes_goes_and_no_answer_beyond_it_changes(
     mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int
 ) -> None:
