@@ -368,16 +368,17 @@ def test_windows_at_the_ends_of_int64_are_those_of_the_twin(spark, kind):
     assert {tuple(row)[1:] for row in windows.collect()} == wanted
 
 
+@pytest.mark.parametrize("n", [10**6, pytest.param(10**7, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_million_rows_at_one_time_are_in_the_windows_over_it(spark, kind):
+def test_millions_of_rows_at_one_time_are_in_the_windows_over_it(spark, kind, n):
     function, parameters, twin = KINDS[kind]
-    df = spark.range(1_000_000).selectExpr("'a' AS k", "5L AS t", "id AS v")
+    df = spark.range(n).selectExpr("'a' AS k", "5L AS t", "id AS v")
     values = {"n": count(), "total": sum_("v"), "last": last("v")}
     found = function(df, key="k", time="t", aggregates=values, **parameters).collect()
     told = parameters | ({"offset": 0} if kind == "hopping" else {})
     bounds = {(w.start, w.end) for w in twin([Row("a", 5)], **told)}
     assert {(row.window_start, row.window_end) for row in found} == bounds
-    assert {(row.n, row.total, row.last) for row in found} == {(10**6, 10**6 * (10**6 - 1) // 2, 10**6 - 1)}
+    assert {(row.n, row.total, row.last) for row in found} == {(n, n * (n - 1) // 2, n - 1)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
