@@ -136,14 +136,26 @@ def timed(way: Way, load: Workload, repeat: int) -> tuple[float, list[int]]:
     return best, found
 
 
-def in_spark(way: Way, load: Workload, repeat: int) -> Measured:
+def in_spark(way: Way, load: Workload, repeat: int = 1) -> Measured:
     """Measure a way that runs in Spark; memory is that of the largest Python worker."""
     with _watched_workers() as peak:
         seconds, found = timed(way, load, repeat)
     return _told(way, Measured(seconds, peak[0], found))
 
 
-def apart(way: Way, load: Workload, repeat: int) -> Measured:
+def in_turns(ways: Mapping[str, Callable[[], Measured]], rounds: int) -> dict[str, Measured]:
+    """The best of some rounds of all ways, each in its turn: what else a machine does falls on all of them."""
+    best: dict[str, Measured] = {}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            found = way()
+            known = best.get(name, found)
+            assert found.sums == known.sums, name
+            best[name] = Measured(min(found.seconds, known.seconds), max(found.peak_mib, known.peak_mib), found.sums)
+    return best
+
+
+def apart(way: Way, load: Workload, repeat: int = 1) -> Measured:
     """Measure a way in a process of its own."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

@@ -34,6 +34,7 @@ from measuring import (
     apart,
     compared,
     in_spark,
+    in_turns,
     kept,
     main,
     profiled,
@@ -134,13 +135,17 @@ class SlidingBenchmark(Benchmark):
         self.size = 50 * MEAN_DISTANCE
 
     def ours(self, load: Workload) -> Measured:
-        return in_spark(partial(tidemark, self.spark), load.written(), self.repeat)
+        return in_spark(partial(tidemark, self.spark), load.written())
 
     def peers(self) -> Rows:
         load = self.base(rows=self.rows, size=self.size).written()
-        measured = {"tidemark": self.ours(load)}
-        measured["floor"] = in_spark(partial(floor, self.spark), load, self.repeat)
-        measured |= {"duckdb": apart(duck, load, self.repeat), "polars": apart(polars, load, self.repeat)}
+        ways: dict[str, Callable[[], Measured]] = {
+            "tidemark": partial(in_spark, partial(tidemark, self.spark), load),
+            "floor": partial(in_spark, partial(floor, self.spark), load),
+            "duckdb": partial(apart, duck, load),
+            "polars": partial(apart, polars, load),
+        }
+        measured = in_turns(ways, self.repeat)
         return compared(f"{self.rows:,} rows, 2,000 keys, 50 rows a window", measured)
 
     def profile(self) -> Rows:
@@ -177,10 +182,10 @@ class SlidingBenchmark(Benchmark):
 
     def _alone(self, title: str, loads: dict[str, Workload]) -> Rows:
         """The product over several workloads, compared with the first."""
-        print(f"\n{title}\n\n| workload | seconds | of the first | MiB |\n| --- | ---: | ---: | ---: |")
         rows: Rows = []
-        for name, load in loads.items():
-            found = self.ours(load)
+        measured = in_turns({name: partial(self.ours, load) for name, load in loads.items()}, self.repeat)
+        print(f"\n{title}\n\n| workload | seconds | of the first | MiB |\n| --- | ---: | ---: | ---: |")
+        for name, found in measured.items():
             ratio = found.seconds / rows[0]["seconds"] if rows else 1.0
             print(f"| {name} | {found.seconds:.2f} | {ratio:.2f}x | {found.peak_mib:.0f} |", flush=True)
             rows.append({"title": title, "way": name, "seconds": found.seconds, "ratio": ratio, "mib": found.peak_mib})

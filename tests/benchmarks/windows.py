@@ -21,7 +21,21 @@ from typing import Any
 
 import duckdb
 import numpy as np
-from measuring import MEAN_DISTANCE, OUT, Benchmark, Rows, Workload, apart, compared, in_spark, kept, main, profiled
+from measuring import (
+    MEAN_DISTANCE,
+    OUT,
+    Benchmark,
+    Measured,
+    Rows,
+    Workload,
+    apart,
+    compared,
+    in_spark,
+    in_turns,
+    kept,
+    main,
+    profiled,
+)
 
 from spark_jobs.kernels.windows import Cuts, Trigger
 from spark_jobs.kernels.windows.adaptive import adaptive_spans
@@ -92,9 +106,12 @@ class WindowsBenchmark(Benchmark):
 
     def sessions(self) -> Rows:
         load = Workload(self.folder, self.rows, 10_000, GAP).written()
-        measured = {"tidemark": in_spark(partial(sessions, self.spark), load, self.repeat)}
-        measured["duckdb"] = apart(duck_sessions, load, self.repeat)
-        measured["spark session_window"] = in_spark(partial(spark_sessions, self.spark), load, 1)
+        ways: dict[str, Callable[[], Measured]] = {
+            "tidemark": partial(in_spark, partial(sessions, self.spark), load),
+            "duckdb": partial(apart, duck_sessions, load),
+            "spark session_window": partial(in_spark, partial(spark_sessions, self.spark), load),
+        }
+        measured = in_turns(ways, self.repeat)
         return compared(f"sessions: {self.rows:,} rows, 10,000 keys", measured)
 
     def profile(self) -> Rows:
@@ -108,10 +125,14 @@ class WindowsBenchmark(Benchmark):
         return compared(f"hopping windows of 60 advances: {HOPPING_ROWS:,} rows, 500 keys", measured)
 
     def hot(self) -> Rows:
-        loads = {share: Workload(self.folder, self.rows, 10_000, GAP, hot=share).written() for share in (0.0, 0.9)}
-        times = [in_spark(partial(sessions, self.spark), load, self.repeat).seconds for load in loads.values()]
-        print(f"\nsessions: uniform {times[0]:.2f} s, 90 % on one key {times[1]:.2f} s, {times[1] / times[0]:.2f}x")
-        return [{"way": "uniform", "seconds": times[0]}, {"way": "90 % on one key", "seconds": times[1]}]
+        shares = {"uniform": 0.0, "90 % on one key": 0.9}
+        loads = {name: Workload(self.folder, self.rows, 10_000, GAP, hot=hot).written() for name, hot in shares.items()}
+        found = in_turns(
+            {name: partial(in_spark, partial(sessions, self.spark), load) for name, load in loads.items()}, self.repeat
+        )
+        print("\nsessions: " + ", ".join(f"{name} {each.seconds:.2f} s" for name, each in found.items()))
+        print(f"{found['90 % on one key'].seconds / found['uniform'].seconds:.2f}x")
+        return [{"way": name, "seconds": each.seconds} for name, each in found.items()]
 
     def memory(self) -> Rows:
         rows = []
