@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.config import Settings
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.past import due_deltas
 from spark_jobs.storage.tables import updates
 from spark_jobs.trace.advance import batch_rows, buckets
 from tests.jobs.harness import SOURCE, write_source
@@ -75,3 +77,24 @@ def test_a_run_opens_the_batches_that_come_due_and_no_others(days: Days) -> None
     # nothing that waits was lost or doubled on the way
     waiting = batch_rows(days.lake, days.source, [batch.handle for batch in standing.unsealed])
     assert sorted(row.row_id for row in waiting.collect()) == sorted(r for r, at, _ in days.history if at >= hi_us)
+
+
+def test_what_is_not_due_before_a_time_is_read_from_the_buckets_below_it_alone(days: Days) -> None:
+    days.land(0, scheduled(0))
+    days.publish()
+    days.land(1, scheduled(1))
+    days.publish()
+    standing = days.standing()
+    assert standing.arrangement.trace
+    for until in (3, 30, 101):
+        until_us = days.start_us + until * DAY_US
+        needless = [b.handle for b in standing.arrangement.trace]
+        needless += [b.handle for b in standing.arrangement.unsealed if b.least >= until_us]
+        before = f"time < timestamp_micros({until_us})"
+        with out_of_reach(days, needless) as n_files:
+            found = days.lake.spark.sql(f"SELECT row, diff FROM ({due_deltas(days.source)}) WHERE {before}").collect()
+        assert n_files >= len(standing.arrangement.trace)
+        wanted = sorted(row for row, at, _ in days.history if standing.seal_us <= at < until_us)
+        assert sorted(json.loads(row.row)["row_id"] for row in found) == wanted
+    everything = days.lake.spark.sql(due_deltas(days.source)).count()
+    assert everything == sum(at >= standing.seal_us for _, at, _ in days.history)
