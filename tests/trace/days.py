@@ -39,6 +39,8 @@ class Days:
     home: Path
     token: int = 0
     history: list[Update] = field(default_factory=list)
+    drops: dict[int, int] = field(default_factory=dict)
+    """By row id the drop that brought the row: what is taken back is the row as it came."""
 
     def __post_init__(self) -> None:
         self.lake.ensure({"trace": "", "bronze": ""}, [FRONTIERS, PUBLISHED, FILES, updates(self.source)])
@@ -58,7 +60,12 @@ class Days:
     def rows(self, day: int, added: Iterable[Update]) -> DataFrame:
         columns = row_columns(self.source)
         made = [
-            {"row_id": row_id, "seq_no": day, "entity": f"e{row_id % 5}", "event_time": instant(self.start_us + time)}
+            {
+                "row_id": row_id,
+                "seq_no": self.drops.setdefault(row_id, day),
+                "entity": f"e{row_id % 5}",
+                "event_time": instant(self.start_us + time),
+            }
             | {"diff": diff, "extra": {"b": "1", "a": str(row_id)}}
             for row_id, time, diff in added
         ]

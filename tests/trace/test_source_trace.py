@@ -179,3 +179,31 @@ def test_a_held_read_keeps_since_back_until_it_expires_or_is_released(
         visits.hold(settings, days.source, days.lake.spark, lease)
     visits.release(settings, days.source, days.lake.spark, "nobody")
     assert (days.upkeep()[1].merges, days.standing().arrangement.trace[0].level) == (0, 1)
+
+
+def test_the_report_says_when_what_was_taken_back_is_gone(days: Days) -> None:
+    noon = 12 * HOUR_US
+    days.land(0, [(1, noon, 1), (2, noon, 1)])
+    days.publish()
+    days.land(1, [(1, noon, -1)])
+    days.publish()
+    taken_back = report_of(days).retracted
+    assert (taken_back.in_trace, taken_back.last_us) == (1, days.start_us + DAY_US)
+    merges = 0
+    for day in (2, 3):
+        days.land(day, [(10 * day, day * DAY_US + noon, 1)])
+        merges += days.upkeep()[1].merges
+        days.publish()
+    assert merges == 1
+    merged = report_of(days).retracted
+    assert (merged.in_trace, merged.replaced_updates, merged.gone) == (0, 3, False)
+    # the publication was made over the merge: the next write takes its inputs away, and only files are left
+    days.land(4, [(40, 4 * DAY_US + noon, 1)])
+    removed = report_of(days).retracted
+    assert (removed.replaced_updates, removed.gone) == (0, False)
+    assert removed.dead_files > 0
+    days.lake.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    days.lake.spark.sql(f"VACUUM {updates(days.source).qualified} RETAIN 0 HOURS")
+    assert report_of(days).retracted.gone
+    last = days.standing().seal_us - 1
+    assert days.read(last) == {last: Counter({2: 1, 20: 1, 30: 1, 40: 1})}
