@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,22 +55,15 @@ class Superseded(TidemarkError):
 class Fence:
     """One attempt's right to write a source: Delta's writer options are made of it.
 
-    Delta takes one commit per table and token. An attempt that writes a table more often than once gives each write a
-    `part` of its own.
+    Delta takes one commit per table and token.
     """
 
     source: str
     token: int
-    part: str = ""
-
-    def for_part(self, part: str) -> Fence:
-        """The same attempt's right to one more write of a table."""
-        return replace(self, part=part)
 
     def writer_options(self) -> dict[str, str]:
         """Options of a Delta write that make the commit skip itself once a newer token has committed."""
-        writer = f"tidemark/{self.source}" + (f"/{self.part}" if self.part else "")
-        return {"txnAppId": writer, "txnVersion": str(self.token)}
+        return {"txnAppId": f"tidemark/{self.source}", "txnVersion": str(self.token)}
 
 
 @dataclass

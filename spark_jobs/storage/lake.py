@@ -156,14 +156,13 @@ class Lake:
         writer.overwrite(F.col("source") == fence.source)
         self.commits += 1
 
-    def replace_values(
-        self, table: Table, rows: DataFrame, column: str, values: Sequence[str], fence: Fence | None
-    ) -> None:
-        """Replace the partitions whose `column` is one of `values` by `rows`, which lie in them, in one commit."""
-        options = {} if fence is None else fence.writer_options()
-        options["maxRecordsPerFile"] = str(MOST_ROWS_A_FILE)
-        ordered = rows.select(*table.column_names)
-        ordered.writeTo(table.qualified).options(**options).overwrite(F.col(column).isin(list(values)))
+    def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:
+        """Replace the partitions whose `column` is one of `values` by `rows`, which lie in them, in one commit.
+
+        As `append` without a fence: for partitions that count only where a fenced commit names them.
+        """
+        writer = rows.select(*table.column_names).writeTo(table.qualified)
+        writer.option("maxRecordsPerFile", str(MOST_ROWS_A_FILE)).overwrite(F.col(column).isin(list(values)))
         self.commits += 1
 
     def amend(self, statement: str, fence: Fence) -> None:

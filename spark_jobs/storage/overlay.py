@@ -71,11 +71,9 @@ class OverlayLake(Lake):
         """As `append`: what is not in files has no layout."""
         self.append(table, rows, fence)
 
-    def replace_values(
-        self, table: Table, rows: DataFrame, column: str, values: Sequence[str], fence: Fence | None
-    ) -> None:
+    def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:
         """Keep the rows; what they replace stays beside them, and nothing names it."""
-        self.append(table, rows, fence)
+        self.append(table, rows, None)
 
     def amend(self, statement: str, fence: Fence) -> None:
         """Refused: nothing that is committed is changed from here."""

@@ -40,7 +40,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         lake: the session.
         table: the table; a column `token`, if it has one, says which attempt wrote a row.
         order: the leading data columns of a batch's order; the others follow in the table's order.
-        fence: the attempt that writes; without one, handles are drawn at random and every write is appended.
+        fence: the attempt that writes, whose token is in its handles and rows; without one, handles are drawn at random.
     """
 
     def __init__(self, lake: Lake, table: Table, *, order: Sequence[str] = (), fence: Fence | None = None) -> None:
@@ -52,12 +52,12 @@ class DeltaPlane(DataPlane["DataFrame"]):
         sortable = [c.name for c in table.columns if c.name in self._data and not c.type.upper().startswith("MAP")]
         self._doubles = [c.name for c in table.columns if c.name in self._data and c.type.upper() == "DOUBLE"]
         self._order = [*order, *[name for name in sortable if name not in order]]
-        self._writes = count()
+        self._made = count()
         self._prefix = uuid.uuid4().hex[:16] if fence is None else f"{fence.token:010d}"
 
     def new_handle(self, kind: str) -> str:
         """A handle that no batch has: a letter for what made it, the writer, a number."""
-        return f"{kind}{self._prefix}.{next(self._writes)}"
+        return f"{kind}{self._prefix}.{next(self._made)}"
 
     def examine(self, updates: DataFrame, frontiers: Sequence[Frontier]) -> Examined:
         """See `DataPlane.examine`; the offender is the least time below the frontier."""
@@ -130,12 +130,11 @@ class DeltaPlane(DataPlane["DataFrame"]):
             spread = self._consolidated(spread, [BATCH, *self._data, TIME])
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
-        fence = None if self._fence is None else self._fence.for_part(f"trace.{next(self._writes)}")
         ordered = spread.sortWithinPartitions(BATCH, *self._order, TIME)
         if removed:
-            self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles], fence)
+            self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles])
         else:
-            self._lake.append(self._table, ordered, fence)
+            self._lake.append(self._table, ordered, None)
         return self.stored(handles)
 
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:

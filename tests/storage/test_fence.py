@@ -115,9 +115,3 @@ def test_a_visit_between_two_stages_leaves_the_run_its_source(tmp_path: Path) ->
             pass
     with _take(tmp_path, starts_run=False) as lease:
         assert (lease.fence.token, lease.staged) == (3, {"window": 1})
-
-
-def test_each_part_of_an_attempt_is_a_writer_of_its_own(tmp_path: Path) -> None:
-    with _take(tmp_path) as lease:
-        options = lease.fence.for_part("trace.1").writer_options()
-    assert options == {"txnAppId": "tidemark/flights/trace.1", "txnVersion": "1"}
