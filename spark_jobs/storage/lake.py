@@ -138,7 +138,8 @@ class Lake:
         """
         ordered = rows.select(*table.column_names)
         options = {} if fence is None else fence.writer_options()
-        options["maxRecordsPerFile"] = str(MOST_ROWS_A_FILE)
+        # a table made by an older version gets the columns that it lacks
+        options |= {"maxRecordsPerFile": str(MOST_ROWS_A_FILE), "mergeSchema": "true"}
         ordered.writeTo(table.qualified).options(**options).append()
         self.commits += 1
 

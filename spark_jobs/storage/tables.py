@@ -118,6 +118,7 @@ FRONTIERS = Table(
         SOURCE,
         TOKEN,
         Column("run_id", "STRING", "The run that moved them."),
+        Column("moved_at", "TIMESTAMP", "When it did, by the machine's clock; nothing is decided by it."),
         Column(
             "seal",
             "TIMESTAMP",

@@ -40,7 +40,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         lake: the session.
         table: the table; a column `token`, if it has one, says which attempt wrote a row.
         order: the leading data columns of a batch's order; the others follow in the table's order.
-        fence: the attempt that writes, whose token is in its handles and rows; without one, handles are drawn at random.
+        fence: the attempt that writes: its token is in its handles and rows. None: handles are drawn at random.
     """
 
     def __init__(self, lake: Lake, table: Table, *, order: Sequence[str] = (), fence: Fence | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -210,6 +210,7 @@ def frontier_row(collection: str, token: int, run_id: str, frontiers: SourceFron
         "source": collection,
         "token": token,
         "run_id": run_id,
+        "moved_at": datetime.now(UTC),
         "seal": _shown(frontiers.seal_us),
         "trace_upper": _shown(state.trace_upper.time),
         "since": _shown(state.since.time),

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from spark_jobs.kernels.arrangement.errors import ReadBelowSince
 from spark_jobs.sources import load_source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import LATE, STATE, updates
+from spark_jobs.storage.tables import FRONTIERS, LATE, STATE, updates
 from spark_jobs.trace.advance import source_plane
 from spark_jobs.trace.inspection import TraceReport, inspect
 from spark_jobs.trace.maintenance import Budget
@@ -207,3 +209,19 @@ def test_the_report_says_when_what_was_taken_back_is_gone(days: Days) -> None:
     assert report_of(days).retracted.gone
     last = days.standing().seal_us - 1
     assert days.read(last) == {last: Counter({2: 1, 20: 1, 30: 1, 40: 1})}
+
+
+def test_frontiers_say_when_they_moved_also_in_a_lake_made_before_they_did(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    older = replace(FRONTIERS, columns=tuple(c for c in FRONTIERS.columns if c.name != "moved_at"))
+    Lake(lake).ensure({"trace": ""}, [older])
+    settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE)
+    days = Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+    begun = datetime.now(UTC)
+    days.land(0, a_day(0))
+    days.land(1, [])
+    moved = [row.moved_at.replace(tzinfo=UTC) for row in days.lake.read(FRONTIERS).orderBy("token").collect()]
+    assert len(moved) == 2
+    assert begun <= moved[0] < moved[1] <= datetime.now(UTC)
+    assert days.standing().has_landed(range(2))
