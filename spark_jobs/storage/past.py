@@ -239,8 +239,12 @@ def _as_json(fields: str) -> str:
 
 
 def _stored_rows(source: Source, batches: str) -> str:
-    """The updates of some batches, by SQL that gives their handles as `batch`."""
-    return f"SELECT * FROM {qualified('trace', updates(source).table)} LEFT SEMI JOIN ({batches}) USING (batch)"
+    """The updates of some batches, by SQL that gives their handles as `batch`.
+
+    Handles are few, which Spark can't know. Broadcast, they prune partitions: files of other batches are not opened.
+    """
+    table = qualified("trace", updates(source).table)
+    return f"SELECT /*+ BROADCAST(b) */ * FROM {table} LEFT SEMI JOIN ({batches}) b USING (batch)"
 
 
 def _held_batches(source: Source, *kinds: str) -> str:
