@@ -173,7 +173,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
 
     def _store(self, kind: str, updates: DataFrame, *, consolidate: bool = False, n_rows: int = 0) -> StoredBatch:
         handle = self.new_handle(kind)
-        rows = updates.withColumn(BATCH, F.lit(handle))
+        # of a literal Spark forgets that rows are spread and sorted by it, so that it would shuffle and sort them again
+        rows = updates.withColumn(BATCH, F.when(F.col(DIFF).isNotNull(), F.lit(handle)))
         stored = self.store(rows, [handle], consolidate=consolidate, n_rows=n_rows)
         return stored.get(handle, StoredBatch(handle, 0, 0, 0, 0))
 
