@@ -188,7 +188,7 @@ def causes_view(database: str, view: str, source: Source, identity: Sequence[str
         f"SELECT {listed}, c.time, c.diff, c.run_id, {updates_read}"
         f" FROM {qualified(database, f'{view}_changes')} c"
         f" JOIN trace.publications p ON p.source = {literal(source.source)} AND p.known_from = c.time"
-        f" JOIN ({_stored_rows(source, _held_batches(source, 'trace'))}) u ON {behind} AND {taken_in}"
+        f" JOIN ({stored_rows(source, 'trace')}) u ON {behind} AND {taken_in}"
     )
     comment = f"Which updates caused each change of {database}.{view}; the row id says drop, file and line."
     return create_view(database, f"{view}_causes", comment, select)
@@ -214,21 +214,11 @@ def due_windows(source: Source, definition: str, identity: Sequence[str], keep_u
 
 
 def due_deltas(source: Source) -> str:
-    """The deltas of a source that are dated in the future: no published table holds them yet.
-
-    Batches that end before what is published are not opened: the state knows their greatest times, and no event time
-    is beyond its visible time. Of the others those go unread that begin beyond a time that is asked for: what waits
-    lies in buckets of time.
-    """
+    """The deltas of a source that are dated in the future: no published table holds them yet."""
     row = "'entity', u.entity, 'row_id', u.row_id"
-    published = publication(source.source)
-    waiting = (
-        f"SELECT h.batch FROM {published} p JOIN ({_held_batches(source, 'trace', 'unsealed')}) h"
-        " ON h.greatest >= least(unix_micros(p.published), unix_micros(p.reached))"
-    )
     return (
         f"SELECT {literal(source.source)} AS source, CAST(NULL AS STRING) AS definition, {_as_json(row)} AS row,"
-        f" u.time, u.diff FROM {published} p JOIN ({_stored_rows(source, waiting)}) u"
+        f" u.time, u.diff FROM {publication(source.source)} p JOIN ({stored_rows(source, 'trace', 'unsealed')}) u"
         f" ON u.time >= p.published OR u.event_time >= p.reached"
     )
 
@@ -238,22 +228,15 @@ def _as_json(fields: str) -> str:
     return f"to_json(named_struct({fields}), map('timestampFormat', {_MICROSECONDS}))"
 
 
-def _stored_rows(source: Source, batches: str) -> str:
-    """The updates of some batches, by SQL that gives their handles as `batch`.
-
-    Handles are few, which Spark can't know. Broadcast, they prune partitions: files of other batches are not opened.
-    """
-    table = qualified("trace", updates(source).table)
-    return f"SELECT /*+ BROADCAST(b) */ * FROM {table} LEFT SEMI JOIN ({batches}) b USING (batch)"
-
-
-def _held_batches(source: Source, *kinds: str) -> str:
-    """The batches that the arrangement holds, of `trace` or `unsealed` ones or of both: `batch`, and the `greatest`
-    time in it."""
-    columns = "'ARRAY<STRUCT<handle: STRING, greatest: BIGINT>>'"
-    held = [f"from_json(get_json_object(max_by(state, token), '$.arrangement.{kind}'), {columns})" for kind in kinds]
-    of_source = f"FROM {_FRONTIERS} WHERE source = {literal(source.source)}"
-    return f"SELECT inline(concat({', '.join(held)})) AS (batch, greatest) {of_source}"
+def stored_rows(source: Source, *kinds: str) -> str:
+    """The updates of the batches that the arrangement holds: of `trace` or `unsealed` ones, or of both."""
+    held = [
+        f"from_json(get_json_object(max_by(state, token), '$.arrangement.{kind}'), 'ARRAY<STRUCT<handle: STRING>>')"
+        for kind in kinds
+    ]
+    handles = f"SELECT explode(concat({', '.join(held)}).handle) AS batch FROM {_FRONTIERS}"
+    of_source = f"{handles} WHERE source = {literal(source.source)}"
+    return f"SELECT * FROM {qualified('trace', updates(source).table)} LEFT SEMI JOIN ({of_source}) USING (batch)"
 
 
 def _is_shared(table: Table) -> bool:
