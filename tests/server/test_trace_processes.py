@@ -96,7 +96,7 @@ def test_two_processes_that_append_and_compact_lose_and_double_nothing(lake: Lak
     writers = {name: child("write", "procs", name, "60") for name in ("left", "right")}
     answers = {}
     for name, process in writers.items():
-        out, complaint = process.communicate(timeout=300)
+        out, complaint = process.communicate(timeout=600)
         assert process.returncode == 0, complaint
         answers[name] = json.loads(out.splitlines()[-1])
     arrangement = children.opened(lake, "procs")

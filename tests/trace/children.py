@@ -1,7 +1,7 @@
 """Processes that write one collection on the lake server, started, and some ended in the middle, by tests.
 
 `crash DATABASE INDEX POINT`: one operation of the scenario; SIGKILL at its n-th point before or after a commit.
-`write DATABASE NAME SECONDS`: append, seal, drain and compact beside others; prints what was appended.
+`write DATABASE NAME SECONDS`: append, seal, drain and compact beside others for so long; prints what was appended.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from spark_jobs.trace import Arrangement, StateConflict
 from spark_jobs.trace.delta_journal import DeltaJournal
 from spark_jobs.trace.delta_plane import DeltaPlane
 from tests.trace.scenario import operations
+
+LEAST_ROUNDS = 3
 
 DATA = (Column("key", "STRING", "Key."), Column("value", "STRING", "Value."))
 
@@ -120,7 +122,8 @@ class Writer:
 def write(database: str, name: str, seconds: float) -> None:
     lake = Lake(open_session())
     writer, end = Writer(lake, database, name), time.monotonic() + seconds
-    while time.monotonic() < end:
+    # the seconds are for the other writer to come in between, the rounds for a machine that is slow
+    while time.monotonic() < end or writer.number < LEAST_ROUNDS:
         writer.round()
     lake.spark.stop()
     print(json.dumps({"appended": writer.number, "conflicts": writer.conflicts, "merges": writer.merges}))
