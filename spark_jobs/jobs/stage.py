@@ -78,9 +78,9 @@ def run_stage(
         )
     checked = load_source(settings.sources / f"{source}.yml")
     session = spark or open_session(settings, f"{source}:{name}:{run_id}")
-    session.conf.set("spark.sql.adaptive.enabled", str(settings.adaptive).lower())
     try:
         with work_on(session, settings):
+            session.conf.set("spark.sql.adaptive.enabled", str(settings.adaptive).lower())
             return _attempt(
                 name,
                 checked,

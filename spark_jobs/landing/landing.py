@@ -133,7 +133,7 @@ class Landing:
         n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.files.values()), default=0)
         if n_rows:
             made = blocks.chunks(self.source, self.fence.token, BatcherConfig.landing(), hidden.row_ids)
-            self.lake.append_dense(chunks(self.source), made, self.fence, page_rows(n_rows, entities))
+            self.lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
         if landed.totals["rejects"]:
             rejects = _came(blocks.rejects.select(*REJECT))
             self._append_rejects(rejects.withColumn("ended", F.lit(None).cast("string")))
@@ -191,18 +191,18 @@ class Landing:
         if n_rows:
             names = [column.name for column in row_columns(self.source)]
             made = as_chunks(rows.select(*names, "diff"), self.source, self.fence.token, BatcherConfig.landing())
-            self.lake.append_dense(chunks(self.source), made, self.fence, page_rows(n_rows, entities))
+            self.lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
 
     def _append_rejects(self, rejects: DataFrame) -> None:
         rules = {
             "rule_version": F.lit(RULES_VERSION),
             "definition": F.lit(self.source.definition_parts()["parse"]),
         }
-        self.lake.append(QUARANTINE, rejects.withColumns({**rules, **self._marks()}).coalesce(1), self.fence)
+        self.lake.append(QUARANTINE, rejects.withColumns({**rules, **self._marks()}).coalesce(1), None)
 
     def _append_duplicates(self, duplicates: DataFrame) -> None:
         rows = duplicates.select(*DUPLICATE, "diff").withColumns(self._marks())
-        self.lake.append(DUPLICATES, rows.coalesce(1), self.fence)
+        self.lake.append(DUPLICATES, rows.coalesce(1), None)
 
     def _marks(self) -> dict[str, Any]:
         return {

@@ -143,11 +143,11 @@ class Lake:
         ordered.writeTo(table.qualified).options(**options).append()
         self.commits += 1
 
-    def append_dense(self, table: Table, rows: DataFrame, fence: Fence, rows_in_page: int) -> None:
-        """`append` of chunks, in files of the layout of `storage.dense_files`."""
+    def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
+        """`append` of chunks without a fence, in files of the layout of `storage.dense_files`."""
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
-            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS, **fence.writer_options()).append()
+            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).append()
         self.commits += 1
 
     def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:

@@ -67,9 +67,9 @@ class OverlayLake(Lake):
         kept.count()
         self._written.setdefault(table.qualified, []).append(kept)
 
-    def append_dense(self, table: Table, rows: DataFrame, fence: Fence, rows_in_page: int) -> None:
+    def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
         """As `append`: what is not in files has no layout."""
-        self.append(table, rows, fence)
+        self.append(table, rows, None)
 
     def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:
         """Keep the rows; what they replace stays beside them, and nothing names it."""
