@@ -62,7 +62,10 @@ def identities(lake: Lake, source: Source) -> DataFrame:
 def standing_identities(lake: Lake, source: Source, delta_ids: DataFrame) -> DataFrame:
     """`row_id` and `delta_id` of the rows that count under one of `delta_ids` (a frame with that column)."""
     found = identities(lake, source).join(delta_ids.select("delta_id"), "delta_id", "left_semi")
-    return _not_taken_back(found).select("row_id", "delta_id")
+    # as `_not_taken_back`, in one pass over the table: both sides of a row's story are under its id
+    came, went = (F.max(F.when(F.expr(condition), F.col("landing"))) for condition in ("diff > 0", "diff < 0"))
+    story = found.groupBy("row_id", "delta_id").agg(came.alias("came"), went.alias("went"))
+    return story.where("went IS NULL OR came >= went").select("row_id", "delta_id")
 
 
 def _not_taken_back(rows: DataFrame) -> DataFrame:
