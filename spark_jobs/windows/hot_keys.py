@@ -68,10 +68,11 @@ def spread(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | 
     sample = rows.sample(fraction=share, seed=0).selectExpr("h", "1 AS n", "t AS low", "t AS high")
     counted = sample.groupBy("h").agg({"n": "sum", "low": "min", "high": "max"})
     found = counted.selectExpr("h", "`sum(n)` AS n", "`min(low)` AS low", "`max(high)` AS high")
-    largest = f"collect_list(CASE WHEN n > {rows_a_slice * share} THEN struct(n, h, low, high) END)"
+    large = f"collect_list(CASE WHEN n > {rows_a_slice * share} THEN struct(n, h, low, high) END)"
+    largest = f"slice(sort_array({large}, false), 1, {_MOST_KEYS})"
     total = found.selectExpr("coalesce(sum(n), 0L) AS n", f"{largest} AS largest").collect()[0]
     hot: list[HotKey] = []
-    for key in sorted(total.largest, key=lambda key: (-key.n, key.h))[:_MOST_KEYS]:
+    for key in total.largest:
         n_rows = round(key.n / share)
         length, cells = cells_of(rows=n_rows, rows_a_slice=rows_a_slice, low=key.low, high=key.high, halo=halo)
         if 1 < cells < SLICES and length * cells < _LONGEST:
