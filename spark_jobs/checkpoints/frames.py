@@ -192,8 +192,8 @@ class _Compactor:
                 nothing, changes_of(group, entities, self.meaning), self.policy, as_of=self.as_of,
                 frontiers=self.frontiers, transforms=REGISTERED,
             )  # fmt: skip
-            written = step.segments.take(np.flatnonzero(step.written))
-            packed = pack(written, entities, names=self.meaning.names, full_rows=self.meaning.full_rows)
+            written, meaning = np.flatnonzero(step.written), self.meaning
+            packed = pack(step.segments, entities, names=meaning.names, full_rows=meaning.full_rows, only=written)
             yield from packed.to_batches()
 
 

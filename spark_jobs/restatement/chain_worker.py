@@ -110,10 +110,11 @@ class ChainWorker:
 
     def _segments(self, step: Restated, before: pa.Table, entities: pa.Array) -> list[pa.Table]:
         """What is to be inserted and what to be closed, and on the first of an entity what retention let go."""
-        written = step.segments.take(np.flatnonzero(step.written))
+        numbers = np.flatnonzero(step.written)
+        written = step.segments.take(numbers)
         gone = np.arange(before.num_rows) if self.everything else np.flatnonzero(step.closed)
         closed = before.take(pa.array(gone))
-        packed = pack(written, entities, names=self.meaning.names, full_rows=self.meaning.full_rows)
+        packed = pack(step.segments, entities, names=self.meaning.names, full_rows=self.meaning.full_rows, only=numbers)
         standing = np.bincount(written.deltas.entity[written.standing], minlength=len(written))
         codes = np.concatenate((written.entity, _codes(closed, entities)))
         dropped, (first, place) = np.zeros(len(codes), np.int64), np.unique(codes, return_index=True)

@@ -109,6 +109,20 @@ class Published:
                 assert (now[entity]["at_delta"], now[entity]["delta_count"]) == (state.at_delta, state.delta_count)
 
 
+def test_a_segment_that_is_written_alone_ends_where_the_next_one_starts() -> None:
+    """A row that went and comes back at one visible time changes what its segment holds, and nothing behind it."""
+    first = {"entity": "a", "x": None, "y": None, "gone": True, "op": "create", "indices": [], "values": [1.0, 1.0]}
+    first |= {"scalar": 0.5, "id": "d1", "parent": None, "event_time": 0, "row_id": 1, "time": 0, "diff": 1}
+    second = {**first, "event_time": 1, "row_id": 2, "id": "d2", "time": 1}
+    published = Published("operations", Policy(FullMerge(), delta_threshold=1))
+    published.run([first])
+    published.run([second, {**second, "time": 2, "diff": -1}])
+    published.run([{**second, "time": 2}])
+    assert len([row for row in published.last if row["era"] == "live" and row["part"] == SEGMENT_PART]) == 1
+    ends = [row["end_time"] for row in published.part(SEGMENT_PART)]
+    assert sorted(ends, key=str) == [0, 1, None]
+
+
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), data=st.data())
 @settings(max_examples=10, deadline=None)

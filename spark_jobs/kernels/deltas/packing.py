@@ -52,10 +52,22 @@ def segment_schema(value: pa.DataType) -> pa.Schema:
     )  # fmt: skip
 
 
-def pack(segments: Segments, entities: pa.Array, *, names: Sequence[str] | None, full_rows: bool) -> pa.Table:
-    """One row per segment; `entities` are the entities by code, `names` those of the components."""
+def pack(
+    segments: Segments,
+    entities: pa.Array,
+    *,
+    names: Sequence[str] | None,
+    full_rows: bool,
+    only: Array | None = None,
+) -> pa.Table:
+    """One row per segment; `entities` are the entities by code, `names` those of the components. `only`: the numbers of
+    the segments to pack, ascending; each ends where the next one starts, packed or not."""
+    ends = pa.array(segments.end_time, mask=segments.last_of_entity)
+    if only is not None:
+        segments, ends = segments.take(only), ends.take(pa.array(only))
     schema = segment_schema(pa.from_numpy_dtype(segments.deltas.dtype))
-    columns = _checkpoint_columns(segments, entities, names) | _delta_columns(segments, schema, full_rows=full_rows)
+    columns = _checkpoint_columns(segments, entities, names)
+    columns |= {"end_time": ends, **_delta_columns(segments, schema, full_rows=full_rows)}
     return pa.Table.from_arrays([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
 
 
@@ -73,7 +85,6 @@ def _checkpoint_columns(segments: Segments, entities: pa.Array, names: Sequence[
         "entity": entities.take(pa.array(segments.entity)),
         "start_time": pa.array(segments.start_time, mask=segments.start_row == NO_DELTA),
         "start_row": pa.array(segments.start_row, mask=segments.start_row == NO_DELTA),
-        "end_time": pa.array(segments.end_time, mask=segments.last_of_entity),
         "settled": pa.array(segments.settled, mask=segments.settled == ALWAYS),
         "settled_end": pa.array(settled_end, mask=settled_end == ALWAYS),
         "timestamp": pa.array(base.event_time, mask=untouched),
