@@ -36,7 +36,7 @@ demo: setup ## the whole way on real input: a week of flights through Airflow, t
 test: setup lint ## lint, types and every test but the long ones
 	$(BIN)/pytest -m "not long" --durations=25
 
-test-long: setup ## the demo as a test, any slicing of days, a run killed after each of its commits (some 20 minutes)
+test-long: setup ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
 	$(BIN)/pytest -m long
 
 test-fast: setup ## tests that start no JVM and no server

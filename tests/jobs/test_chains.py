@@ -270,6 +270,7 @@ def operations() -> dict[int, list[Row]]:
     return {0: [*first, *strange], 1: second}
 
 
+@pytest.mark.long
 def test_refused_deltas_are_listed_and_judged_again_with_their_chain(lake: SparkSession, home: Settings) -> None:
     home = write_source(home, OPERATIONS)
     known, strange = [], {("unreadable_list", "sparse"), ("unknown_operation", None)}

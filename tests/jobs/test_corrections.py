@@ -212,6 +212,7 @@ def test_a_version_that_cannot_be_read_replaces_nothing(landed: Lake) -> None:
     landed.check()
 
 
+@pytest.mark.long
 def test_another_parse_rule_and_a_new_column_land_what_they_change_and_a_replay_lands_it_once(landed: Lake) -> None:
     row = json.loads(Reading(1, NIGHT + 90, "b", 3).line())
     noted = [{**row, "id": "n1", "note": "cold"}, {**row, "id": "n2", "load": "-"}]

@@ -42,6 +42,7 @@ def run_accepted(spark: SparkSession, settings: Settings, *names: str) -> None:
         run_stage(name, **given, settings=settings, spark=spark, accept_definition=True)
 
 
+@pytest.mark.long
 def test_a_changed_definition_is_published_as_one_correction_once_it_is_accepted(
     lake: SparkSession, spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

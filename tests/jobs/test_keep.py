@@ -43,6 +43,7 @@ def waiting(spark: SparkSession) -> set[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.long
 def test_a_window_leaves_when_it_is_due_and_its_history_stays(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:

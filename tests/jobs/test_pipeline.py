@@ -160,6 +160,7 @@ def test_a_repeated_run_changes_nothing_and_commits_nothing(fresh: tuple[SparkSe
     assert before == {table: published(spark, table) for table in ALL}
 
 
+@pytest.mark.long
 def test_as_of_an_earlier_time_reads_what_was_published_then(fresh: tuple[SparkSession, Settings]) -> None:
     spark, home = fresh
     source = load_source(home.sources / "meters.yml")

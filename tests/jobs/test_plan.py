@@ -85,6 +85,7 @@ def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
     assert changelog(lake, "test-0-2", second) == previewed(second)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_stale_plan_is_refused_by_the_name_of_the_interval(lake: SparkSession, home: Settings) -> None:
     made = plan(lake, home, 0, 1)

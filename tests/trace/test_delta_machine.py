@@ -85,6 +85,7 @@ def machine(spark: SparkSession, *, examples: int, steps: int) -> None:
     run_state_machine_as_test(type("Machine", (OnDelta,), {"spark": spark}), settings=few)
 
 
+@pytest.mark.long
 def test_an_arrangement_on_delta_reads_like_the_list_of_everything_ever_accepted(spark: SparkSession) -> None:
     machine(spark, examples=2, steps=8)
 

@@ -68,6 +68,7 @@ def report_of(days: Days) -> TraceReport:
     return inspect(days.lake, days.source, days.standing(), publication.load(days.lake, days.source))
 
 
+@pytest.mark.long
 def test_definite_reads_stay_while_batches_merge_and_go(days: Days, spark_settings: Settings, tmp_path: Path) -> None:
     plane = source_plane(days.lake, days.source)
     known: dict[int, Counter[int]] = {}
@@ -183,6 +184,7 @@ def test_a_held_read_keeps_since_back_until_it_expires_or_is_released(
     assert (days.upkeep()[1].merges, days.standing().arrangement.trace[0].level) == (0, 1)
 
 
+@pytest.mark.long
 def test_the_report_says_when_what_was_taken_back_is_gone(days: Days) -> None:
     noon = 12 * HOUR_US
     days.land(0, [(1, noon, 1), (2, noon, 1)])
