@@ -61,6 +61,9 @@ def rows_of(columns: dict[str, Any], spec: RecordSpec = SPEC) -> list[dict[str, 
         ("x", pa.array([Decimal("1.25")]), [1.25]),
         ("ok", pa.array([True, None]), [True, None]),
         ("day", pa.array([dt.date(1, 1, 1)]), [dt.date(1, 1, 1)]),
+        ("day", pa.array([dt.datetime(2013, 1, 2)], pa.timestamp("ns")), [dt.date(2013, 1, 2)]),  # noqa: DTZ001
+        ("who", pa.array(["w", "two words, long enough to stand outside the view"]).cast(pa.string_view()),
+         ["w", "two words, long enough to stand outside the view"]),
         ("at", pa.array([1_999], pa.timestamp("ns", "UTC")), [EPOCH + dt.timedelta(microseconds=1)]),
         ("at", pa.array([-1], pa.timestamp("ns", "UTC")), [EPOCH - dt.timedelta(microseconds=1)]),
         ("at", pa.array([AT.replace(tzinfo=None)], pa.timestamp("ms")), [AT]),
@@ -91,6 +94,8 @@ def test_values_of_fitting_types_are_taken(column: str, array: pa.Array, values:
         ("at", pa.array([-(2**62)], pa.timestamp("ms", "UTC")), "bad_timestamp"),
         ("at", pa.array([5]), "bad_timestamp"),
         ("day", pa.array([2**31 - 1], pa.date32()), "bad_date"),
+        ("day", pa.array([AT], pa.timestamp("us", "UTC")), "bad_date"),
+        ("day", pa.array([1], pa.timestamp("ns")), "bad_date"),
     ],
 )
 def test_a_value_of_no_fitting_type_is_a_reject_with_the_row_as_json(column: str, array: pa.Array, rule: str) -> None:

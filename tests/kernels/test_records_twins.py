@@ -204,6 +204,14 @@ def test_ndjson_reads_like_the_twin(lines, end, spec, sizes) -> None:
     check_ndjson(end.join(lines).encode("utf-8", "surrogatepass"), spec, sizes)
 
 
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_a_file_whose_lines_end_in_carriage_returns_alone_is_no_empty_one(end: str) -> None:
+    data = end.join(["who,at,n", "w,2013-01-01,1", "v,2013-01-02,2", ""]).encode()
+    check_csv(data, replace(SPEC, delta_id=None), [5])
+    found = outcome(lambda: comparable(read_csv([data], replace(SPEC, delta_id=None))))
+    assert found == "bad_header" if end == "\r" else [row["rule"] for row in found] == [None, None]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=80), SPECS, SIZES)
 def test_random_bytes_read_like_the_twin(data, spec, sizes) -> None:

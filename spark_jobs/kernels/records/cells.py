@@ -239,6 +239,10 @@ def _read_header(stream: _Stream, spec: RecordSpec) -> list[str]:
 
 
 def _header_names(record: bytes, delimiter: str) -> list[str]:
+    if b"\r" in record.replace(b"\r\n", b""):
+        # the whole file would be one header, and none of its records told
+        expected = "lines that end in a newline, with or without a carriage return before it"
+        raise FileRejectedError("bad_header", expected=expected, found="carriage returns alone")
     try:
         names = [name.decode().strip() for name in slow.split_csv(record, delimiter)]
     except UnicodeDecodeError:

@@ -137,6 +137,8 @@ def _split(raw: bytes, delimiter: bytes) -> list[bytes] | str:
 def _header(fields: list[bytes] | str) -> list[str]:
     if isinstance(fields, str) or not all(map(_is_utf8, fields)):
         raise FileRejectedError("bad_header", expected="a header of column names", found="something else")
+    if any(b"\r" in field.replace(b"\r\n", b"") for field in fields):
+        raise FileRejectedError("bad_header", expected="lines that end in a newline", found="carriage returns alone")
     names = [field.decode().strip() for field in fields]
     if len(set(names)) < len(names):
         raise FileRejectedError("duplicate_header", expected="each column once in the header", found="one again")

@@ -1,7 +1,8 @@
 """Parquet files as rows and rejects: typed columns go over as they are, everything else through its text.
 
 What a text in CSV or JSON would be refused for, a Parquet value is refused for too: a float in an int column, NaN, an
-instant beyond year 9999. Instants finer than a microsecond are cut off like those in text.
+instant beyond year 9999, a time of day in a date column. Instants finer than a microsecond are cut off like those in
+text.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int) -> 
 def _plain(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """The array without a dictionary, and which of its texts are no UTF-8 (no writer checks that; they are escaped)."""
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    array = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
     no_text = np.zeros(len(array), bool)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         try:
@@ -130,6 +132,8 @@ def _read_times(values: Values, array: pa.Array) -> None:
         how = times.LOCAL if kind.tz is None else times.READ
     seconds, rest = ticks // per_second, ticks % per_second
     inside = (seconds >= times.LEAST_US // 1_000_000) & (seconds <= times.GREATEST_US // 1_000_000)
+    if values.column.type == "date":
+        inside &= (seconds % 86_400 == 0) & (rest == 0)
     micros = rest // 1_000 if per_second == 10**9 else rest * (1_000_000 // per_second)
     instants = np.where(inside, seconds * 1_000_000 * inside + micros, 0)
     settle_times(values, instants, np.where(values.present & ~inside, times.BAD, how).astype(np.uint8))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spark_jobs.kernels.records.spec import ColumnSpec, RecordSpec
 
-RULES_VERSION = 1
+RULES_VERSION = 2
 RULES = (
     "",
     # the record as a whole
