@@ -25,9 +25,10 @@ from spark_jobs.restatement.published import without_closed
 
 LEAST_ROWS = 1 << 17
 """Rows that are worked on at once, if groups are small."""
-ACCOUNT_PREFIX = "rows_"
-"""Columns of a worker's last row, which tells the account of its rows; they are null elsewhere."""
-LARGEST_GROUP = "largest_group"
+ACCOUNT_PREFIX = "__rows_"
+"""Columns of a worker's last row, which tells the account of its rows; they are null elsewhere. No name of a source
+file starts so."""
+LARGEST_GROUP = "__largest_group"
 
 
 def given_schema(definition: Definition) -> pa.Schema:

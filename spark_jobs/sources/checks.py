@@ -25,6 +25,9 @@ RESERVED_COLUMNS = frozenset(
     | {"publication", "observed_at", "at_delta", "delta_count", "vector"}
 )
 """Names of our own columns beside which keys, aggregates and components stand in a published table."""
+RESERVED_IN_WINDOWS = frozenset({"era", "token", "time", "at"})
+"""Columns that the history and the changelog of windows have beside keys and aggregates, and the argument of reads of
+the past, which a column of its name would hide."""
 RESERVED_IN_ADAPTIVE = frozenset({"window_id", "delta_ids", "stats", "trigger"})
 """Columns that tables of adaptive windows have beside keys and aggregates."""
 SUMMED = frozenset({"sum", "avg", "variance", "stddev", "approx_quantile", "vector_sum", "vector_mean"})
@@ -148,7 +151,7 @@ def _check_windows(draft: Draft) -> Iterator[Problem]:
             yield Problem(path, "a name that is no table of Tidemark's own", repr(name))
         for key in window.key:
             yield from _column(draft, join_path(path, "key"), key, KEYS)
-            yield from _own_name(join_path(path, "key"), key)
+            yield from _own_name(join_path(path, "key"), key, RESERVED_IN_WINDOWS)
         yield from _each_once(join_path(path, "key"), window.key)
         if window.time is not None:
             yield from _timeline(draft, join_path(path, "time"), window.time)
@@ -172,7 +175,7 @@ def _check_adaptive(draft: Draft, path: str, window: DraftWindow) -> Iterator[Pr
 def _check_aggregate(
     draft: Draft, path: str, output: str, aggregate: Aggregate, keys: tuple[str, ...]
 ) -> Iterator[Problem]:
-    yield from _own_name(path, output)
+    yield from _own_name(path, output, RESERVED_IN_WINDOWS)
     if output in keys:
         yield Problem(path, "a name that is no key of the window", repr(output))
     types = NUMBERS if aggregate.function in SUMMED else None
@@ -225,8 +228,8 @@ def _check_compaction(draft: Draft) -> Iterator[Problem]:
         yield Problem("compaction", "a source with `state`, whose chains are compacted", "none")
 
 
-def _own_name(path: str, name: str) -> Iterator[Problem]:
-    if name in RESERVED_COLUMNS:
+def _own_name(path: str, name: str, also: frozenset[str] = frozenset()) -> Iterator[Problem]:
+    if name in RESERVED_COLUMNS or name in also:
         yield Problem(path, "a name that is no column of Tidemark's own tables", repr(name))
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.restater import result_schema
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage import tables
 from tests.restatement.oracle import Row, Spec, expected, grid, skipped
@@ -251,3 +252,12 @@ def test_statistics_are_asked_of_the_first_key_column_unless_it_is_boolean() -> 
     assert (first[0], first[3]) == ("site", "active")
     assert "site" in definition.table().skipping
     assert "active" not in by_switch.skipping
+
+
+def test_the_account_takes_no_name_from_the_outputs_of_a_source_file() -> None:
+    definition = definition_of("tumbling", "reemit")
+    counted = definition.window.aggregates["n"]
+    window = definition.window.model_copy(update={"aggregates": {"rows_late": counted, "largest_group": counted}})
+    source = definition.source.model_copy(update={"windows": {"found": window}})
+    names = result_schema(Definition(source, "found")).names
+    assert len(set(names)) == len(names)

@@ -193,6 +193,7 @@ def test_one_wrong_field_is_one_problem_at_its_path(path: str, value: Any, at: s
 
 HOPPING = {"kind": "hopping", "size": "1 h", "advance": "20 min"}
 ADAPTIVE = {"kind": "adaptive"}
+HISTORY = ("era", "token", "time", "at", "known_to")
 
 
 @pytest.mark.parametrize(
@@ -236,6 +237,7 @@ ADAPTIVE = {"kind": "adaptive"}
         (HOPPING | {"aggregates": {"n": "count"}}, "aggregates.n", "count()"),
         (HOPPING | {"aggregates": {"m": "min(amount, weight)"}}, "aggregates.m", "min(column)"),
         (ADAPTIVE | {"aggregates": {"stats": "count()"}}, "aggregates", "adaptive windows"),
+        *((HOPPING | {"aggregates": {n: "count()"}}, f"aggregates.{n}", "no column of Tidemark") for n in HISTORY),
     ],
 )  # fmt: skip
 def test_a_wrong_parameter_of_a_window_is_named_at_its_path(window: dict[str, Any], at: str, expected: str) -> None:
