@@ -6,9 +6,9 @@ file and line that it stood in, and the run that landed it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,12 +70,16 @@ class Why:
 
 @dataclass(frozen=True)
 class _Table:
-    """A published table of a source: its name, its key's columns with their types, and the definition of a window."""
+    """A published table of a source: its name, its key's columns with their types, and the definition of a window.
+
+    `also`: what else a column of the key is called.
+    """
 
     name: str
     key: dict[str, str]
     read: list[str]
     definition: Definition | None = None
+    also: Mapping[str, str] = field(default_factory=dict)
 
 
 def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int = 0) -> Why:
@@ -114,14 +118,21 @@ def _table(source: Source, table: str) -> _Table:
         return _Table(f"silver.{name}", key | last, definition.values_read, definition)
     if source.state is not None and name == source.name and table in (name, f"gold.{name}"):
         read = [c for c in source.state.components.values() if isinstance(c, str)]
-        return _Table(f"gold.{name}", {"entity": "STRING"}, list(dict.fromkeys(read)))
+        return _Table(f"gold.{name}", {"entity": "STRING"}, list(dict.fromkeys(read)), also={source.entity: "entity"})
     known = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
     raise ParameterError(expected=f"one of the tables {', '.join(known)}", found=repr(table))
 
 
 def _key(table: _Table, given: Sequence[str]) -> Row:
-    named = dict(text.split("=", 1) for text in given if text.split("=", 1)[0] in table.key and "=" in text)
-    rest = [text for text in given if not ("=" in text and text.split("=", 1)[0] in table.key)]
+    named: dict[str, str] = {}
+    rest: list[str] = []
+    for text in given:
+        column, equals, value = text.partition("=")
+        column = table.also.get(column, column)
+        if equals and column in table.key and column not in named:
+            named[column] = value
+        else:
+            rest.append(text)
     free = [column for column in table.key if column not in named]
     if len(rest) != len(free):
         raise ParameterError(
@@ -129,7 +140,35 @@ def _key(table: _Table, given: Sequence[str]) -> Row:
             found=" ".join(given) or "none",
             next_step=f"write them in this order, or as {next(iter(table.key))}=…",
         )
-    return {column: named.get(column) or rest.pop(0) for column in table.key}
+    values = named | dict(zip(free, rest, strict=True))
+    return {column: _checked(column, values[column], type_) for column, type_ in table.key.items()}
+
+
+def _checked(column: str, text: str, type_: str) -> str:
+    """`text` as Spark reads it as a value of this type; refuses what is none, which would end the query."""
+    read, what = _READ_KEY.get(type_, (str, "text"))
+    try:
+        return read(text)
+    except (ValueError, OverflowError):
+        raise ParameterError(
+            expected=f"{what} as {column}", found=repr(text), next_step=f"write {column} as the table shows it"
+        ) from None
+
+
+def _boolean(text: str) -> str:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower()
+
+
+_READ_KEY: dict[str, tuple[Callable[[str], str], str]] = {
+    "BIGINT": (lambda text: str(np.int64(int(text))), "an integer of 64 bits"),
+    "DOUBLE": (lambda text: str(float(text)), "a number"),
+    "BOOLEAN": (_boolean, "true or false"),
+    "DATE": (lambda text: date.fromisoformat(text).isoformat(), "a date such as 2013-01-07"),
+    "TIMESTAMP": (lambda text: _aware(text).astimezone(UTC).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
+}
+"""How a value of each type is read, and what it is called; of any other type all text is one."""
 
 
 def _of(frame: DataFrame, table: _Table, key: Mapping[str, str]) -> DataFrame:
@@ -163,16 +202,32 @@ def _behind(
     read = [F.col(f"c_{column}").alias(column) for column in table.read]
     own = F.col("event_time") if table.definition is None else F.col(f"t_{table.definition.time}")
     placing = {"_time": F.unix_micros(own), "_lo": drop_start(source)}
-    standing = rows.groupBy(*_DELTA, *read, *[column.alias(name) for name, column in placing.items()]).agg(
-        F.sum("diff").alias("diff"), F.max("token").alias("token")
-    )
-    found = [row.asDict() for row in standing.where("diff > 0").drop("diff").orderBy("event_time", "row_id").collect()]
+    placed = [column.alias(name) for name, column in placing.items()]
+    updates = rows.select(*_DELTA, *read, *placed, "diff", "token").orderBy("event_time", "row_id")
+    found = _standing(row.asDict() for row in updates.collect())
     if table.definition is not None:
         needed = [c.removeprefix("v_") for c in table.definition.required if c.startswith("v_")]
         whole = [row for row in found if all(row[column] is not None for column in needed)]
         found = _counting(whole, table.definition, key, published)
     shown = [{name: value for name, value in row.items() if name not in placing} for row in found]
     return [files.named(row) for row in (shown[:limit] if limit else shown)]
+
+
+def _standing(updates: Iterable[Row]) -> list[Row]:
+    """The deltas whose diffs sum to more than zero, in the order in which each first comes.
+
+    Not summed by Spark: it takes -0.0 for 0.0 where it groups, and shows both as 0.0.
+    """
+    sums: dict[tuple[Any, ...], int] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
+    for update in updates:
+        row = {name: value for name, value in update.items() if name not in ("diff", "token")}
+        # the text of a float tells its zeros apart, and is one for all that are not a number
+        same = tuple(repr(value) if isinstance(value, float) else value for value in row.values())
+        sums[same] = sums.get(same, 0) + update["diff"]
+        seen = rows.setdefault(same, row | {"token": update["token"]})
+        seen["token"] = max(seen["token"], update["token"])
+    return [row for same, row in rows.items() if sums[same] > 0]
 
 
 def _near(table: _Table, published: Revision, key: Row) -> Column:
