@@ -33,7 +33,8 @@ def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> 
     components: dict[str, Any] = {n: f"v_{c}" if isinstance(c, str) else c for n, c in state.components.items()}
     value = pa.int64() if state.datatype == "int64" else pa.float64()
     for column in (f"v_{c}" for c in _columns(source)):
-        rows = rows.set_column(rows.schema.get_field_index(column), column, rows[column].cast(value))
+        typed = rows[column].cast(value, safe=state.datatype == "int64")
+        rows = rows.set_column(rows.schema.get_field_index(column), column, typed)
     fold = fold_add if state.mode == "add" else fold_diff
     return fold(
         rows, entity="entity", time="event_time", row_id="row_id", components=components, prior=prior, diff="diff"

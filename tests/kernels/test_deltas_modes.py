@@ -186,6 +186,19 @@ def test_a_sum_beyond_int64_is_an_error_but_a_detour_is_not() -> None:
     assert refused.value.facts == {"entity": "a"}
 
 
+@pytest.mark.parametrize("fold", [fold_add, fold_diff, upsert])
+def test_a_whole_number_beyond_the_digits_of_a_double_is_rounded_in_a_vector_of_doubles(fold: Any) -> None:
+    rows = pa.table({"plane": ["a"], "at": [1], "row_id": [1], "x": [2**53 + 1], "y": [0.5]})
+    (state,) = fold(rows, **COLUMNS, components={"x": "x", "y": "y"}).to_pylist()
+    assert state["vector"] == [float(2**53), 0.5]
+
+
+def test_a_constant_may_be_a_fraction() -> None:
+    rows = table([{"plane": "a", "at": 1, "row_id": i, "x": 2} for i in range(3)])
+    (state,) = fold_add(rows, **COLUMNS, components={"x": "x", "share": 0.5}, diff="diff").to_pylist()
+    assert state["vector"] == [6.0, 1.5]
+
+
 def test_a_zero_that_changes_its_sign_is_a_change() -> None:
     rows = [{"plane": "a", "at": i, "row_id": i, "x": x} for i, x in enumerate([0.0, -0.0])]
     state = by_entity(fold_diff(table(rows, pa.float64()), **COLUMNS, components={"x": "x"}))["a"]

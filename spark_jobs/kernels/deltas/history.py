@@ -23,7 +23,7 @@ def diff_deltas(
     entity: str,
     time: str,
     row_id: str,
-    components: Mapping[str, str | int],
+    components: Mapping[str, str | int | float],
     prior: pa.Table | None = None,
     diff: str | None = None,
     delete_when: str | None = None,

@@ -59,7 +59,7 @@ def read_rows(
     entity: str,
     time: str,
     row_id: str,
-    components: Mapping[str, str | int],
+    components: Mapping[str, str | int | float],
     prior: pa.Table | None,
     diff: str | None,
     delete_when: str | None = None,
@@ -105,10 +105,10 @@ def need_rows(rows: Rows, codes: Array) -> None:
         )
 
 
-def value_type(table: pa.Table, components: Mapping[str, str | int] | Sequence[str]) -> np.dtype[Any]:
+def value_type(table: pa.Table, components: Mapping[str, str | int | float] | Sequence[str]) -> np.dtype[Any]:
     """The one type that all components have in a vector."""
     sources = components.values() if isinstance(components, Mapping) else components
-    types = [pa.int64() if isinstance(source, int) else one_chunk(table, source).type for source in sources]
+    types = [one_chunk(table, s).type if isinstance(s, str) else pa.scalar(s).type for s in sources]
     if all(pa.types.is_integer(kind) for kind in types):
         return np.dtype(np.int64)
     if all(pa.types.is_float32(kind) for kind in types):
@@ -116,19 +116,20 @@ def value_type(table: pa.Table, components: Mapping[str, str | int] | Sequence[s
     return np.dtype(np.float64)
 
 
-def _component_matrix(table: pa.Table, components: Mapping[str, str | int]) -> tuple[Array, Array]:
+def _component_matrix(table: pa.Table, components: Mapping[str, str | int | float]) -> tuple[Array, Array]:
     if not components:
         raise MalformedDeltasError(expected="at least one component", found="none")
     dtype = value_type(table, components)
     values = np.zeros((len(table), len(components)), dtype=dtype)
     nulls = np.zeros((len(table), len(components)), dtype=np.bool_)
     for position, source in enumerate(components.values()):
-        if isinstance(source, int):
+        if not isinstance(source, str):
             values[:, position] = source
             continue
         column = one_chunk(table, source)
         nulls[:, position] = column.is_null().to_numpy(zero_copy_only=False)
-        typed = column.cast(pa.from_numpy_dtype(dtype))
+        # a whole number read into floats rounds: that is what the type says
+        typed = column.cast(pa.from_numpy_dtype(dtype), safe=dtype.kind == "i")
         values[:, position] = pc.fill_null(typed, 0).to_numpy(zero_copy_only=False)
     return values, nulls
 
