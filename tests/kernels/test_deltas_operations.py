@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
@@ -143,6 +144,43 @@ def test_lists_that_could_not_be_read_refuse_their_row_also_once_stored() -> Non
     later = later.append_column("diff", pa.array([1])).append_column("broken", pa.array([False]))
     again = restate_chains(stored, changes_of(later, ENTITIES, meaning), Policy(), as_of=99)
     assert again.segments.refusal.tolist() == [0, Refusal.UNREADABLE_LIST, Refusal.DIMENSION_MISMATCH, 0]
+
+
+@pytest.mark.parametrize("op", ["scale", "offset"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_arithmetic_without_its_scalar_is_refused_also_once_stored(op: str, declared: bool) -> None:
+    rows = deltas({"op": "create", "values": [1.0, 2.0]}, {"op": op}, {"entity": "b", "op": "create", "values": [1.0]})
+    rows = rows.append_column("time", rows["event_time"]).append_column("diff", pa.array([1] * len(rows)))
+    meaning = Meaning("operations", "float64", operations=COLUMNS if declared else replace(COLUMNS, scalar=None))
+    nothing = Segments.nothing("float64", None, ids=True)
+    first = restate_chains(nothing, changes_of(rows.slice(0, 2), ENTITIES, meaning), Policy(), as_of=99)
+    packed = pack(first.segments, ENTITIES, names=None, full_rows=False)
+    stored = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
+    again = restate_chains(stored, changes_of(rows.slice(2), ENTITIES, meaning), Policy(), as_of=99)
+    for step in (first, again):
+        assert step.segments.refusal.tolist()[:2] == [0, Refusal.NULL_OPERAND]
+        assert step.states.entity(0).vector == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "refused", [{"op": "sparse", "indices": [0, 1], "values": [5.0]}, {"op": "scale"}, {"op": "offset", "after": "d0"}]
+)
+def test_a_refused_row_that_is_taken_back_changes_no_answer_of_before(refused: dict[str, Any]) -> None:
+    rows = deltas({"op": "create", "values": [1.0, 2.0]}, refused)
+    rows = rows.append_column("time", rows["event_time"])
+    meaning = Meaning("operations", "float64", operations=COLUMNS)
+    came = rows.append_column("diff", pa.array([1, 1]))
+    went = rows.slice(1).set_column(rows.column_names.index("time"), "time", pa.array([5]))
+    held = Segments.nothing("float64", None, ids=True)
+    answers = []
+    for step in (came, went.append_column("diff", pa.array([-1]))):
+        segments = restate_chains(held, changes_of(step, ENTITIES, meaning), Policy(), as_of=99).segments
+        packed = pack(segments, ENTITIES, names=None, full_rows=False)
+        held = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
+        answers.append(states_for(held, *(np.array([asked]) for asked in (0, 99, 4))).entity(0))
+    assert answers[0].vector == (1.0, 2.0)
+    assert (answers[0].at_delta, answers[0].delta_count) == (0, 1)
+    assert answers[1] == answers[0]
 
 
 def test_named_components_declare_the_length() -> None:

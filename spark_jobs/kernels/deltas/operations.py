@@ -53,7 +53,8 @@ def delta_batch(
     dtype: npt.DTypeLike,
     dims: int | None = None,
 ) -> DeltaBatch:
-    """The rows as a batch over the entities of `keys`; lists of unequal length become a refusal of their row.
+    """The rows as a batch over the entities of `keys`; lists of unequal length, and a Scale or Offset without its
+    scalar, become a refusal of their row.
 
     Parents are not looked up: they are a matter of the chain (`packing.with_parents`).
     """
@@ -64,6 +65,8 @@ def delta_batch(
     indices, index_starts, index_lengths = _ragged(table, columns.indices, pa.int64())
     unequal = indexed & (value_lengths != index_lengths)
     refusal = np.where(unequal, Refusal.UNEQUAL_LISTS, Refusal.NONE)
+    scalar, unsaid = _scalars(table, columns.scalar, dtype)
+    refusal[unsaid & ((op == Op.SCALE) | (op == Op.OFFSET))] = Refusal.NULL_OPERAND
     if columns.unreadable is not None:
         broken = pc.fill_null(one_chunk(table, columns.unreadable), False).to_numpy(zero_copy_only=False)
         refusal[broken] = Refusal.UNREADABLE_LIST
@@ -82,7 +85,7 @@ def delta_batch(
         indices=_gathered_indices(indices, index_starts, np.where(indexed, lengths, 0), whole, lengths),
         values=pc.fill_null(payload, 0).to_numpy(zero_copy_only=False),
         nulls=payload.is_null().to_numpy(zero_copy_only=False),
-        scalar=_scalars(table, columns.scalar, dtype),
+        scalar=scalar,
         transform=transform[0],
         transform_names=transform[1],
         refusal=refusal,
@@ -126,10 +129,16 @@ def _gathered_indices(indices: pa.Array, starts: Array, lengths: Array, whole: A
     return gathered
 
 
-def _scalars(table: pa.Table, name: str | None, dtype: npt.DTypeLike) -> Array | None:
+def _scalars(table: pa.Table, name: str | None, dtype: npt.DTypeLike) -> tuple[Array, Array]:
+    """The scalars, 0 where a row has none, and which rows have none."""
     if name is None:
-        return None
-    return pc.fill_null(_cast(one_chunk(table, name), _arrow_type(dtype), name), 0).to_numpy(zero_copy_only=False)
+        return np.zeros(len(table), dtype), np.ones(len(table), np.bool_)
+    given = one_chunk(table, name)
+    # a whole number read into floats rounds: that is what the type says
+    typed = (
+        given.cast(_arrow_type(dtype), safe=False) if np.dtype(dtype).kind == "f" else _cast(given, pa.int64(), name)
+    )
+    return pc.fill_null(typed, 0).to_numpy(zero_copy_only=False), given.is_null().to_numpy(zero_copy_only=False)
 
 
 def _encoded(table: pa.Table, name: str | None) -> tuple[Array, list[str]]:

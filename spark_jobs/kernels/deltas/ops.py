@@ -66,7 +66,7 @@ class Refusal(IntEnum):
     NON_FINITE = 6
     """NaN or infinity in the payload, or as the result of arithmetic."""
     NULL_OPERAND = 7
-    """A null where arithmetic needs a number."""
+    """A null where arithmetic needs a number: in the values of an Add, or a Scale or Offset without its scalar."""
     MISSING_PARENT = 8
     """The declared parent is not an applied delta that comes before this one in the chain."""
     MISSING_BASE = 9

@@ -30,8 +30,8 @@ UNRESOLVED_PARENT = NO_PARENT + 1
 
 _INDEXED = (Op.SPARSE, Op.ADD, Op.UPSERT)
 _ARITHMETIC = (Op.SCALE, Op.OFFSET)
-_OF_LISTS = (Refusal.UNEQUAL_LISTS, Refusal.UNREADABLE_LIST)
-"""Refusals that a stored delta no longer shows: its lists are not kept."""
+_NOT_SHOWN = (Refusal.UNEQUAL_LISTS, Refusal.UNREADABLE_LIST, Refusal.NULL_OPERAND)
+"""Refusals by the row alone that a stored delta no longer shows: its lists are not kept, nor that a scalar is null."""
 
 
 def segment_schema(value: pa.DataType) -> pa.Schema:
@@ -249,7 +249,7 @@ def _read_deltas(reader: _Reader, dtype: npt.DTypeLike, dims: int | None) -> tup
         indices=indices[given], values=pc.fill_null(values, 0).to_numpy(zero_copy_only=False),
         nulls=values.is_null().to_numpy(zero_copy_only=False), scalar=reader.per_delta("scalars", dtype, 0),
         transform=transform, transform_names=names, dtype=dtype, dims=dims,
-        refusal=np.where(np.isin(refusal, _OF_LISTS), refusal, Refusal.NONE),
+        refusal=np.where(np.isin(refusal, _NOT_SHOWN), refusal, Refusal.NONE),
     )  # fmt: skip
     return batch, reader.per_delta("known_until", np.int64, STILL_KNOWN), refusal
 

@@ -296,7 +296,8 @@ def _folded(
     whole = len(standing) == len(segments.deltas)
     batch = segments.deltas if whole else segments.deltas.take(standing)
     result = fold(batch, segments.base, transforms=transforms, continues=continues)
-    refusal = np.zeros(len(segments.deltas), np.uint8)
+    # of what was taken back: what its row alone shows, for who reads it at a time at which it was known
+    refusal = segments.deltas.refusal.copy()
     refusal[standing] = result.refusal
     _judge_parents_of_gone(segments, refusal)
     before = np.where(continues, np.arange(len(segments)) - 1 + len(segments), np.arange(len(segments)))
@@ -315,7 +316,8 @@ def _judge_parents_of_gone(segments: Segments, refusal: Array) -> None:
     fine = np.flatnonzero(standing & (refusal == Refusal.NONE))
     applied = dict(zip(zip(chain[fine].tolist(), deltas.row_id[fine].tolist(), strict=True), fine, strict=True))
     for row in gone:
-        if applied.get((int(chain[row]), int(deltas.parent[row])), len(deltas)) > row:
+        parent_place = applied.get((int(chain[row]), int(deltas.parent[row])), len(deltas))
+        if parent_place > row and refusal[row] == Refusal.NONE:
             refusal[row] = Refusal.MISSING_PARENT
 
 

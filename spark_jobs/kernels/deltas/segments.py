@@ -33,7 +33,8 @@ class Segments:
 
     `start_time`, `start_row`: position of the last delta before the segment, `NO_DELTA` where the chain begins.
     `deltas` are in chain order; their `entity` is the number of their segment, their `refusal` what the row alone
-    shows. `refusal` here is what the chain said with all that stands; deltas that were taken back have none.
+    shows. `refusal` here is what the chain said with all that stands; of deltas that were taken back it is what they
+    no longer show themselves: that of the row alone, or a missing parent.
     `delta_ids` and `parents` (text) are there only where the source declares parents.
     """
 
