@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from operator import attrgetter
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.corrections.errors import SinceRegression
+from spark_jobs.kernels.corrections.errors import DiffOverflow, SinceRegression
 from spark_jobs.kernels.corrections.naive import NaiveCorrections
 from spark_jobs.kernels.corrections.valued import CorrectionBuffer
 from spark_jobs.model import Frontier
@@ -137,7 +138,8 @@ def test_any_sequence_of_operations_answers_like_the_twin():
         (["a"], [1], [2**63], "malformed_updates"),
         (["a"], [1, 2], [1, 1], "malformed_updates"),
         (["a", "a"], [1, 2], [2**62, 2**62], "diff_overflow"),
-        (["a", "a"], [1, 2], [2**62, -(2**62)], "diff_overflow"),
+        (["a", "a", "a"], [1, 2, 3], [2**62, -(2**62), 2**62], "diff_overflow"),
+        (["a", "a"], [1, 2], [-(2**63), -1], "diff_overflow"),
     ],
 )
 def test_updates_that_cannot_be_held_exactly_are_refused_whole(data, times, diffs, code):
@@ -154,3 +156,47 @@ def test_great_diffs_of_different_rows_are_held_side_by_side():
     buffer = CorrectionBuffer()
     buffer.insert(["a", "b"], [1, 1], [2**63 - 1, -(2**63 - 1)])
     assert buffer.updates_before(Frontier.empty()).rows() == [("a", 1, 2**63 - 1), ("b", 1, 1 - 2**63)]
+
+
+great = st.sampled_from([2**63 - 1, -(2**63), 2**62, -(2**62), 2**61, -1, 1])
+great_updates = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), great), min_size=1, max_size=4)
+steps = st.lists(
+    st.tuples(st.just("insert"), great_updates)
+    | st.tuples(st.just("insert_negated"), great_updates)
+    | st.tuples(st.sampled_from(["feed_back", "advance_since", "read"]), st.integers(0, 4)),
+    max_size=12,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(steps, st.sampled_from([0, 24 * 3, 24 * 100]))
+def test_great_diffs_are_refused_only_where_an_answer_could_leave_64_bits(steps, stage_bytes):
+    buffer, twin = CorrectionBuffer(stage_bytes=stage_bytes), NaiveCorrections()
+    for step, argument in steps:
+        if step == "advance_since":
+            twin.advance_since(max(twin.since, Frontier.at(argument)))
+            buffer.advance_since(twin.since)
+        elif step == "read":
+            assert buffer.updates_before(Frontier.at(argument)).rows() == twin.updates_before(Frontier.at(argument))
+        else:
+            batch = twin.updates_before(Frontier.at(argument)) if step == "feed_back" else argument
+            name = "insert_negated" if step == "feed_back" else step
+            after = copy.deepcopy(twin)
+            getattr(after, name)(batch)
+            if fits(after.contents()):
+                getattr(buffer, name)(*columns(batch))
+                twin = after
+            else:
+                with pytest.raises(DiffOverflow):
+                    getattr(buffer, name)(*columns(batch))
+        assert buffer.contents().rows() == twin.contents()
+
+
+def fits(contents):
+    """Whether no sum of a row's updates, of whichever of its times, leaves int64."""
+    for row in "ab":
+        diffs = [diff for data, _, diff in contents if data == row]
+        positive, negative = (sum(d for d in diffs if d > 0), sum(d for d in diffs if d < 0))
+        if positive >= 2**63 or negative < -(2**63):
+            return False
+    return True

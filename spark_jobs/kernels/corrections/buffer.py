@@ -108,7 +108,7 @@ class CodedCorrections:
     def insert(self, updates: Updates) -> None:
         """Add updates, times forwarded to since; since `[]` discards them.
 
-        Raises DiffOverflow, with nothing inserted, if diffs of one row could add up to 2^63 or more.
+        Raises DiffOverflow, with nothing inserted, if diffs of one row could add up to more than int64 holds.
         """
         self._insert(updates, negated=False)
 
@@ -202,15 +202,12 @@ class CodedCorrections:
         since = self._since.time
         if since is None or updates.size == 0:
             return
-        self._guard.admit(updates, self._held_updates)
+        forwarded_updates = forwarded(updates, since)
+        self._guard.admit(forwarded_updates, self.contents, negated=negated)
         self._ledger.updates += updates.size
-        shipped = self._stage.insert(
-            Updates(
-                np.maximum(updates.times, np.uint64(since)),
-                updates.data,
-                -updates.diffs if negated else updates.diffs,
-            )
-        )
+        if negated:
+            forwarded_updates = forwarded_updates._replace(diffs=-updates.diffs)
+        shipped = self._stage.insert(forwarded_updates)
         if shipped:
             # what the caller may own must not become part of a chain
             fresh = self._sorted(shipped)

@@ -1,8 +1,8 @@
 """Updates as columns, and the loops over them: order, sort, consolidate, merge.
 
 An update is `(time, data, diff)`: `time` uint64, `data` an int64 code, `diff` int64. *Ordered* means strictly ascending
-by (time, data); *consolidated* means ordered and without a zero diff. Sums of diffs never leave int64, because the
-buffer refuses updates that could make them (`DiffOverflow`): no loop here checks.
+by (time, data); *consolidated* means ordered and without a zero diff. No answer leaves int64, because the
+buffer refuses updates that could make one (`DiffOverflow`); sums on the way wrap around and back: no loop here checks.
 """
 
 from __future__ import annotations

@@ -58,14 +58,14 @@ class TimeOutOfRange(ParameterError):
 
 
 class DiffOverflow(ParameterError):
-    """The diffs of one row could add up beyond 64 bits. Fact: `bound`, the greatest sum of their magnitudes."""
+    """The diffs of one row could add up beyond 64 bits. Fact: `bound`, the magnitude that they could add up to."""
 
     code = "diff_overflow"
 
     def __init__(self, bound: int) -> None:
         super().__init__(
-            expected="diffs of one row whose magnitudes add up to less than 2^63",
-            found=f"a sum of {bound}",
+            expected="diffs of one row that add up to a signed 64-bit integer, whichever of its times are read",
+            found=f"a sum of magnitude {bound}",
             consequence="nothing was inserted",
             next_step="consolidate first, or split the row's diff over several rows",
             bound=bound,
