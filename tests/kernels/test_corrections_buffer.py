@@ -165,12 +165,38 @@ def test_bytes_numbers_and_dates_are_data_too():
 
 
 @pytest.mark.parametrize(
-    "data", [pa.array(["a", None]), pa.array([1.0, 2.0]), pa.array([[1], [2]])], ids=["null", "floats", "lists"]
+    "data",
+    [
+        pa.array(["a", None]),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None])),
+        pa.array([1.0, 2.0]),
+        pa.array([1.0, 2.0]).dictionary_encode(),
+        np.array([1.0, 2.0]),
+        [0.0, -0.0],
+        pa.array([[1], [2]]),
+        [["unhashable"], ["a"]],
+        ["a", 1],
+        ["a", None],
+    ],
+    ids=str,
 )
-def test_data_without_exact_equality_is_refused(data):
+def test_data_without_exact_equality_and_order_is_refused(data):
+    buffer = CorrectionBuffer()
+    buffer.insert(["kept"], [3], [1])
+    before = buffer.state()
     with pytest.raises(TidemarkError) as caught:
-        CorrectionBuffer().insert(data, [1, 2], [1, 1])
+        buffer.insert(data, [1, 2], [1, 1])
     assert caught.value.code == "malformed_updates"
+    assert caught.value.next_step
+    assert buffer.state() == before
+    assert buffer.contents().rows() == [("kept", 3, 1)]
+
+
+def test_a_null_that_no_row_of_a_dictionary_has_is_no_null():
+    buffer = CorrectionBuffer()
+    unused = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array(["a", None]))
+    buffer.insert(unused, [1, 2], [1, 1])
+    assert buffer.contents().data == ["a", "a"]
 
 
 @pytest.mark.parametrize(
@@ -189,6 +215,7 @@ def test_columns_that_are_not_integers_of_one_length_are_refused(data, times, di
     with pytest.raises(TidemarkError) as caught:
         as_updates(data, times, diffs)
     assert caught.value.code == "malformed_updates"
+    assert caught.value.next_step
 
 
 def test_integer_columns_of_any_width_become_updates():

@@ -48,7 +48,9 @@ def as_integers(values: Any, name: str) -> NDArray[np.int64]:
             return _owned(column, np.int64)
         return np.array(_integers(column, name), np.int64)
     except OverflowError:
-        raise MalformedUpdates(expected=f"{name} within int64", found="a greater magnitude") from None
+        raise MalformedUpdates(
+            expected=f"{name} within int64", found="a greater magnitude", next_step=f"give {name} that fit 64 bits"
+        ) from None
 
 
 def require_equal_lengths(rows: int, updates: Updates) -> None:
@@ -56,17 +58,23 @@ def require_equal_lengths(rows: int, updates: Updates) -> None:
     lengths = (rows, updates.times.shape[0], updates.diffs.shape[0])
     if len(set(lengths)) > 1:
         found = "data, times and diffs of {}, {} and {} rows".format(*lengths)
-        raise MalformedUpdates(expected="columns of one length", found=found)
+        raise MalformedUpdates(expected="columns of one length", found=found, next_step="give each update all three")
 
 
 def _array(values: Any, name: str) -> NDArray[Any] | Iterable[Any]:
     """Arrow and numpy columns as a one-dimensional integer array; anything else as it is."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if values.null_count:
-            raise MalformedUpdates(expected=f"{name} without nulls", found=f"{values.null_count} nulls")
+            raise MalformedUpdates(
+                expected=f"{name} without nulls", found=f"{values.null_count} nulls", next_step="leave these rows out"
+            )
         values = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
     if isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "iu"):
-        raise MalformedUpdates(expected=f"{name} as one column of integers", found=f"{values.ndim} × {values.dtype}")
+        raise MalformedUpdates(
+            expected=f"{name} as one column of integers",
+            found=f"{values.ndim} × {values.dtype}",
+            next_step=f"cast {name} to a column of integers",
+        )
     return values
 
 
@@ -74,7 +82,9 @@ def _integers(values: Iterable[Any], name: str) -> list[int]:
     try:
         return [index(value) for value in values]
     except TypeError as error:
-        raise MalformedUpdates(expected=f"{name} as integers", found=str(error)) from None
+        raise MalformedUpdates(
+            expected=f"{name} as integers", found=str(error), next_step=f"cast {name} to integers"
+        ) from None
 
 
 def _owned(column: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
@@ -84,4 +94,6 @@ def _owned(column: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
 
 
 def _out_of_range(time: int) -> TimeOutOfRange:
-    return TimeOutOfRange(expected="times of 0 .. 2^64 - 1", found=str(time), time=time)
+    return TimeOutOfRange(
+        expected="times of 0 .. 2^64 - 1", found=str(time), next_step="count times from an origin before all", time=time
+    )

@@ -1,4 +1,4 @@
-"""The correction buffer over data of any ordered type: strings, bytes, numbers, dates, tuples.
+"""The correction buffer over data of any ordered type with exact equality: strings, bytes, integers, dates, tuples.
 
 Each distinct value gets an integer code when it first comes in; the coded buffer does the work. Codes are given in the
 order of arrival, so a read sorts what it returns once more, by value. Values whose last update has cancelled are
@@ -147,14 +147,29 @@ def _distinct_first(data: Any) -> tuple[Iterable[Hashable], Codes | None]:
     if isinstance(data, pa.ChunkedArray):
         data = data.combine_chunks()
     if isinstance(data, pa.Array):
+        encoded = pa.types.is_dictionary(data.type)
+        values = data.type.value_type if encoded else data.type
+        if pa.types.is_floating(values) or pa.types.is_nested(values):
+            raise _inexact(str(values))
+        if encoded and data.dictionary.null_count:
+            # a dictionary may hold the null itself, and then says that it has none
+            data, encoded = data.cast(values), False
         if data.null_count:
-            raise MalformedUpdates(expected="data without nulls", found=f"{data.null_count} nulls")
-        if pa.types.is_floating(data.type) or pa.types.is_nested(data.type):
-            raise MalformedUpdates(expected="data of a type with exact equality and a hash", found=str(data.type))
-        if not pa.types.is_dictionary(data.type):
+            raise MalformedUpdates(
+                expected="data without nulls", found=f"{data.null_count} nulls", next_step="leave these rows out"
+            )
+        if not encoded:
             data = data.dictionary_encode()
         return data.dictionary.to_pylist(), data.indices.to_numpy(zero_copy_only=False)
     return (data.tolist() if isinstance(data, np.ndarray) else data), None
+
+
+def _inexact(found: str) -> MalformedUpdates:
+    return MalformedUpdates(
+        expected="data of a type with exact equality and a hash",
+        found=found,
+        next_step="give each row a code, a text or a tuple of such",
+    )
 
 
 class _Codes(dict[Hashable, int]):
@@ -165,6 +180,11 @@ class _Codes(dict[Hashable, int]):
         self.in_order = values
 
     def __missing__(self, value: Hashable) -> int:
+        if isinstance(value, float):
+            raise _inexact(f"the float {value}")
+        if self.in_order:
+            # what can't be compared would be found out by the next read, and by each one after it
+            value < self.in_order[0]  # noqa: B015
         code = self[value] = len(self.in_order)
         self.in_order.append(value)
         return code
@@ -179,7 +199,14 @@ class _Vocabulary:
 
     def encode(self, values: Iterable[Hashable], positions: Codes | None) -> Codes:
         """The codes of `values`, or of `values[positions]`."""
-        codes = np.fromiter(map(self._codes.__getitem__, values), np.int64)
+        try:
+            codes = np.fromiter(map(self._codes.__getitem__, values), np.int64)
+        except TypeError as error:
+            raise MalformedUpdates(
+                expected="data that can be hashed, and compared with that before it",
+                found=str(error),
+                next_step="keep data of different types in buffers of their own",
+            ) from None
         return codes if positions is None else codes[positions]
 
     def ranks(self, codes: Codes) -> Codes:
