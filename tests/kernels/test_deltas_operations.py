@@ -15,9 +15,11 @@ from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Refusal
 from spark_jobs.kernels.deltas.packing import pack, unpack
-from spark_jobs.kernels.deltas.restating import Restated, restate_chains
+from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.strategies import TimeBoundary
 from spark_jobs.kernels.deltas.tables import Keys, states_table
+from spark_jobs.kernels.deltas.versions import versions
 
 COLUMNS = DeltaColumns(
     entity="entity", time="event_time", row_id="row_id", op="op", indices="indices", values="values", scalar="by",
@@ -181,6 +183,20 @@ def test_a_refused_row_that_is_taken_back_changes_no_answer_of_before(refused: d
     assert answers[0].vector == (1.0, 2.0)
     assert (answers[0].at_delta, answers[0].delta_count) == (0, 1)
     assert answers[1] == answers[0]
+
+
+def test_history_stands_on_what_retention_let_go() -> None:
+    rows = deltas({"op": "create", "values": [1.0]}, *({"op": "offset", "by": 1.0, "after": "d0"} for _ in range(8)))
+    rows = rows.append_column("time", rows["event_time"]).append_column("diff", pa.array([1] * len(rows)))
+    meaning, policy = Meaning("operations", "float64", operations=COLUMNS), Policy(TimeBoundary(2), delta_threshold=1)
+    held = Segments.nothing("float64", None, ids=True)
+    for part, frontiers in ((rows.slice(0, 8), Frontiers()), (rows.slice(8), Frontiers(since=5, horizon=5))):
+        changes = changes_of(part, ENTITIES, meaning)
+        segments = restate_chains(held, changes, policy, as_of=99, frontiers=frontiers).segments
+        packed = pack(segments, ENTITIES, names=None, full_rows=False)
+        held = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
+    told = [(version.event_time, version.refusal, version.state.vector) for version in versions(held)]
+    assert told == [(time, None, (1.0 + time,)) for time in range(4, 9)]
 
 
 def test_named_components_declare_the_length() -> None:

@@ -274,6 +274,13 @@ def with_parents(segments: Segments) -> Segments:
     return replace(segments, deltas=replace(segments.deltas, parent=parent))
 
 
+def known_parents(published: Segments) -> Array:
+    """Parents of published deltas; one that is not among them was judged before, and that verdict stands."""
+    parent = published.deltas.parent.copy()
+    parent[(parent == UNRESOLVED_PARENT) & (published.refusal != Refusal.MISSING_PARENT)] = NO_PARENT
+    return parent
+
+
 def undecided_parents(parents: pa.Array | None, count: int) -> Array:
     """`parent` of deltas whose declared parents nobody has looked for yet."""
     declared = np.zeros(count, np.bool_) if parents is None else parents.is_valid().to_numpy(zero_copy_only=False)

@@ -25,7 +25,7 @@ from spark_jobs.kernels.deltas.compact import STILL_KNOWN
 from spark_jobs.kernels.deltas.cutting import Policy, cuts
 from spark_jobs.kernels.deltas.fold import Transform, fold
 from spark_jobs.kernels.deltas.ops import DeltaError, Refusal
-from spark_jobs.kernels.deltas.packing import UNRESOLVED_PARENT, with_parents
+from spark_jobs.kernels.deltas.packing import known_parents, with_parents
 from spark_jobs.kernels.deltas.segments import ALWAYS, Segments, first_segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import TimeBoundary
@@ -146,7 +146,7 @@ def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segme
 def _pool(published: Segments, changes: Changes, since: int) -> _Pool:
     held = published.deltas
     held = replace(held, entity=published.entity[held.entity], entity_count=changes.deltas.entity_count)
-    held = replace(held.named_like(changes.deltas), parent=_known_parents(published))
+    held = replace(held.named_like(changes.deltas), parent=known_parents(published))
     comes = np.flatnonzero(changes.diff > 0)
     inserted = changes.deltas.named_like(held).take(comes)
     ids = [None, None]
@@ -168,13 +168,6 @@ def _pool(published: Segments, changes: Changes, since: int) -> _Pool:
     _take_back(both, changes)
     kept = (both.known_to > both.known_from) & (both.known_to > since)
     return both if kept.all() else both.take(np.flatnonzero(kept))
-
-
-def _known_parents(published: Segments) -> Array:
-    """Parents of published deltas; one that is not among them was judged before, and that verdict stands."""
-    parent = published.deltas.parent.copy()
-    parent[(parent == UNRESOLVED_PARENT) & (published.refusal != Refusal.MISSING_PARENT)] = NO_PARENT
-    return parent
 
 
 def _take_back(pool: _Pool, changes: Changes) -> None:

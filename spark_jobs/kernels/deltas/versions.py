@@ -10,6 +10,7 @@ import numpy as np
 from spark_jobs.kernels.deltas.batch import Delta
 from spark_jobs.kernels.deltas.fold import Transform, fold
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
+from spark_jobs.kernels.deltas.packing import known_parents
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import EntityState, States
 
@@ -36,9 +37,11 @@ def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None =
     count = len(standing)
     if not count:
         return []
-    batch = replace(segments.deltas.take(standing), entity=np.arange(count), entity_count=count)
+    known = replace(segments.deltas, parent=known_parents(segments)).take(standing)
+    batch = replace(known, entity=np.arange(count), entity_count=count)
     absent = States.absent(count - 1, batch.dtype)
-    base = segments.base.take(np.array([0])).concat(absent)
+    # segments before that of the first delta may be left without deltas by retention
+    base = segments.base.take(known.entity[:1]).concat(absent)
     continues = np.arange(count) > 0
     result = fold(batch, base, transforms=transforms, continues=continues)
     return [
