@@ -43,11 +43,12 @@ def instant(text: str) -> datetime:
     """A date or ISO-8601 instant, UTC unless it says otherwise."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        # beyond year 9999 or before year 1 once it is in UTC
         raise ParameterError(
             expected="a date such as 2013-01-07, or an instant such as 2013-01-07T12:00:00Z", found=repr(text)
         ) from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def drops_between(source: Source, first: str, last: str) -> tuple[datetime, datetime]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.kernels.restatement import LIVE
 from spark_jobs.restatement.as_of import as_of_time
 from spark_jobs.restatement.chains import published_chains
+from spark_jobs.restatement.state_reads import check_keeps_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
@@ -40,7 +41,12 @@ class ChainMetrics:
 
 
 def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
-    """Counted now, over what is published; reads the chains' plain columns and the names of files."""
+    """Counted now, over what is published; reads the chains' plain columns and the names of files.
+
+    Raises:
+        ParameterError: the source keeps no chains.
+    """
+    check_keeps_chains(source)
     _, current = as_of_time(lake, source, None)
     held = published_chains(lake, source, current).segments
     ends = F.col("end_time").isNull()

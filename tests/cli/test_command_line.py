@@ -17,6 +17,19 @@ from hypothesis import strategies as st
 from spark_jobs.cli.app import run
 from spark_jobs.cli.commands.sql import distinct, statements
 from spark_jobs.cli.output import shown
+from spark_jobs.errors import ParameterError
+from spark_jobs.restatement.chain_metrics import chain_metrics
+from spark_jobs.sources import parse_source
+
+METERS = """
+source: meters
+start: 2026-01-01
+landing: {format: csv, path: "{date}.csv"}
+columns: {meter: string, at: timestamp}
+timelines: {measured: at}
+event_time: measured
+entity: meter
+"""
 
 
 @pytest.fixture
@@ -69,6 +82,18 @@ def test_a_refusal_as_json_carries_its_code_and_facts(here, capsys):
     assert run(["sql", "SELECT 1", "--json"]) == 1
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["code"], error["address"]) == ("server_unreachable", "localhost:1")
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2013-02-30", "0001-01-01T00:00+14:00", "9999-12-31T23:59-01:00"])
+def test_what_is_no_instant_is_wrong_usage(here, text, capsys):
+    assert run(["query", "flights", "--entity", "N1", "--timeline", "departed", "--latest-at", text]) == 2
+    assert "a date such as 2013-01-07" in capsys.readouterr().err
+
+
+def test_the_chains_of_a_source_that_keeps_none_are_refused_before_anything_is_read():
+    source = parse_source(METERS, file="meters.yml")
+    with pytest.raises(ParameterError, match="whose chains are kept"):
+        chain_metrics(None, source)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("asked", [[], ["--from", "2013-01-01"], ["--latest-at", "2013-01-01", "--to", "2013-01-02"]])
