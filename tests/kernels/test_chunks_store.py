@@ -147,6 +147,14 @@ def test_a_time_column_is_sorted_when_no_time_decreases() -> None:
     assert (TimeColumn.of(np.array([4, 9, 2])).min, TimeColumn.of(np.array([4, 9, 2])).max) == (2, 9)
 
 
+def test_a_collection_looks_at_chunks_of_two_entities_that_number_their_rows_alike() -> None:
+    store = ChunkStore(StoreConfig.off())
+    for entity in ("a", "b"):
+        store.insert(Chunk.from_rows(f"of {entity}", entity, [Row(1, {"t": 1}, {"x": 1})]))
+    assert store.gc(GcOptions()) == ["of a", "of b"]
+    assert not store.chunks()
+
+
 @pytest.mark.parametrize("fraction", [-0.1, 1.1])
 def test_a_fraction_outside_0_to_1_is_refused(fraction: float) -> None:
     with pytest.raises(ParameterError, match="fraction"):

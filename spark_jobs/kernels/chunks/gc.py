@@ -99,13 +99,14 @@ def choose(found: Iterable[Candidate], options: GcOptions) -> list[Candidate]:
     """The chunks to drop of all that the store holds, in drop order."""
     held = sorted(found, key=lambda candidate: candidate.first_row_id)
     target = _target_bytes(held, options)
-    plan: dict[int, Candidate] = {}
+    plan: dict[tuple[int, Any], Candidate] = {}
     freed = 0
     for candidate in _drop_order([c for c in held if not c.is_static]):
         if target is not None and freed >= target:
             break
-        if not candidate.is_protected and candidate.first_row_id not in plan:
-            plan[candidate.first_row_id] = candidate
+        key = (candidate.first_row_id, candidate.name)
+        if not candidate.is_protected and key not in plan:
+            plan[key] = candidate
             freed += candidate.size_bytes
     return list(plan.values())
 
