@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from spark_jobs.trace import Arrangement, ArrowPlane, MemoryJournal, Slice, updates_table
+from tests.effort import tries
 from tests.kernels.arrangement_machine import ArrangementBesideHistory, Row
 
 
@@ -37,4 +38,7 @@ class InMemory(ArrangementBesideHistory):
 
 
 def test_an_arrangement_reads_like_the_list_of_everything_ever_accepted() -> None:
-    run_state_machine_as_test(InMemory, settings=settings(max_examples=20, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(
+        InMemory,
+        settings=settings(max_examples=tries(20), stateful_step_count=25, deadline=None),
+    )

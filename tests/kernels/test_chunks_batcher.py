@@ -12,6 +12,7 @@ from spark_jobs.chunks import BatcherConfig, Chunk, ChunkBatcher, Row
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks.batcher import cut_rows
 from spark_jobs.kernels.chunks.naive import naive_cut, naive_is_sorted
+from tests.effort import tries
 from tests.kernels.chunk_strategies import row_lists, timeline_sets
 
 
@@ -40,7 +41,7 @@ def ids(chunks: list[Chunk]) -> list[list[int]]:
     return [chunk.row_ids.tolist() for chunk in chunks]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(row_streams(one_datatype=False), configs)
 def test_every_row_with_a_value_comes_out_once_in_a_well_formed_chunk(stream: list[Row], config: BatcherConfig) -> None:
     batcher = ChunkBatcher(config)
@@ -52,7 +53,7 @@ def test_every_row_with_a_value_comes_out_once_in_a_well_formed_chunk(stream: li
     assert batcher.shutdown() == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(row_streams(), st.integers(0, 4))
 def test_with_split_before_unsorting_no_chunk_beyond_the_limit_is_unsorted(stream: list[Row], limit: int) -> None:
     config = BatcherConfig(max_rows_if_unsorted=limit, split_before_unsorting=True)
@@ -60,7 +61,7 @@ def test_with_split_before_unsorting_no_chunk_beyond_the_limit_is_unsorted(strea
         assert naive_is_sorted(piece) or len(piece) <= limit
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(row_streams(), st.integers(0, 4), st.booleans())
 def test_pieces_of_one_datatype_are_those_of_the_twin(stream: list[Row], limit: int, split_first: bool) -> None:
     one_type = [replace(pushed, types={}) for pushed in stream]

@@ -18,6 +18,7 @@ from spark_jobs.kernels.chunks.columns import ChunkLayout, chunk_batches, chunk_
 from spark_jobs.kernels.chunks.errors import UnsortedRows
 from spark_jobs.kernels.chunks.naive import naive_cut
 from spark_jobs.kernels.chunks.tables import chunks_from_table
+from tests.effort import tries
 
 TIMELINES, COMPONENTS = ["seen", "sent"], ["flow", "name"]
 LAYOUT = ChunkLayout(entity="pump", row_id="id", timelines=TIMELINES, components=COMPONENTS)
@@ -83,7 +84,7 @@ def twin_pieces(table: pa.Table, config: BatcherConfig) -> list[list[Row]]:
     return sorted(pieces, key=lambda piece: piece[0].row_id)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(st.lists(cells, max_size=25), configs)
 def test_a_table_is_cut_as_its_rows_one_by_one_would_be(rows: list[Any], config: BatcherConfig) -> None:
     table = sorted_table(rows)
@@ -103,7 +104,7 @@ def test_a_table_is_cut_as_its_rows_one_by_one_would_be(rows: list[Any], config:
             assert chunk[f"data_{name}"] == (None if all(value is None for value in values) else values)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(st.lists(cells, max_size=25), configs)
 def test_the_batcher_gives_the_same_chunks_as_the_table(rows: list[Any], config: BatcherConfig) -> None:
     table = sorted_table(rows)
@@ -114,7 +115,7 @@ def test_the_batcher_gives_the_same_chunks_as_the_table(rows: list[Any], config:
     assert sorted(from_table) == sorted(chunk.row_ids.tolist() for chunk in batched)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(st.lists(cells, max_size=25), configs, st.lists(st.integers(0, 25), max_size=4))
 def test_chunks_do_not_depend_on_how_rows_come_in_batches(
     rows: list[Any], config: BatcherConfig, cuts: list[int]
@@ -126,7 +127,7 @@ def test_chunks_do_not_depend_on_how_rows_come_in_batches(
     assert found == chunk_lists(table, config).to_pylist()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(st.lists(cells, max_size=25), configs)
 def test_no_row_is_lost_and_chunk_rows_answer_as_the_rows_do(rows: list[Any], config: BatcherConfig) -> None:
     table = sorted_table(rows)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.chunks import interval_index
 from spark_jobs.kernels.chunks.interval_index import IntervalIndex
+from tests.effort import tries
 
 intervals = st.tuples(st.integers(-20, 20), st.integers(0, 60)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
@@ -29,7 +30,7 @@ def held_by(index: IntervalIndex, held: dict[int, tuple[int, int]]) -> None:
         assert index.start_after(time) == min((start for start in starts if start > time), default=None)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(st.lists(intervals, max_size=60), st.randoms(use_true_random=False), st.sampled_from([2, 3, 4, 64]))
 def test_the_tree_agrees_with_a_list_through_additions_and_removals(
     added: list[tuple[int, int]], random: object, fanout: int

@@ -11,6 +11,7 @@ from spark_jobs.chunks import Chunk, ChunkStore, GcOptions, StoreConfig
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks.index import StoredChunk
 from spark_jobs.kernels.chunks.stored import StoredLayout, standing_chunks, stored_chunks, stored_table
+from tests.effort import tries
 from tests.kernels.chunk_store_contract import chunk, on_day, rows
 from tests.kernels.chunk_strategies import COMPONENTS, ENTITIES, TIMELINES, Spec, chunk_specs, store_configs
 
@@ -48,7 +49,7 @@ def shape(store: ChunkStore) -> list[tuple[object, ...]]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(chunk_specs(), store_configs())
 def test_a_store_that_is_read_back_between_inserts_is_the_store_that_was_not(specs, config):
     whole = ChunkStore(config)
@@ -65,7 +66,7 @@ def test_a_store_that_is_read_back_between_inserts_is_the_store_that_was_not(spe
     assert again.gc(GcOptions(fraction=0.5, protect_latest=1)) == whole.gc(GcOptions(fraction=0.5, protect_latest=1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(chunk_specs(), st.integers(-3, 9), st.integers(0, 4))
 def test_what_a_store_does_per_entity_is_what_it_does_to_all(specs, lo, width):
     limits = StoreConfig(max_rows=5, max_rows_if_unsorted=3, max_bytes=9, recheck_merged=True)
@@ -82,7 +83,7 @@ def test_what_a_store_does_per_entity_is_what_it_does_to_all(specs, lo, width):
     assert sorted(s for part in parts for s in map(str, shape(part))) == sorted(map(str, shape(whole)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.sampled_from([1, -1]), st.sets(st.integers(0, 7), min_size=1))))
 def test_rows_that_went_after_they_came_do_not_stand(changes):
     came: dict[int, int] = {}

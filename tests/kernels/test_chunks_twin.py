@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from spark_jobs.chunks import Chunk, ChunkStore, GcOptions, Row, StoreConfig
 from spark_jobs.kernels.chunks.naive import NaiveStore
 from spark_jobs.kernels.chunks.split import split_chunk
+from tests.effort import tries
 from tests.kernels.chunk_strategies import COMPONENTS, ENTITIES, TIMELINES, Spec, chunk_specs, store_configs, times
 
 Pair = tuple[ChunkStore, NaiveStore]
@@ -54,7 +55,7 @@ def assert_same_queries(pair: Pair, entity: str, timeline: str, component: str) 
         assert got_rows == twin.range(entity, timeline, lo, hi, component, extended=extended)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(chunk_specs(), store_configs(), st.data())
 def test_answers_agree_after_inserts_repeats_and_drops(
     specs: list[Spec], config: StoreConfig, data: st.DataObject
@@ -75,7 +76,7 @@ def test_answers_agree_after_inserts_repeats_and_drops(
     assert_same_answers(pair)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(
     chunk_specs(),
     st.one_of(st.none(), st.integers(0, 20)),
@@ -94,7 +95,7 @@ def test_collection_drops_the_same_chunks_in_the_same_order(
     assert_same_answers(pair)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(chunk_specs(), store_configs())
 def test_compaction_keeps_rows_and_answers_and_never_adds_chunks_within_limits(
     specs: list[Spec], limits: StoreConfig
@@ -116,7 +117,7 @@ def test_compaction_keeps_rows_and_answers_and_never_adds_chunks_within_limits(
                 assert_same_queries((store, twin), entity, timeline, component)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(chunk_specs(), store_configs(), store_configs())
 def test_a_second_compaction_changes_nothing(specs: list[Spec], first: StoreConfig, limits: StoreConfig) -> None:
     rechecking = StoreConfig(limits.max_bytes, limits.max_rows, limits.max_rows_if_unsorted, recheck_merged=True)
@@ -129,7 +130,7 @@ def test_a_second_compaction_changes_nothing(specs: list[Spec], first: StoreConf
     assert [chunk.row_ids.tolist() for chunk in store.chunks()] == before
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(chunk_specs(), store_configs())
 def test_a_rechecked_store_never_holds_a_merged_chunk_that_would_be_split(
     specs: list[Spec], limits: StoreConfig

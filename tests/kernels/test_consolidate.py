@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels import consolidate_naive as naive
 from spark_jobs.kernels.consolidate import DiffOverflow, accumulate, consolidate, dense_ranks, forward
+from tests.effort import tries
 
 UNSIGNED = pa.schema([("key", pa.string()), ("value", pa.string()), ("time", pa.uint64()), ("diff", pa.int64())])
 GREATEST = 2**64 - 1
@@ -31,7 +32,7 @@ def rows(updates_: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in updates_.to_pylist()]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(updates)
 def test_consolidating_equals_the_naive_twin(raw: list[tuple[Any, ...]]) -> None:
     result = consolidate(table(raw))
@@ -39,14 +40,14 @@ def test_consolidating_equals_the_naive_twin(raw: list[tuple[Any, ...]]) -> None
     assert result.schema == UNSIGNED
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(30), deadline=None)
 @given(updates, st.none() | times)
 def test_forwarding_and_accumulating_equal_the_naive_twin(raw: list[tuple[Any, ...]], since: int | None) -> None:
     assert rows(forward(table(raw), since)) == naive.forward(raw, since)
     assert rows(accumulate(table(raw))) == naive.accumulate(raw)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(30), deadline=None)
 @given(updates)
 def test_a_result_is_strictly_ascending_without_zeros_and_stays_as_it_is(raw: list[tuple[Any, ...]]) -> None:
     once = consolidate(table(raw))
@@ -55,7 +56,7 @@ def test_a_result_is_strictly_ascending_without_zeros_and_stays_as_it_is(raw: li
     assert consolidate(once).equals(once)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(30), deadline=None)
 @given(updates, updates)
 def test_order_and_parts_do_not_matter(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> None:
     parts = pa.concat_tables([consolidate(table(left)), consolidate(table(right))])

@@ -12,6 +12,7 @@ from spark_jobs.kernels.corrections.bucket_chain import BucketChain
 from spark_jobs.kernels.corrections.errors import MinBitsTooLarge, NoBucket
 from spark_jobs.kernels.corrections.naive import NaiveBucketChain
 from spark_jobs.model import Frontier
+from tests.effort import tries
 
 DOMAIN_BITS = 8
 
@@ -72,12 +73,13 @@ class ChainBesideTwin(RuleBasedStateMachine):
 
 def test_any_sequence_of_operations_leaves_the_layout_of_the_twin():
     run_state_machine_as_test(
-        ChainBesideTwin, settings=settings(max_examples=80, stateful_step_count=20, deadline=None, derandomize=True)
+        ChainBesideTwin,
+        settings=settings(max_examples=tries(80), stateful_step_count=20, deadline=None, derandomize=True),
     )
 
 
 @given(time=times, frontier=times, fuel=st.integers(0, 50))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 def test_the_range_of_a_time_is_its_bucket_and_ranges_tile_the_domain(time, frontier, fuel):
     chain = BucketChain(Times([3, 7, 200]), domain_bits=DOMAIN_BITS)
     chain.peel(Frontier.at(frontier))

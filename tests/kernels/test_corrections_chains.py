@@ -24,6 +24,7 @@ from spark_jobs.kernels.corrections.merging import (
     merged_under_since,
     sorted_at_once,
 )
+from tests.effort import tries
 
 GREATEST = 2**64 - 1
 
@@ -154,7 +155,7 @@ def test_many_stale_times_are_thirty_two_distinct_ones_over_all_chains(times, is
     proportionality=st.integers(1, 4),
     rows=st.sampled_from([1, 7, 1000]),
 )
-@settings(max_examples=50)
+@settings(max_examples=tries(50))
 def test_pushes_keep_the_chain_invariant_and_every_update(sizes, proportionality, rows):
     content = ChainList(proportionality, Ledger(24 * rows))
     start = 0

@@ -23,6 +23,7 @@ from spark_jobs.kernels.deltas.compact import (
 from spark_jobs.kernels.deltas.ops import Int64OverflowError, Op
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
 from spark_jobs.model import Frontier
+from tests.effort import tries
 from tests.kernels.delta_strategies import ENTITIES, TRANSFORMS, delta_lists
 
 STRATEGIES: list[Strategy] = [
@@ -63,7 +64,7 @@ def same_chains(left: ChainSet, right: ChainSet) -> bool:
     horizon=st.integers(-4, 8),
     asked=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), min_size=1, max_size=4),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 def test_every_answer_at_or_beyond_the_frontiers_stays_and_a_second_pass_changes_nothing(
     chains: ChainSet, strategy: Strategy, since: int, horizon: int, asked: list[tuple[int, int]]
 ) -> None:
@@ -86,7 +87,7 @@ def test_every_answer_at_or_beyond_the_frontiers_stays_and_a_second_pass_changes
 
 
 @given(chains=chain_sets(), strategy=st.sampled_from(STRATEGIES), steps=st.lists(st.integers(-4, 9), max_size=4))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 def test_compacting_in_steps_gives_the_answers_of_the_raw_chains(
     chains: ChainSet, strategy: Strategy, steps: list[int]
 ) -> None:

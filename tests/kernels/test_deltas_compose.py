@@ -12,6 +12,7 @@ from spark_jobs.kernels.deltas.compose import compose
 from spark_jobs.kernels.deltas.fold import fold
 from spark_jobs.kernels.deltas.ops import Int64OverflowError, Op
 from spark_jobs.kernels.deltas.states import States
+from tests.effort import tries
 from tests.kernels.delta_strategies import ENTITIES, TRANSFORMS, delta_lists
 
 
@@ -41,7 +42,7 @@ def applied_batches(draw: st.DrawFn, dtype: str) -> tuple[DeltaBatch, States]:
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 def test_composed_deltas_give_the_state_of_every_bucket_end(dtype: str, data: st.DataObject) -> None:
     batch, base = data.draw(applied_batches(dtype))
     bucket = batch.event_time // data.draw(st.integers(1, 4))
@@ -57,7 +58,7 @@ def test_composed_deltas_give_the_state_of_every_bucket_end(dtype: str, data: st
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 def test_any_grouping_composes_to_the_same_list(dtype: str, data: st.DataObject) -> None:
     batch, base = data.draw(applied_batches(dtype))
     whole = compose(batch, before=base.status).batch

@@ -21,6 +21,7 @@ from spark_jobs.kernels.deltas.ops import (
     TransformResultError,
 )
 from spark_jobs.kernels.deltas.states import States
+from tests.effort import tries
 from tests.kernels.delta_strategies import ENTITIES, TRANSFORMS, delta_lists
 
 
@@ -49,7 +50,7 @@ def bits(vector: tuple[float | int | None, ...]) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("dtype", ["int64", "float32", "float64"])
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 def test_fold_equals_replay_one_delta_at_a_time(dtype: str, data: st.DataObject) -> None:
     dims = data.draw(st.one_of(st.none(), st.integers(1, 4)))
     deltas = data.draw(delta_lists(dtype, dims))
@@ -69,7 +70,7 @@ def test_fold_equals_replay_one_delta_at_a_time(dtype: str, data: st.DataObject)
 
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 def test_a_chain_cut_anywhere_folds_to_the_same_state(dtype: str, data: st.DataObject) -> None:
     dims = data.draw(st.one_of(st.none(), st.integers(1, 4)))
     deltas = sorted(data.draw(delta_lists(dtype, dims)), key=lambda d: (d.event_time, d.row_id))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spark_jobs.kernels.deltas.modes import fold_add, fold_diff, upsert
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError, Int64OverflowError, MalformedDeltasError
 from spark_jobs.kernels.deltas.rows import NonFiniteError, RowsNeededError
+from tests.effort import tries
 
 COLUMNS: dict[str, Any] = {"entity": "plane", "time": "at", "row_id": "row_id"}
 Row = dict[str, Any]
@@ -87,7 +88,7 @@ def naive_upsert(rows: list[Row], *, full_rows: bool) -> dict[str, Row]:
 
 
 @given(rows=row_lists(), seed=st.integers(0, 9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 def test_integer_sums_take_rows_and_retractions_in_any_order_and_any_slicing(rows: list[Row], seed: int) -> None:
     components = {"x": "x", "flights": 1}
     shuffled = [dict(row) for row in rows]
@@ -104,7 +105,7 @@ def test_integer_sums_take_rows_and_retractions_in_any_order_and_any_slicing(row
 
 
 @given(rows=row_lists(), taken=st.sets(st.integers(0, 13)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 def test_a_retraction_leaves_what_the_other_rows_give(rows: list[Row], taken: set[int]) -> None:
     prior = fold_add(table(rows), **COLUMNS, components={"x": "x", "n": 1})
     back = [{**row, "diff": -1} for row in rows if row["row_id"] in taken]
@@ -124,7 +125,7 @@ def test_a_retraction_leaves_what_the_other_rows_give(rows: list[Row], taken: se
     changed=st.dictionaries(st.integers(0, 13), st.one_of(st.none(), st.integers(-9, 9))),
     seed=st.integers(0, 9),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 def test_a_row_restated_under_its_own_id_replaces_what_it_said(
     rows: list[Row], changed: dict[int, int | None], seed: int
 ) -> None:
@@ -142,7 +143,7 @@ def test_a_row_restated_under_its_own_id_replaces_what_it_said(
 
 
 @given(rows=row_lists(), cut=st.integers(0, 14))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 def test_the_last_full_row_is_the_state_and_null_is_a_value(rows: list[Row], cut: int) -> None:
     call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
     expected = naive_upsert(rows, full_rows=True)
@@ -152,7 +153,7 @@ def test_the_last_full_row_is_the_state_and_null_is_a_value(rows: list[Row], cut
 
 
 @given(rows=row_lists(), cut=st.integers(0, 14))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 def test_upsert_keeps_what_a_row_does_not_give(rows: list[Row], cut: int) -> None:
     call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
     expected = naive_upsert(rows, full_rows=False)

@@ -22,6 +22,7 @@ from spark_jobs.kernels.deltas.restating import Frontiers, Restated, RetractionO
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from tests.effort import tries
 
 ENTITIES = pa.array(["a", "b"])
 STRATEGIES: list[Strategy] = [
@@ -143,7 +144,7 @@ def same_bits(states: States, code: int, naive: NaiveEntity) -> bool:
 
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), threshold=st.integers(1, 6), data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
     mode: str, rows: list[Row], strategy: Strategy, threshold: int, data: st.DataObject
 ) -> None:
@@ -169,7 +170,7 @@ def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
 
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), since=st.integers(0, 9), horizon=st.integers(-1, 9))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 def test_what_both_frontiers_have_passed_goes_and_no_answer_beyond_them_changes(
     mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int
 ) -> None:

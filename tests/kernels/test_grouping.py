@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.equality import same_values
 from spark_jobs.kernels.grouping import whole_groups
+from tests.effort import tries
 
 groups = st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.integers(0, 2)), max_size=20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(keys=groups, cuts=st.lists(st.integers(0, 20), max_size=8), least=st.integers(1, 6))
 def test_a_stream_is_cut_between_groups_and_nowhere_else(keys: list[Any], cuts: list[int], least: int) -> None:
     keys = sorted(keys, key=repr)
@@ -57,7 +58,7 @@ def bits(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(data=st.data())
 def test_values_are_the_same_iff_they_are_to_the_bit_and_null_is_null(kind: str, data: st.DataObject) -> None:
     arrow, values = TYPES[kind]

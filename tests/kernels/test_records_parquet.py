@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_parquet
 from spark_jobs.kernels.records.naive import naive_ndjson
+from tests.effort import tries
 
 SPEC = RecordSpec(
     columns=(
@@ -127,7 +128,7 @@ def test_what_is_no_parquet_file_is_rejected_whole(data: bytes) -> None:
     assert refused.value.rule == ("unreadable_file" if data else "empty_file")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.integers(0, 4_000), st.binary(min_size=1, max_size=8), st.booleans())
 @example(3_818, b"\x80", False)
 def test_a_damaged_file_is_rejected_or_read_and_never_an_accident(at: int, damage: bytes, cut: bool) -> None:
@@ -154,7 +155,7 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_rows_read_from_parquet_are_those_read_from_json(rows: list[dict[str, Any]]) -> None:
     columns = {name: pa.array([row[name] for row in rows]) for name in rows[0]}

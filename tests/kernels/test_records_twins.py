@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_csv, read_ndjson
 from spark_jobs.kernels.records.naive import naive_csv, naive_ndjson
+from tests.effort import tries
 
 SPEC = RecordSpec(
     columns=(
@@ -145,7 +146,7 @@ ORDERS = st.one_of(
 HEADERS = ORDERS.map(lambda names: ",".join(names).encode() + b"\n")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(HEADERS, st.lists(LINES, max_size=5), st.sampled_from(["\n", "\r\n"]), SPECS, SIZES)
 def test_csv_of_values_reads_like_the_twin(header, lines, end, spec, sizes) -> None:
     check_csv(header + end.join(lines).encode("utf-8", "surrogatepass"), spec, sizes)
@@ -157,7 +158,7 @@ NOISE = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(st.sampled_from([b"who,at\n", b"who\n", b"", b'"who","at"\r\n', b"\xef\xbb\xbfwho,at\n"]), NOISE, SPECS, SIZES)
 @example(b"who,at\n", b'"a\nb,2013-01-01\nc,2013-01-01', SPEC, [3])
 @example(b"who,at\n", b"a,2013-01-01\n\r", SPEC, [])
@@ -198,7 +199,7 @@ NO_OBJECTS = ["", " ", "\r", "{", "[1]", "3", "{} x", "{,}", '{"who" "a"}', "\x0
 JSON_LINES = st.one_of(OBJECTS, OBJECTS, st.sampled_from(NO_OBJECTS))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(st.lists(JSON_LINES, max_size=6), st.sampled_from(["\n", "\r\n"]), SPECS, SIZES)
 def test_ndjson_reads_like_the_twin(lines, end, spec, sizes) -> None:
     check_ndjson(end.join(lines).encode("utf-8", "surrogatepass"), spec, sizes)
@@ -212,7 +213,7 @@ def test_a_file_whose_lines_end_in_carriage_returns_alone_is_no_empty_one(end: s
     assert found == "bad_header" if end == "\r" else [row["rule"] for row in found] == [None, None]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.binary(max_size=80), SPECS, SIZES)
 def test_random_bytes_read_like_the_twin(data, spec, sizes) -> None:
     check_csv(data, spec, sizes)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spark_jobs.kernels import windows as kernels
 from spark_jobs.kernels.geometry import GridGeometry, SessionGeometry, SlidingGeometry
 from spark_jobs.kernels.restatement import CLOSING, LIVE, Windowing, key_codes, restate, standing
+from tests.effort import tries
 
 AGGREGATES = {"n": kernels.count(), "total": kernels.sum_("value"), "mean": kernels.avg("ratio")}
 ROWS = pa.schema(
@@ -73,7 +74,7 @@ def _apply(published: pa.Table, made: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(steps=st.lists(step, min_size=1, max_size=5))
 def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[Any]) -> None:
     windowing = KINDS[kind]
@@ -166,7 +167,7 @@ def test_equal_keys_have_equal_codes_across_tables_and_null_is_a_key() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(steps=st.lists(step, min_size=1, max_size=4), keep=st.integers(0, 30))
 def test_windows_that_are_kept_no_longer_go_and_no_late_row_brings_them_back(
     kind: str, steps: list[Any], keep: int

@@ -25,6 +25,7 @@ from spark_jobs.kernels.windows import (
 )
 from spark_jobs.kernels.windows.adaptive import adaptive_spans
 from spark_jobs.kernels.windows.adaptive_naive import Delta, adaptive
+from tests.effort import tries
 
 CUTS = Cuts(target=3, shortest=2, longest=12, reset=40, triggers=(), memory_bytes=100, rate_unit=10)
 TRIGGERS = st.lists(
@@ -60,7 +61,7 @@ def table_of(rows):
     return pa.table({name: pa.array(values, types.get(name, pa.int64())) for name, values in columns.items()})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(ROWS, TRIGGERS, st.randoms(use_true_random=False))
 def test_adaptive_windows_equal_the_twin_in_any_order_of_rows(rows, triggers, random):
     cuts = replace(CUTS, triggers=triggers)
@@ -138,7 +139,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.lists(st.integers(-157_000_000 * 10**6, 2_110_000_000 * 10**6), min_size=1, max_size=6),
     st.sampled_from(ZONES),

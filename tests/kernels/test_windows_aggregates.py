@@ -29,6 +29,7 @@ from spark_jobs.kernels.windows import (
     variance,
 )
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row
+from tests.effort import tries
 
 VALUE = {
     "int": (pa.int64(), st.integers(-50, 50)),
@@ -109,7 +110,7 @@ def asked(aggregates, tag):
 def test_sliding_numbers_equal_the_twin(value):
     aggregates = NUMERIC | ORDERED
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=tries(60), deadline=None)
     @given(tables(value), st.sampled_from([0, 3, 10, 60]))
     def check_table(table, size):
         common = {"key": ["k"], "time": "t", "size": size, "clip_at_zero": True, "null_values": "skip_value"}
@@ -123,7 +124,7 @@ def test_sliding_numbers_equal_the_twin(value):
     check_table()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 @given(tables("text"), st.sampled_from([1, 4, 30]))
 def test_sessions_of_texts_equal_the_twin(table, gap):
     result, _ = session_table(
@@ -132,7 +133,7 @@ def test_sessions_of_texts_equal_the_twin(table, gap):
     check(table, result, naive.sessions(twin_rows(table), gap=gap), ORDERED)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 @given(tables("double"), st.sampled_from([(10, 10), (10, 3), (30, 1)]))
 def test_hopping_doubles_equal_the_twin(table, shape):
     size, advance = shape
@@ -159,7 +160,7 @@ class Product(Monoid):
         return pa.array(state[0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 @given(tables("int"), st.sampled_from([0, 3, 10, 60]))
 def test_a_monoid_of_ones_own_is_folded_over_any_windows(table, size):
     common = {"key": ["k"], "time": "t", "aggregates": {"product": Product("v")}, "min_end": "least"}
@@ -235,7 +236,7 @@ def test_rows_that_cannot_count_are_counted_by_reason():
     assert (skipped.negative_time, skipped.late_rows) == (1, 1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(30), deadline=None)
 @given(tables("double"), st.randoms(use_true_random=False))
 def test_results_do_not_depend_on_the_order_of_rows(table, random):
     aggregates = asked(NUMERIC | ORDERED, "plain") | {"sd": stddev("v")}

@@ -10,6 +10,7 @@ from spark_jobs.kernels.windows.aligned import hopping_spans
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row, Window
 from spark_jobs.kernels.windows.sessions import session_spans
 from spark_jobs.kernels.windows.sliding import sliding_spans
+from tests.effort import tries
 
 NEAR = st.integers(-30, 30)
 EDGES = st.sampled_from([LEAST, LEAST + 1, LEAST + 7, -1, 0, 1, GREATEST - 7, GREATEST - 1, GREATEST])
@@ -52,35 +53,35 @@ def content(rows, spans_of, **parameters):
     return by_key, found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 @given(rows_of(NEAR), st.sampled_from([0, 1, 2, 5, 10, 61]))
 def test_sliding_windows_are_those_of_the_definition(rows, size):
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=False)
     assert found == naive.sliding(by_key, size=size, clip_at_zero=False)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 @given(rows_of(st.integers(0, 30)), st.sampled_from([0, 1, 2, 5, 10, 61]))
 def test_sliding_windows_of_early_rows_share_one_window(rows, size):
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=True)
     assert found == naive.sliding(by_key, size=size, clip_at_zero=True)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(rows_of(EDGES), st.sampled_from([0, 1, 7, 2**62, GREATEST]))
 def test_sliding_bounds_saturate_at_the_ends_of_int64(rows, size):
     by_key, found = content(rows, sliding_spans, size=size, clip_at_zero=False)
     assert found == naive.sliding(by_key, size=size, clip_at_zero=False)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(rows_of(NEAR), st.sampled_from([1, 2, 5, 10, 61]))
 def test_sessions_are_those_of_the_definition(rows, gap):
     by_key, found = content(rows, session_spans, gap=gap)
     assert found == naive.sessions(by_key, gap=gap)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(rows_of(EDGES), st.sampled_from([1, 7, 2**62, GREATEST]))
 def test_sessions_hold_at_the_ends_of_int64(rows, gap):
     by_key, found = content(rows, session_spans, gap=gap)
@@ -90,7 +91,7 @@ def test_sessions_hold_at_the_ends_of_int64(rows, gap):
 SHAPES = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 1), (1, 1), (60, 7)])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(rows_of(NEAR), SHAPES, st.integers(-15, 15))
 def test_hopping_windows_are_those_of_the_definition(rows, shape, offset):
     size, advance = shape
@@ -101,7 +102,7 @@ def test_hopping_windows_are_those_of_the_definition(rows, shape, offset):
 WIDE_SHAPES = st.sampled_from([(7, 7), (7, 3), (2**62, 2**62), (GREATEST, GREATEST), (GREATEST, 2**62), (1, 1)])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(rows_of(EDGES), WIDE_SHAPES, st.sampled_from([0, 1, -1, GREATEST]))
 def test_hopping_bounds_saturate_at_the_ends_of_int64(rows, shape, offset):
     size, advance = shape
@@ -109,7 +110,7 @@ def test_hopping_bounds_saturate_at_the_ends_of_int64(rows, shape, offset):
     assert found == naive.hopping(by_key, size=size, advance=advance, offset=offset)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(rows_of(NEAR), st.sampled_from([0, 3, 10]))
 def test_sliding_with_no_late_row_is_the_same_with_and_without_the_column(rows, size):
     punctual = [Row(row.key, row.time, row.time) for row in rows]
@@ -183,7 +184,7 @@ def test_the_worked_example_of_the_readme():
     assert [(w.start, w.end) for w in tumbling] == [(100, 110), (110, 120)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(rows_of(NEAR), st.sampled_from([0, 1, 5, 61]), SHAPES, st.integers(-15, 15))
 def test_each_row_is_in_exactly_as_many_windows_as_the_definition_says(rows, size, shape, offset):
     by_key, offsets, times, _ = columns(rows)

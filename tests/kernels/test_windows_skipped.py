@@ -18,6 +18,7 @@ from spark_jobs.kernels.windows import (
     window_table,
 )
 from spark_jobs.kernels.windows.naive import LEAST, Row
+from tests.effort import tries
 
 ROW = st.tuples(
     st.sampled_from(["x", "y", None]),
@@ -61,7 +62,7 @@ def pairs_of_the_definition(rows, definition, last_instant):
 SHAPES = st.sampled_from([Sliding(5, True), Sliding(5, False), Sliding(0, False), Hopping(10, 3), Hopping(4, 4, 1)])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(st.lists(ROW, max_size=12).map(table_of), SHAPES)
 def test_each_row_is_counted_or_named_and_each_closed_window_is_a_pair(table, shape):
     skipped = skipped_table(table, shape, INPUTS).to_pylist()
@@ -88,7 +89,7 @@ def test_each_row_is_counted_or_named_and_each_closed_window_is_a_pair(table, sh
     assert (counts.late_rows > 0) <= bool(late)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.lists(ROW, max_size=12).map(table_of), st.sampled_from([1, 6]))
 def test_a_row_late_for_its_session_is_named_once(table, gap):
     skipped = skipped_table(table, Sessions(gap), INPUTS).to_pylist()

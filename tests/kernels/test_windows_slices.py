@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spark_jobs.kernels.windows import Hopping, Inputs, Sessions, Sliding, count, sum_, window_table
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST
 from spark_jobs.kernels.windows.slices import SLICES, HotKey, cells_of, kept
+from tests.effort import tries
 
 INPUTS = Inputs(["k"], "t", {"n": count(), "s": sum_("v")})
 
@@ -48,7 +49,7 @@ def worked_apart(table, key, shape):
 ROWS = st.lists(st.tuples(st.integers(-10, 60), st.integers(-5, 5)), max_size=25)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(30), deadline=None)
 @given(
     ROWS,
     st.sampled_from([Sliding(4, False), Sliding(7, True), Hopping(6, 2, 1), Hopping(5, 5)]),
@@ -62,7 +63,7 @@ def test_slices_with_a_halo_make_each_window_once(rows, shape, low, length, cell
     assert worked_apart(table, HotKey(0, 1, low, length, cells), shape) == wanted.to_pylist()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @example([(at, 0) for at in (-3, -1, 1, 10, 20, 30, 40)], 1, 10)  # a break in every cell
 @given(ROWS, st.integers(1, 6), st.integers(1, 12))
 def test_sessions_cut_at_breaks_are_whole(rows, gap, length):

@@ -34,6 +34,7 @@ from spark_jobs.kernels.windows import (
 )
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST
 from spark_jobs.kernels.windows.runs import merged
+from tests.effort import tries
 
 AGGREGATES = {"n": count(), "s": sum_("v"), "m": avg("v"), "lo": min_("v"), "hi": max_("v")}
 INPUTS = Inputs(["k", "j"], "t", AGGREGATES | {"a": first("v"), "z": last("v")}, min_end="least", arrival="at")
@@ -134,7 +135,7 @@ WIDE = st.sampled_from(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(rows_of(EDGES), WIDE, CHUNKS["most_rows"])
 def test_a_stream_holds_at_the_ends_of_int64(table, shape, most_rows):
     wanted, _ = window_table(table, shape, INPUTS)
@@ -150,7 +151,7 @@ def test_a_stream_holds_at_the_ends_of_int64(table, shape, most_rows):
     assert text(made, wanted.schema) == text([wanted], wanted.schema)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(rows_of(st.integers(-60, 60).map(lambda place: place * DAY // 3)), CHUNKS["most_rows"])
 def test_calendar_periods_of_a_stream_are_those_of_the_table(table, most_rows):
     for shape in (Calendar(1, "month", "America/New_York"), Calendar(2, "day", "Pacific/Apia")):
@@ -161,7 +162,7 @@ def test_calendar_periods_of_a_stream_are_those_of_the_table(table, most_rows):
         assert text(made, wanted.schema) == text([wanted], wanted.schema)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(rows_of(st.integers(-30, 90)), CHUNKS["most_rows"])
 def test_adaptive_windows_of_a_stream_are_those_of_the_table(table, most_rows):
     table = table.append_column("id", pa.array(range(table.num_rows), pa.int64()))

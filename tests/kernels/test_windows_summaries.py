@@ -20,6 +20,7 @@ from spark_jobs.kernels.windows import (
 )
 from spark_jobs.kernels.windows.naive import LEAST, Row
 from spark_jobs.kernels.windows.summaries import DimensionMismatch
+from tests.effort import tries
 
 REAL = st.floats(-1e12, 1e12) | st.sampled_from([0.0, 1e16, 0.1, -0.1, 5e-324])
 ROW = st.tuples(
@@ -51,7 +52,7 @@ def run(rows, aggregates):
     return result.to_pylist(), [content[window] for window in sorted(content)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(st.lists(ROW, max_size=14))
 def test_collect_lists_the_first_values_in_order(rows):
     found, content = run(rows, {"few": collect("v", 2), "all": collect("v", 1000)})
@@ -63,7 +64,7 @@ def test_collect_lists_the_first_values_in_order(rows):
         assert row["few"] == [entry[-1] for entry in held][:2]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(st.lists(ROW, max_size=14))
 def test_vectors_are_summed_component_by_component(rows):
     found, content = run(rows, {"sum": vector_sum("w"), "mean": vector_mean("w")})
@@ -76,7 +77,7 @@ def test_vectors_are_summed_component_by_component(rows):
         assert row["mean"] == (means if vectors else None)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(
     st.lists(ROW, max_size=14), st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), st.sampled_from([0.0, 0.001, 0.01, 0.5])
 )

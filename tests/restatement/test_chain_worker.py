@@ -23,6 +23,7 @@ from spark_jobs.kernels.deltas.strategies import FullMerge, Strategy, TieredMerg
 from spark_jobs.restatement import chain_worker
 from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker
 from spark_jobs.restatement.chains import chain_schema
+from tests.effort import tries
 from tests.kernels.test_deltas_segments import COLUMNS, ENTITIES, MEANINGS, SCHEMA, Row, replayed, same_bits, updates
 
 STRATEGIES: list[Strategy] = [FullMerge(), TieredMerge(2), TimeBoundary(2)]
@@ -125,7 +126,7 @@ def test_a_segment_that_is_written_alone_ends_where_the_next_one_starts() -> Non
 
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=tries(10), deadline=None)
 def test_runs_in_any_slicing_publish_what_a_replay_gives(
     mode: str, rows: list[Row], strategy: Strategy, data: st.DataObject
 ) -> None:
@@ -149,7 +150,7 @@ def test_runs_in_any_slicing_publish_what_a_replay_gives(
 
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES), since=st.integers(1, 9), horizon=st.integers(0, 7))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=tries(10), deadline=None)
 def test_what_retention_passes_goes_and_no_answer_beyond_it_changes(
     mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int
 ) -> None:

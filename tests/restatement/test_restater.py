@@ -17,6 +17,7 @@ from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.restater import result_schema
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage import tables
+from tests.effort import tries
 from tests.restatement.oracle import Row, Spec, expected, grid, skipped
 from tests.restatement.simulation import Simulation
 
@@ -168,7 +169,7 @@ def _rounded(outputs: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("shape", "policy"), CASES)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=tries(4), deadline=None)
 @given(steps=histories)
 def test_any_history_publishes_what_the_standing_rows_define(shape: str, policy: str, steps: list[Any]) -> None:
     follow(shape, policy, steps)
@@ -176,7 +177,7 @@ def test_any_history_publishes_what_the_standing_rows_define(shape: str, policy:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("shape", "policy"), CASES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(steps=histories)
 def test_many_histories_publish_what_the_standing_rows_define(shape: str, policy: str, steps: list[Any]) -> None:
     follow(shape, policy, steps)
