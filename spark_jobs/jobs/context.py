@@ -56,15 +56,21 @@ class Stage:
         """Sequence numbers of the interval's drops."""
         return self.source.drops.seq_nos(self.lo_us, self.hi_us - 1)
 
-    @cached_property
+    @property
     def frontiers(self) -> SourceFrontiers:
         """The frontiers as this stage found them."""
-        return frontiers.load(self.lake, self.source, near=self.fence.token)
+        return self._found[0]
 
-    @cached_property
+    @property
     def publication(self) -> Publication:
         """The publication in force as this stage found it."""
-        return publication.load(self.lake, self.source)
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[SourceFrontiers, Publication]:
+        # in this order: reading the frontiers of a run brings the publication along
+        standing = frontiers.load(self.lake, self.source, near=self.fence.token)
+        return standing, publication.load(self.lake, self.source)
 
     @cached_property
     def scope(self) -> Scope:

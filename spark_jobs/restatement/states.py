@@ -43,8 +43,9 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame:
     touching = fold_inputs(scope.touching(lake), source)
     if scope.everything:
         return _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
-    # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    folded = _folded(touching, prior, source, scope, onto_prior=True).localCheckpoint()
+    # not `persist`: Spark plans a cached query again at every write to a table that it reads;
+    # not eager: looking for what must be folded again runs through all of it
+    folded = _folded(touching, prior, source, scope, onto_prior=True).localCheckpoint(eager=False)
     refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
     made = folded.where(F.col("era") != REFOLD)
     if refold:

@@ -15,7 +15,7 @@ from spark_jobs.storage.tables import PUBLISHED
 from spark_jobs.storage.times import instant
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 BEFORE_ALL_US = 0
 """`published` before the first publication: no change has a time below it."""
@@ -63,29 +63,27 @@ def visible_sql(publication: Publication, *more: int, of: str = "") -> str:
 
 def load(lake: Lake, source: Source) -> Publication:
     """The publication in force, or the empty one before the first."""
-    if lake.carried is None:
-        return _read(lake, source)
-    if CARRIED not in lake.carried:
-        lake.carried[CARRIED] = _read(lake, source).to_json()
+    if lake.carried is None or CARRIED not in lake.carried:
+        row = stored(lake, source).first()
+        found = start(source) if row is None else Publication.from_json(row.state)
+        if lake.carried is None:
+            return found
+        lake.carried[CARRIED] = found.to_json()
     return Publication.from_json(lake.carried[CARRIED])
 
 
-def _read(lake: Lake, source: Source) -> Publication:
-    times = [F.unix_micros(c).alias(c) for c in ("published", "reached", "complete")]
-    of_source = lake.read(PUBLISHED).where(F.col("source") == source.name)
-    row = of_source.select(*times, "settled", "tokens", "definition", "run_id", "token").first()
-    if row is None:
-        return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
-    return Publication(
-        row.published,
-        row.reached,
-        row.complete,
-        settled=row.settled,
-        tokens=tuple(row.tokens),
-        definition=row.definition,
-        run_id=row.run_id,
-        token=row.token,
-    )
+def start(source: Source) -> Publication:
+    """What is in force before the first publication."""
+    return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
+
+
+def stored(lake: Lake, source: Source) -> DataFrame:
+    """The row of the publication in force, if there is one: `state`, as `Publication.from_json` reads it."""
+    times = [F.unix_micros(c).alias(f"{c}_us") for c in ("published", "reached", "complete")]
+    # a filter on a partition column alone makes Delta compute the snapshot's state first: one job more
+    of_source = lake.read(PUBLISHED).where(F.col("source") == source.name).where(F.col("token") >= 0)
+    row = F.struct(*times, "settled", "tokens", "definition", "run_id", "token")
+    return of_source.select(F.to_json(row).alias("state"))
 
 
 def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -> None:

@@ -16,13 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.sources import Source
+from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.storage.times import instant
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 NEAR = 128
 """How many tokens before one of about now the last change of the frontiers is looked for first: a month of daily runs.
@@ -144,14 +146,24 @@ def load(lake: Lake, source: Source, *, near: int = 0) -> SourceFrontiers:
         StateCorrupt: the newest row can't be read.
     """
     if lake.carried is None:
-        return _read(lake, source, near)
+        return _parsed(source, _newest_first(lake, source, near).limit(1).collect())
     if CARRIED not in lake.carried:
-        lake.carried[CARRIED] = _read(lake, source, near).to_json()
+        _carry(lake, source, near)
     return SourceFrontiers.from_json(lake.carried[CARRIED])
 
 
-def _read(lake: Lake, source: Source, near: int) -> SourceFrontiers:
-    rows = _newest_first(lake, source, near).limit(1).collect()
+def _carry(lake: Lake, source: Source, near: int) -> None:
+    """Read what a run starts with in one job: the frontiers and the publication."""
+    assert lake.carried is not None, "only an attempt hands on what it read"
+    newest = _newest_first(lake, source, near).limit(1).select(F.lit(CARRIED).alias("of"), "state")
+    published = publication.stored(lake, source).select(F.lit(publication.CARRIED).alias("of"), "state")
+    rows = newest.unionByName(published).collect()
+    lake.carried[CARRIED] = _parsed(source, [row for row in rows if row.of == CARRIED]).to_json()
+    in_force = [Publication.from_json(row.state) for row in rows if row.of == publication.CARRIED]
+    lake.carried.setdefault(publication.CARRIED, (in_force or [publication.start(source)])[0].to_json())
+
+
+def _parsed(source: Source, rows: list[Row]) -> SourceFrontiers:
     if not rows:
         return SourceFrontiers.start(source)
     try:
