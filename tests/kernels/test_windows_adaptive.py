@@ -97,6 +97,14 @@ def test_keys_do_not_touch_each_other():
     assert both.slice(alone.num_rows).drop(["k"]).equals(alone.drop(["k"]))
 
 
+def test_what_a_delta_changes_may_be_of_any_type():
+    rows = table_of([Delta(t, t, 1) for t in (0, 1, 2)])
+    for vectors in ([[1.0], [2.0], [1.0]], [0.0, -0.0, 1.0], ["a", "b", "a"]):
+        table = rows.set_column(rows.schema.get_field_index("vector"), "vector", pa.array(vectors))
+        result, _ = adaptive_table(table, CUTS, DELTAS, INPUTS)
+        assert [stats["vectors_affected"] for stats in result.column("stats").to_pylist()] == [2]
+
+
 def test_a_cell_cuts_and_starts_the_rate_afresh():
     rows = [Delta(t, t) for t in (36, 37, 38, 39, 40, 41)]
     windows = adaptive(rows, replace(CUTS, triggers=(Trigger("time"),)))

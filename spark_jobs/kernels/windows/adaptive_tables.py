@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from .adaptive import REASONS, Cuts, adaptive_spans
 from .monoid import WindowRows
-from .rows import SkippedRows, SortedRows, own, settle_ties, sort_rows
+from .rows import SkippedRows, SortedRows, encode, own, settle_ties, sort_rows
 from .shapes import Settled
 from .spans import Spans, Windows
 from .streams import Found, Maker
@@ -131,11 +131,8 @@ def _stats(
 ) -> pa.Array:
     affected: npt.NDArray = np.zeros(spans.n_windows, np.int64)
     if vector is not None:
-        codes = rows.table.column(vector).combine_chunks().dictionary_encode()
-        numbers = own(codes.indices.cast(pa.int64()))[rows.order][chosen]
-        affected = distinct_counts(
-            numbers, len(codes.dictionary), spans.first, spans.past, spans.entry, spans.n_windows
-        )
+        codes, distinct = encode(rows.column(vector))
+        affected = distinct_counts(codes[chosen], len(distinct), spans.first, spans.past, spans.entry, spans.n_windows)
     total = np.zeros(spans.n_windows, np.int64)
     np.add.at(total, spans.first, sizes)
     fields = [spans.counts, affected, total, total / np.maximum(spans.counts, 1), windows.end - windows.start]
