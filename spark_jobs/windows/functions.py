@@ -49,8 +49,8 @@ def sliding_windows(
         aggregates: output column name to aggregate, e.g. `{"n": count(), "total": sum_("value")}`.
         grace: a row counts for a window iff the window's end is at or after the stream time at its arrival less
             `grace`. Stream time is the greatest time among the rows that arrived up to then. None: no row is late.
-        arrival: the column that orders arrivals; rows of one arrival arrive together. It also breaks ties of time for
-            `first` and `last` (else the greater value is later).
+        arrival: the column that orders arrivals; rows of one arrival arrive together, those without one first. It also
+            breaks ties of time for `first` and `last` (else the greater value is later).
         stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together.
         clip_at_zero: times start at 0, as in Kafka: rows at t <= size share `[0, size]` as their left window, and rows
             before 0 count nowhere. None: yes for an integer time, no for a timestamp.

@@ -250,6 +250,46 @@ def test_results_do_not_depend_on_the_order_of_rows(table, random):
             assert same(found, wanted)
 
 
+BIG = 2**60
+"""Two numbers from here on are one double."""
+
+
+@pytest.mark.parametrize(
+    "arrivals",
+    [
+        pa.array([BIG + 1, BIG, None]),
+        pa.array([BIG + 1, BIG, None], pa.timestamp("us")),
+        pa.array([LEAST + 1, LEAST, None]),
+        pa.array(["b", "a", None]),
+        pa.array([0.0, -0.0, None]),
+        pa.array([True, False, None]),
+        pa.array([[1.0], [0.0], None]),
+    ],
+    ids=lambda arrivals: str(arrivals.type),
+)
+def test_a_row_without_an_arrival_came_before_all_others(arrivals):
+    table = pa.table({"k": [1] * 3, "t": [5] * 3, "v": ["x", "y", "z"], "at": arrivals})
+    aggregates = {"first": first("v"), "last": last("v")}
+    for held in (table, table.take([2, 1, 0])):
+        result, _ = session_table(held, key=["k"], time="t", gap=1, aggregates=aggregates, arrival="at")
+        assert result.select(["first", "last"]).to_pylist() == [{"first": "z", "last": "x"}]
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda v: v, lambda v: [v], lambda v: {"a": {"b": [v]}}], ids=["own", "list", "struct"]
+)
+def test_each_zero_and_each_nan_is_the_same_key_and_value(wrap):
+    # as hardware makes NaN, and as texts are read
+    nans = struct.unpack("2d", struct.pack("2Q", 0xFFF8000000000000, 0x7FF8000000000001))
+    values = [wrap(value) for value in (0.0, *nans, -0.0)]
+    table = pa.table({"k": values, "t": [1, 2, 3, 4], "v": values, "one": [1] * 4})
+    result, _ = session_table(table, key=["k"], time="t", gap=9, aggregates={"n": count()})
+    assert result.column("n").to_pylist() == [2, 2]
+    assert "-" not in repr(result.column("k").to_pylist())
+    distinct, _ = session_table(table, key=["one"], time="t", gap=9, aggregates={"d": count_distinct("v")})
+    assert distinct.column("d").to_pylist() == [2]
+
+
 def test_a_late_row_for_all_its_windows_moves_to_the_next_window_and_keeps_its_time():
     table = pa.table(
         {"k": [1] * 3, "t": [3, 24, 21], "v": ["early", "b", "a"], "least": [20, 20, 20], "lo": [20, 20, 20]}

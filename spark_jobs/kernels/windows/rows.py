@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -61,10 +62,16 @@ class SortedRows:
         return None if column is None else as_ticks(pa.chunked_array([self.column(column)]))
 
     def places(self, column: str | None) -> Ints | None:
-        """int64 numbers that order as a column's values do, in row order; None for no column."""
+        """int64 numbers that order as a column's values do, nulls first, in row order; None for no column."""
         if column is None:
             return None
-        return order_keys(self.column(column))
+        values = self.column(column)
+        if not values.null_count:
+            return order_keys(values)
+        places = np.zeros(len(values), np.int64)
+        present = values.is_valid().to_numpy(zero_copy_only=False)
+        places[present] = np.unique(order_keys(values.drop_null()), return_inverse=True)[1] + 1
+        return places
 
     def column(self, name: str, taken: Ints | None = None) -> pa.Array:
         """The values of a column, of all rows or of those taken, in row order."""
@@ -109,25 +116,42 @@ def order_keys(values: pa.Array) -> Ints:
         values = values.cast(pa.int64())
     if pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
         return own(values.cast(pa.int64()))
+    if pa.types.is_nested(values.type):
+        return _numbered(values.to_pylist())[0]
     return encode(values)[0]
 
 
 def encode(values: pa.Array) -> tuple[Ints, pa.Array]:
-    """Values as codes into their distinct values in ascending order. No nulls."""
+    """Values as codes into their distinct values in ascending order. No nulls; -0.0 is 0.0, and NaN is one value."""
     if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is the key 0.0
+        values = pc.add(values, pa.scalar(0.0, values.type))
+        values = pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
     if pa.types.is_nested(values.type):
-        texts = [repr(value) for value in values.to_pylist()]
-        seen = {text: row for row, text in enumerate(texts)}
-        number = {text: place for place, text in enumerate(sorted(seen))}
-        codes = np.array([number[text] for text in texts], np.int64)
-        return codes, values.take(pa.array([seen[text] for text in sorted(seen)], pa.int64()))
+        plain = [_with_one_zero(value) for value in values.to_pylist()]
+        codes, rows = _numbered(plain)
+        return codes, pa.array([plain[row] for row in rows], values.type)
     encoded = values.dictionary_encode()
     ascending = pc.sort_indices(encoded.dictionary)
     rank = np.empty(len(ascending), np.int64)
     rank[ascending.to_numpy()] = np.arange(len(ascending))
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     return rank[codes] if rank.size else np.empty(0, np.int64), encoded.dictionary.take(ascending)
+
+
+def _numbered(values: list[Any]) -> tuple[Ints, list[int]]:
+    """The number of each nested value, by its text, and a row of each number."""
+    texts = [repr(value) for value in values]
+    seen = {text: row for row, text in enumerate(texts)}
+    number = {text: place for place, text in enumerate(sorted(seen))}
+    return np.array([number[text] for text in texts], np.int64), [seen[text] for text in number]
+
+
+def _with_one_zero(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_one_zero(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_one_zero(part) for part in value]
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
