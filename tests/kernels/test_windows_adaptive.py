@@ -145,16 +145,12 @@ UNITS = {
 }
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
+FIRST, LAST = (end.replace(tzinfo=datetime.UTC) for end in (datetime.datetime.min, datetime.datetime.max))  # noqa: DTZ901
 
 
-@settings(max_examples=tries(60), deadline=None)
-@given(
-    st.lists(st.integers(-157_000_000 * 10**6, 2_110_000_000 * 10**6), min_size=1, max_size=6),
-    st.sampled_from(ZONES),
-    st.sampled_from(sorted(UNITS)),
-)
-def test_a_calendar_window_holds_exactly_the_instants_of_its_local_dates(instants, zone, unit):
-    times = np.sort(instants)
+def check_calendar(instants, zone, unit):
+    """Each instant is in a window that holds exactly the instants with the local dates of its period."""
+    times = np.sort(np.asarray(instants, np.int64))
     windows, spans, _ = Calendar(1, unit, zone).find(np.array([0, times.size]), times, None)
 
     def local(time):
@@ -165,6 +161,53 @@ def test_a_calendar_window_holds_exactly_the_instants_of_its_local_dates(instant
         assert start <= at < end
         assert local(start) == local(at) == local(end - 1)
         assert local(start - 1) < local(at) < local(end)
+
+
+@settings(max_examples=tries(60), deadline=None)
+@given(
+    st.lists(st.integers(-157_000_000 * 10**6, 2_110_000_000 * 10**6), min_size=1, max_size=6),
+    st.sampled_from(ZONES),
+    st.sampled_from(sorted(UNITS)),
+)
+def test_a_calendar_window_holds_exactly_the_instants_of_its_local_dates(instants, zone, unit):
+    check_calendar(instants, zone, unit)
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("America/Havana", "2021-11-07 05:00"),  # back from 1:00 to midnight
+        ("Atlantic/Azores", "2021-10-31 01:00"),
+        ("America/Havana", "2021-03-14 05:00"),  # on from midnight to 1:00
+        ("America/Sao_Paulo", "2018-02-18 02:00"),  # back from midnight to 23:00
+        ("America/Toronto", "1919-03-31 04:30"),  # on from 23:30 to 0:30
+        ("Pacific/Apia", "2011-12-30 10:00"),  # a day left out
+    ],
+)
+def test_a_day_begins_once_however_clocks_change_around_midnight(zone, change):
+    at = (datetime.datetime.fromisoformat(f"{change}+00:00") - EPOCH) // MICROSECOND
+    instants = [at + minutes * 60_000_000 + more for minutes in range(-150, 151, 30) for more in (-1, 0, 1)]
+    check_calendar(instants, zone, "day")
+    check_calendar(instants[::-3], zone, "week")
+
+
+def test_years_between_two_rows_cost_nothing():
+    began = time.process_time()
+    first, last = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC), datetime.datetime(9999, 12, 30, tzinfo=datetime.UTC)
+    check_calendar([(at - EPOCH) // MICROSECOND for at in (first, EPOCH, last)], "Europe/Berlin", "day")
+    assert time.process_time() - began < 1, "3.6 million midnights take some ten seconds"
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS))
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize("periods", [1, 7, 1000])
+def test_bounds_saturate_at_the_ends_of_the_calendar(unit, zone, periods):
+    least, greatest = ((at - EPOCH) // MICROSECOND for at in (FIRST, LAST))
+    times = np.array([least, least + 1, greatest - 1, greatest])
+    windows, spans, _ = Calendar(periods, unit, zone).find(np.array([0, 4]), times, None)
+    assert (windows.start[0], windows.end[-1]) == (least, greatest)
+    assert np.all(windows.start < windows.end)
+    assert spans.counts.tolist() == [2, 2]
 
 
 def test_a_day_of_the_change_of_clocks_has_23_or_25_hours():

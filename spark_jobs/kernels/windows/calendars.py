@@ -1,14 +1,18 @@
 """Calendar windows: local days, weeks, months, quarters or years of a time zone, half open.
 
-A window runs from one local midnight to another, so days around a change of clocks have 23 or 25 hours. Where midnight
-is skipped by the clocks the day starts at the instant of the change; where it comes twice, at the second time, so
-that a window holds exactly the instants with its local dates.
+A window runs from one local midnight to another, so days around a change of clocks have 23 or 25 hours, and holds
+exactly the instants with its local dates. So where midnight is skipped by the clocks the day starts at the instant of
+the change; where it comes twice, at the first time (Havana: an hour of the day itself is repeated), or at the second if
+clocks went back to the day before. (Those few that went back from a minute past midnight leave this one minute there.)
 
 Periods of several units are aligned: days and weeks to Monday 1969-12-29, months, quarters and years to year 0.
+Times are in the years 1 to 9999 of UTC; bounds beyond them saturate at their first and last microsecond, also where
+midnight of a zone's own first or last date lies beyond.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -30,6 +34,9 @@ UNITS = (*_DAYS, *_MONTHS)
 _ORIGIN = date(1969, 12, 29).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST, _LAST = (
+    (end - _EPOCH) // _MICROSECOND for end in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class Calendar(Shape):
     def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
         """Each row is in the window over its time, unless the window's last instant is before its `min_end`."""
         bounds = self._bounds(times)
-        period = np.searchsorted(bounds, times, side="right") - 1
+        period = _places(bounds, times)
         group = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
         opens = np.ones(times.size, np.bool_)
         opens[1:] = (group[1:] != group[:-1]) | (period[1:] != period[:-1])
@@ -66,42 +73,69 @@ class Calendar(Shape):
     def latest_instants(self, times: Ints) -> Ints | None:
         """The last instant of the window over each time."""
         bounds = self._bounds(times)
-        return bounds[np.searchsorted(bounds, times, side="right")] - 1
+        return bounds[_places(bounds, times) + 1] - 1
 
     def _bounds(self, times: Ints) -> Ints:
-        """The starts of all periods over these times, and the one after."""
+        """The starts of the periods over these times, and of those after; of others between only if times lie dense."""
         if not times.size:
             return np.zeros(1, np.int64)
         zone = ZoneInfo(self.zone)
-        period, last = (self._period(_local_date(int(time), zone)) for time in (times.min(), times.max()))
-        bounds = [_midnight(self._start(number), zone) for number in range(period, last + 2)]
-        return np.array(bounds, np.int64)
+        first, last = (self._period(_local_date(int(time), zone)) for time in (times.min(), times.max()))
+        over = range(first, last + 1) if last - first <= times.size else self._periods_near(times)
+        # and one before: in some zones there is time before the first date of all
+        numbers = {first - 1, *over, *(period + 1 for period in over)}
+        return np.unique([self._start(number, zone) for number in numbers]).astype(np.int64)
+
+    def _periods_near(self, times: Ints) -> set[int]:
+        """The periods over these times, and some beside them: a local date is at most a day from that in UTC."""
+        days = np.unique(times // _DAY) + _EPOCH.toordinal()
+        near = np.clip(np.concatenate([days - 1, days, days + 1]), 1, date.max.toordinal())
+        return {self._period(date.fromordinal(day)) for day in np.unique(near).tolist()}
 
     def _period(self, day: date) -> int:
         if self.unit in _DAYS:
             return (day.toordinal() - _ORIGIN) // (self.count * _DAYS[self.unit])
         return (day.year * 12 + day.month - 1) // (self.count * _MONTHS[self.unit])
 
-    def _start(self, period: int) -> date:
+    def _start(self, period: int, zone: ZoneInfo) -> int:
         if self.unit in _DAYS:
-            return date.fromordinal(_ORIGIN + period * self.count * _DAYS[self.unit])
-        months = period * self.count * _MONTHS[self.unit]
-        return date(months // 12, months % 12 + 1, 1)
+            ordinal = _ORIGIN + period * self.count * _DAYS[self.unit]
+            known = 1 <= ordinal <= date.max.toordinal()
+            day = date.fromordinal(ordinal) if known else None
+        else:
+            year, month = divmod(period * self.count * _MONTHS[self.unit], 12)
+            day = date(year, month + 1, 1) if 1 <= year <= date.max.year else None
+        if day is None:
+            return _FIRST if period <= self._period(date.min) else _LAST
+        return min(max(_midnight(day, zone), _FIRST), _LAST)
+
+
+def _places(bounds: Ints, times: Ints) -> Ints:
+    """Per time the place of its period's start; the last instant of all is in the window that ends there."""
+    return np.minimum(np.searchsorted(bounds, times, side="right") - 1, bounds.size - 2)
 
 
 def _local_date(time: int, zone: ZoneInfo) -> date:
-    try:
-        return (_EPOCH + time * _MICROSECOND).astimezone(zone).date()
-    except OverflowError:
+    """The date at an instant; the first or last of the calendar where the zone's own lies beyond it."""
+    if not _FIRST <= time <= _LAST:
         raise ParameterError(
             expected="times of calendar windows within the years 1 to 9999",
             found=f"{time} microseconds since 1970",
             consequence="no window was computed",
             parameter="time",
             value=time,
-        ) from None
+        )
+    try:
+        return (_EPOCH + time * _MICROSECOND).astimezone(zone).date()
+    except OverflowError:
+        return date.min if time < 0 else date.max
 
 
 def _midnight(day: date, zone: ZoneInfo) -> int:
+    """The instant from which on local dates are `day` or later."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
-    return max((midnight.replace(fold=fold) - _EPOCH) // _MICROSECOND for fold in (0, 1))
+    early, late = sorted((midnight.replace(fold=fold) - _EPOCH) // _MICROSECOND for fold in (0, 1))
+    if early == late or _local_date(late - 1, zone) < day:
+        return late
+    # midnight comes twice on the day itself, or clocks skipped it from some time before
+    return early + bisect_left(range(early, late), day, key=lambda time: _local_date(time, zone))
