@@ -1,10 +1,10 @@
 """Consolidation: the sum of diffs per (data, time), zeros dropped, sorted by (data, time).
 
 Updates are an Arrow table: any number of data columns, then in any place `time` (an integer column, signed or not)
-and `diff` (int64). Data is compared column by column in schema order; strings by code point, nulls are equal and come
-last. Guarantee: the result has strictly ascending (data, time), no zero diff, and for each (data, time) the exact
-sum, or the call is refused (`diff_overflow`). Cost: O(n log n), and O(distinct log distinct) comparisons of values;
-the rest is on integers. The naive twin is `consolidate_naive`.
+and `diff` (int64). Data is compared column by column in schema order; strings by code point, floats in their total
+order, nulls are equal and come last. Guarantee: the result has strictly ascending (data, time), no zero diff, and for
+each (data, time) the exact sum, or the call is refused (`diff_overflow`). Cost: O(n log n), and O(distinct log
+distinct) comparisons of values; the rest is on integers. The naive twin is `consolidate_naive`.
 """
 
 from __future__ import annotations
@@ -45,16 +45,35 @@ def data_columns(schema: pa.Schema) -> list[str]:
 def dense_ranks(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """int64 ranks of a column's values: equal iff the values are equal, in the values' order; nulls last.
 
+    Floats are in their total order: -0.0 before 0.0 and not equal to it; all that are no number are equal, and last.
     Sorts the distinct values only, so that a column of few values costs little more than hashing it.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    if pa.types.is_dictionary(array.type):
+        # a dictionary made elsewhere may hold a value twice, and the null beside the nulls of its column
+        values = pa.concat_arrays([array.dictionary, pa.nulls(1, array.type.value_type)])
+        return _ranks_of_codes(array.indices, dense_ranks(values))
+    encoded = (_in_total_order(array) if pa.types.is_floating(array.type) else array).dictionary_encode()
     n_distinct = len(encoded.dictionary)
     rank_of_code = np.empty(n_distinct + 1, dtype=np.int64)
     rank_of_code[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(n_distinct)
     rank_of_code[n_distinct] = n_distinct
-    codes = pc.fill_null(encoded.indices.cast(pa.int64()), n_distinct).to_numpy(zero_copy_only=False)
-    return rank_of_code[codes]
+    return _ranks_of_codes(encoded.indices, rank_of_code)
+
+
+def _ranks_of_codes(codes: pa.Array, rank_of_code: np.ndarray) -> np.ndarray:
+    """The ranks of codes, of which the last is that of nulls."""
+    filled = pc.fill_null(codes.cast(pa.int64()), len(rank_of_code) - 1)
+    return rank_of_code[filled.to_numpy(zero_copy_only=False)]
+
+
+def _in_total_order(floats: pa.Array) -> pa.Array:
+    """int64 numbers that are equal and ordered as the floats are by their bits; one for all that are no number."""
+    doubles = floats.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    bits = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
+    # the bits of negative floats ascend with their magnitude
+    ordered = bits ^ ((bits >> 63) & np.int64(_INT64_MAX))
+    return pa.array(ordered, mask=floats.is_null().to_numpy(zero_copy_only=False))
 
 
 def forward(updates: pa.Table, since: int | None) -> pa.Table:

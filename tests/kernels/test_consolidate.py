@@ -100,3 +100,25 @@ def test_ranks_follow_the_values_over_chunks_and_dictionaries() -> None:
     assert (dense_ranks(column) == expected).all()
     assert (dense_ranks(column.combine_chunks().dictionary_encode()) == expected).all()
     assert len(dense_ranks(pa.chunked_array([], type=pa.string()))) == 0
+
+
+def test_dictionaries_that_repeat_a_value_or_hold_the_null_rank_as_their_values_do() -> None:
+    codes = pa.array([0, 1, 2, 3, None], pa.int32())
+    column = pa.DictionaryArray.from_arrays(codes, pa.array(["b", "a", "b", None]))
+    assert (
+        dense_ranks(column).tolist() == dense_ranks(pa.array(["b", "a", "b", None, None])).tolist() == [1, 0, 1, 2, 2]
+    )
+
+
+def test_floats_are_told_apart_by_their_bits_in_whatever_order_they_come() -> None:
+    other_nan = np.array([0x7FF8000000000001]).view(np.float64)[0]
+    values = [0.0, float("nan"), -0.0, None, -1.5, float("inf"), other_nan, 0.0, float("-inf"), 0.25]
+    ranks = [3, 6, 2, 7, 1, 5, 6, 3, 0, 4]
+    missing = np.array([value is None for value in values])
+    for kind in (pa.float64(), pa.float32(), pa.float16()):
+        given = np.array([0 if value is None else value for value in values], kind.to_pandas_dtype())
+        column = pa.array(given, kind, mask=missing)
+        assert dense_ranks(column).tolist() == ranks
+        assert dense_ranks(column[::-1]).tolist() == ranks[::-1]
+        assert dense_ranks(pa.chunked_array([column[:4], column[4:]])).tolist() == ranks
+    assert dense_ranks(pa.array(given, kind, mask=missing).cast(pa.float32()).dictionary_encode()).tolist() == ranks
