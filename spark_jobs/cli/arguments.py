@@ -47,7 +47,9 @@ def instant(text: str) -> datetime:
     except (ValueError, OverflowError):
         # beyond year 9999 or before year 1 once it is in UTC
         raise ParameterError(
-            expected="a date such as 2013-01-07, or an instant such as 2013-01-07T12:00:00Z", found=repr(text)
+            expected="a date such as 2013-01-07, or an instant such as 2013-01-07T12:00:00Z",
+            found=repr(text),
+            next_step="write it in the form of ISO 8601, of the years 1 to 9999 in UTC",
         ) from None
 
 

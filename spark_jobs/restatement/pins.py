@@ -54,6 +54,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
         raise ParameterError(
             expected="a pin's name of at most 40 lowercase letters, digits and single underscores, a letter first",
             found=repr(name),
+            next_step="choose a name such as `before_the_move`",
         )
     if any(pin.name == name for pin in pins(lake)):
         raise PinExists(

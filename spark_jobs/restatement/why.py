@@ -120,7 +120,9 @@ def _table(source: Source, table: str) -> _Table:
         read = [c for c in source.state.components.values() if isinstance(c, str)]
         return _Table(f"gold.{name}", {"entity": "STRING"}, list(dict.fromkeys(read)), also={source.entity: "entity"})
     known = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
-    raise ParameterError(expected=f"one of the tables {', '.join(known)}", found=repr(table))
+    raise ParameterError(
+        expected=f"one of the tables {', '.join(known)}", found=repr(table), next_step="name one of them"
+    )
 
 
 def _key(table: _Table, given: Sequence[str]) -> Row:

@@ -102,6 +102,40 @@ def test_a_query_asks_for_a_range_or_for_one_time(here, asked, capsys):
     assert "either --from and --to, or --latest-at" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (["windows", "flights", "departure_delays", "--as-of", "soon"], "'soon'"),
+        (["windows", "flights", "departure_delays", "--as-of", "0001-01-01T00:00+01:00"], "of the years 1 to 9999"),
+        (["windows", "flights", "arrivals"], "one of the windows departure_delays"),
+        (["windows", "ships", "arrivals"], "one of the sources flights, weather"),
+        (["state", "flights", "--at", "9999-12-31T23:59-01:00"], "of the years 1 to 9999"),
+        (["trace", "hold", "flights", "audit", "--at", "soon", "--for", "2 hours"], "'soon'"),
+        (["trace", "hold", "flights", "audit", "--at", "2013-01-01", "--for", "2"], "a number and a unit"),
+        (["plan", "flights", "--from", "2013-01-07", "--to", "2013-01-01"], "swap both ends"),
+        (["plan", "flights", "--from", "2012-12-31", "--to", "2013-01-01"], "the source's start"),
+        (["plan", "flights", "--from", "2013-01-01", "--to", "2013-01-01", "--save", "/nowhere/p"], "/nowhere"),
+        (["backfill", "flights", "--from", "2013-01-07", "--to", "2013-01-01", "--dry-run"], "swap both ends"),
+        (["backfill", "flights", "--from", "2013-01-07", "--to", "2013-01-01"], "swap both ends"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused_before_the_server_is_asked(here, asked, found, capsys):
+    assert run(asked) == 2
+    text = " ".join(capsys.readouterr().err.split())
+    assert found in text
+    assert "next" in text
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"{}", b"[]"])
+def test_a_file_that_holds_no_plan_is_refused(here, tmp_path, content, capsys):
+    path = tmp_path / "plan.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert run(["run", "flights", "--plan", str(path), "--json"]) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["path"]) == ("plan_unreadable", str(path))
+
+
 @pytest.mark.parametrize("command", [["list"], ["show", "--all"], ["replay", "--drop", "2013-01-02"]])
 def test_quarantine_needs_a_server_and_says_so(here, command, capsys):
     assert run(["quarantine", command[0], "flights", *command[1:], "--json"]) == 1

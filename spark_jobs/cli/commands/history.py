@@ -59,7 +59,9 @@ def windows(
     checked = known_source(settings, source)
     if name not in checked.windows:
         raise ParameterError(
-            expected=f"one of the windows {', '.join(checked.windows) or '(none)'} of {source}", found=repr(name)
+            expected=f"one of the windows {', '.join(checked.windows) or '(none)'} of {source}",
+            found=repr(name),
+            next_step=f"name one of them, or declare it in {source}.yml",
         )
     known_us = _micros(as_of)
     with server_session(settings, "tidemark-windows") as spark:

@@ -20,6 +20,7 @@ from spark_jobs.cli.arguments import (
 )
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
+from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.plan import Plan
@@ -46,9 +47,13 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """What a run, backfill or replay of these drops would change; writes nothing but the file of --save."""
+    if save is not None and not save.parent.is_dir():
+        raise ParameterError(
+            expected="a file in a folder that is there", found=str(save), next_step=f"make the folder {save.parent}"
+        )
     made = make_plan(source, first, last, file, rows)
     if save is not None:
-        save.write_text(made.base.to_json())
+        save.write_text(made.base.to_json(), encoding="utf-8")
     emit(as_json, document(made), lambda: for_people(made))
 
 

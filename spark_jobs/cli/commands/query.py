@@ -56,7 +56,9 @@ def _asked(first: str | None, last: str | None, latest_at: str | None) -> list[d
     if (latest_at is not None and ends) or (latest_at is None and len(ends) < 2):
         given = [name for name, text in (("--from", first), ("--to", last), ("--latest-at", latest_at)) if text]
         raise ParameterError(
-            expected="either --from and --to, or --latest-at", found=" and ".join(given) or "none of them"
+            expected="either --from and --to, or --latest-at",
+            found=" and ".join(given) or "none of them",
+            next_step="give both ends of a range, or the one time",
         )
     span = [instant(text) for text in (ends if latest_at is None else [latest_at])]
     if span[0] > span[-1]:

@@ -94,15 +94,29 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def _planned(source: Source, plan: Path, *others: str | None) -> Base:
-    from spark_jobs.jobs.base import Base
+    from spark_jobs.jobs.base import Base, PlanUnreadable
 
     if any(other is not None for other in others):
         raise ParameterError(
             expected="--plan alone", found="--plan with --from, --to or --file", next_step="leave them out"
         )
-    planned = Base.from_json(plan.read_text(), str(plan))
+    try:
+        text = plan.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanUnreadable(
+            expected="a file that `tidemark plan --save` wrote",
+            found=f"{plan}: {error}",
+            consequence="nothing was run",
+            next_step="name the file that the plan was saved in",
+            path=str(plan),
+        ) from None
+    planned = Base.from_json(text, str(plan))
     if planned.source != source.name:
-        raise ParameterError(expected=f"a plan of {source.name}", found=f"one of {planned.source}")
+        raise ParameterError(
+            expected=f"a plan of {source.name}",
+            found=f"one of {planned.source}",
+            next_step=f"run {planned.source}, or plan {source.name}",
+        )
     return planned
 
 

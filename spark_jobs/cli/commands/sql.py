@@ -93,6 +93,7 @@ def _refused(error: Any) -> SqlRefused:
         expected="a statement that Spark accepts",
         found=re.sub(r"^\[?\w*Exception\]?:?\s*", "", sentence),
         consequence="",
+        next_step="correct the statement; `tidemark sql 'SHOW TABLES IN silver'` lists what there is",
         condition=error.getCondition(),
         sqlstate=error.getSqlState(),
     )

@@ -78,15 +78,16 @@ def hold(
     as_json: JsonOption = False,
 ) -> None:
     """Keep a visible time readable, whatever the source's retention says, until the lease expires."""
+    from spark_jobs.storage.times import micros
+
     settings = load_settings()
     checked = known_source(settings, source)
-    lease_us = _duration(lives)
+    at_us, lease_us = micros(instant(at)), _duration(lives)
     with server_session(settings, "tidemark-trace-hold") as spark:
         from spark_jobs.jobs.visits import hold as hold_read
         from spark_jobs.kernels.arrangement import Lease
-        from spark_jobs.storage.times import micros
 
-        lease = Lease(name, micros(instant(at)), time.time_ns() // 1000 + lease_us)
+        lease = Lease(name, at_us, time.time_ns() // 1000 + lease_us)
         state = hold_read(settings, checked, spark, lease).arrangement
     emit(as_json, {"leases": [_lease(held) for held in state.leases]}, lambda: _leases(state.leases))
 
@@ -108,7 +109,11 @@ def _duration(text: str) -> int:
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise ParameterError(expected="a duration such as `2 hours`", found=repr(text)) from error
+        raise ParameterError(
+            expected="a duration such as `2 hours`",
+            found=repr(text),
+            next_step="write a number and a unit: s, min, h, day",
+        ) from error
 
 
 def _rendered(report: TraceReport) -> RenderableType:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import Frontier
 
+MAKE_AGAIN = "leave the batch out, and make it again from the batches that it was made of"
+"""What to do with a batch whose data can't be right."""
+
 
 def _shown(frontier: Frontier) -> str:
     return "[]" if frontier.time is None else f"[{frontier.time}]"
@@ -290,7 +293,8 @@ class TimeBelowLower(ArrangementError):
     code = "time_below_lower"
 
     def __init__(self, time: int, lower: Frontier) -> None:
-        super().__init__(expected=f"times at or beyond {_shown(lower)}", found=str(time), time=time)
+        expected = f"times at or beyond {_shown(lower)}"
+        super().__init__(expected=expected, found=str(time), next_step=MAKE_AGAIN, time=time)
 
 
 class TimeAtOrBeyondUpper(ArrangementError):
@@ -299,7 +303,8 @@ class TimeAtOrBeyondUpper(ArrangementError):
     code = "time_at_or_beyond_upper"
 
     def __init__(self, time: int, upper: Frontier) -> None:
-        super().__init__(expected=f"times before {_shown(upper)}", found=str(time), time=time)
+        expected = f"times before {_shown(upper)}"
+        super().__init__(expected=expected, found=str(time), next_step=MAKE_AGAIN, time=time)
 
 
 class TimeBeyondSince(ArrangementError):
@@ -308,14 +313,16 @@ class TimeBeyondSince(ArrangementError):
     code = "time_beyond_since"
 
     def __init__(self, time: int, since: Frontier) -> None:
-        super().__init__(expected=f"times at or before {_shown(since)}", found=str(time), time=time)
+        expected = f"times at or before {_shown(since)}"
+        super().__init__(expected=expected, found=str(time), next_step=MAKE_AGAIN, time=time)
 
 
 class _OrderError(ArrangementError):
     rule = ""
 
     def __init__(self, at: Sequence[object]) -> None:
-        super().__init__(expected=self.rule, found=f"an offender at {list(at)}", at=list(at))
+        found = f"an offender at {list(at)}"
+        super().__init__(expected=self.rule, found=found, next_step=MAKE_AGAIN, at=list(at))
 
 
 class Unconsolidated(_OrderError):
