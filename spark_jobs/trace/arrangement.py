@@ -18,6 +18,7 @@ from typing import Any, Generic
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.arrangement import (
+    ArrangementError,
     ArrangementState,
     CompactionRequest,
     CompactionResponse,
@@ -287,8 +288,13 @@ def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
 def merge_batches(plane: DataPlane[U], request: CompactionRequest) -> CompactionResponse:
     """Merge two adjoining batches of one level in the plane; nothing is installed.
 
-    Every time is forwarded to the request's since. Raises what `check_mergeable` raises, before any data is read.
+    Every time is forwarded to the request's since. Raises what `check_mergeable` raises, before any data is read, and
+    what `merged_batch` raises, with nothing left in the plane.
     """
     check_mergeable(request)
     stored = plane.merge(request.earlier.handle, request.later.handle, request.since)
-    return CompactionResponse(request, merged_batch(request, stored))
+    try:
+        return CompactionResponse(request, merged_batch(request, stored))
+    except ArrangementError:
+        plane.delete([stored.handle])
+        raise
