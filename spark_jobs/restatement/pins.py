@@ -87,8 +87,9 @@ def pins(lake: Lake) -> list[Pin]:
     """The pins that are whole, by name."""
     if PINS.table not in lake.names_if_present(PINS.database):
         return []
-    rows = lake.read(PINS).orderBy("name").collect()
-    return [Pin(row.name, row.at, list(row.sources), list(row.tables)) for row in rows]
+    # not `collect`, which gives times in this machine's time zone and does not say so
+    rows = lake.read(PINS).orderBy("name").toArrow().to_pylist()
+    return [Pin(row["name"], row["at"], row["sources"], row["tables"]) for row in rows]
 
 
 def _functions(source: Source, time_us: int) -> Iterator[tuple[str, str]]:

@@ -99,10 +99,10 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
     changes = _of(lake.spark.table(f"{asked.name}_changes"), asked, wanted).orderBy("time", "diff")
     causes = _of(lake.spark.table(f"{asked.name}_causes"), asked, wanted)
     by_time: dict[Any, list[Row]] = {}
-    for row in causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct().collect():
-        update = {name.removeprefix("update_"): value for name, value in row.asDict().items() if name != "time"}
-        by_time.setdefault(row.time, []).append(files.named(update))
-    revisions = _revisions([row.asDict() for row in changes.collect()], by_time, asked)
+    for row in _rows(causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct()):
+        update = {name.removeprefix("update_"): value for name, value in row.items() if name != "time"}
+        by_time.setdefault(row["time"], []).append(files.named(update))
+    revisions = _revisions(_rows(changes), by_time, asked)
     found = Why(asked.name, wanted, revisions)
     if found.published is not None:
         found.deltas.extend(_behind(lake, source, asked, found.published, wanted, files, limit))
@@ -173,6 +173,12 @@ _READ_KEY: dict[str, tuple[Callable[[str], str], str]] = {
 """How a value of each type is read, and what it is called; of any other type all text is one."""
 
 
+def _rows(frame: DataFrame) -> list[Row]:
+    """The frame's rows, with times in UTC: `collect` gives those of this machine's time zone, and does not say so."""
+    rows: list[Row] = frame.toArrow().to_pylist()
+    return rows
+
+
 def _of(frame: DataFrame, table: _Table, key: Mapping[str, str]) -> DataFrame:
     for column, type_ in table.key.items():
         frame = frame.where(F.col(column) == F.lit(key[column]).cast(type_))
@@ -206,7 +212,7 @@ def _behind(
     placing = {"_time": F.unix_micros(own), "_lo": drop_start(source)}
     placed = [column.alias(name) for name, column in placing.items()]
     updates = rows.select(*_DELTA, *read, *placed, "diff", "token").orderBy("event_time", "row_id")
-    found = _standing(row.asDict() for row in updates.collect())
+    found = _standing(_rows(updates))
     if table.definition is not None:
         needed = [c.removeprefix("v_") for c in table.definition.required if c.startswith("v_")]
         whole = [row for row in found if all(row[column] is not None for column in needed)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -156,6 +158,19 @@ def test_why_names_the_lines_behind_a_row_and_what_caused_each_revision(days: Da
         why(lake, days.source, "hourly", ["a"])
     with pytest.raises(ParameterError, match=r"silver\.hourly, silver\.shifts, gold\.meters"):
         why(lake, days.source, "daily", ["a"])
+
+
+def test_why_says_the_same_in_every_time_zone(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, asked = Lake(days.spark), ("silver.shifts", ["a", "window_start=2024-01-01T23:30:00Z"])
+    here = why(lake, days.source, *asked)
+    assert here.revisions[0].known_from == START + DAY - timedelta(microseconds=1)
+    monkeypatch.setenv("TZ", "Australia/Lord_Howe")
+    time.tzset()
+    try:
+        assert why(lake, days.source, *asked) == here
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_folding_leaves_no_closing_row_and_changes_no_answer(days: Days) -> None:

@@ -69,7 +69,8 @@ def show_records(
     asked = _asked(checked, drop, file, rule, every=every)
     with server_session(settings, "tidemark-quarantine") as spark:
         found = quarantined(spark, checked, asked).orderBy("file", "line", "landing")
-        rows = [row.asDict() for row in (found.limit(limit) if limit else found).collect()]
+        # not `collect`, which gives times in this machine's time zone and does not say so
+        rows = (found.limit(limit) if limit else found).toArrow().to_pylist()
     columns = ["file", "line", "rule", "reason", "raw", "replay_state"]
     shown = [[row[column] for column in columns] for row in rows]
     emit(as_json, {"source": source, "records": rows}, lambda: table(columns, shown))
