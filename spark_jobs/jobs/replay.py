@@ -51,7 +51,8 @@ class Replay:
 def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
     """The records of `bronze.quarantine` that are asked for; none before anything has landed."""
     if QUARANTINE.table not in Lake(spark).names_if_present(QUARANTINE.database):
-        return spark.createDataFrame([], "file STRING, line BIGINT, rule STRING, reason STRING, replay_state STRING")
+        texts = [f"{column} STRING" for column in ("file", "rule", "reason", "raw", "replay_state")]
+        return spark.createDataFrame([], ", ".join([*texts, "seq_no BIGINT", "line BIGINT", "landing BIGINT"]))
     return asked.of(spark.table(VIEW).where(F.col("source") == source.name)).drop("source")
 
 

@@ -13,6 +13,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.estimate import estimate_seconds
 from spark_jobs.jobs.plan import Plan, plan_run
+from spark_jobs.jobs.replay import Asked, quarantined, summary
 from spark_jobs.sources import load_source
 from spark_jobs.storage.times import micros
 from tests.jobs.harness import DAY, SOURCE, START, Reading, published, run, write_drops, write_source
@@ -113,3 +114,9 @@ def test_an_estimate_follows_the_rows_and_never_falls_below_the_fastest_run() ->
     assert estimate_seconds([(0, 5.0), (1000, 15.0)], 500) == 10.0
     assert estimate_seconds([(0, 5.0), (1000, 15.0)], 3000) == 35.0
     assert estimate_seconds([(0, 9.0), (1000, 5.0)], 2000) == 7.0
+
+
+@pytest.mark.spark
+def test_before_anything_has_landed_nothing_is_in_quarantine(lake: SparkSession, home: Settings) -> None:
+    none = quarantined(lake, load_source(home.sources / "meters.yml"), Asked())
+    assert (summary(none), none.orderBy("file", "line", "landing").collect()) == ([], [])
