@@ -13,7 +13,7 @@ from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
-from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Refusal
+from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Op, Refusal
 from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
@@ -197,6 +197,12 @@ def test_history_stands_on_what_retention_let_go() -> None:
         held = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
     told = [(version.event_time, version.refusal, version.state.vector) for version in versions(held)]
     assert told == [(time, None, (1.0 + time,)) for time in range(4, 9)]
+
+
+def test_history_tells_a_row_that_names_no_operation() -> None:
+    segments = chained(deltas({"op": "create", "values": [1.0]}, {"op": "explode"}, {})).segments
+    told = [(version.op, version.refusal, version.state.vector) for version in versions(segments)]
+    assert told == [(Op.CREATE, None, (1.0,)), *[(None, "unknown_operation", (1.0,))] * 2]
 
 
 def test_named_components_declare_the_length() -> None:

@@ -53,7 +53,8 @@ def _plain(version: Version) -> dict[str, Any]:
     from spark_jobs.storage.times import instant as of_micros
 
     return {
-        "event_time": of_micros(version.event_time), "row_id": version.row_id, "op": version.op.name.lower(),
+        "event_time": of_micros(version.event_time), "row_id": version.row_id,
+        "op": None if version.op is None else version.op.name.lower(),
         "refusal": version.refusal, "status": version.state.status.name.lower(), "vector": list(version.state.vector),
     }  # fmt: skip
 

@@ -14,18 +14,20 @@ from spark_jobs.kernels.deltas.packing import known_parents
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import EntityState, States
 
+_KNOWN = frozenset(map(int, Op))
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """One delta of a chain's history: where it stands, what it did, and the state after it.
 
-    `refusal` is the reason if the chain refused it (then `state` is the state before), else None. `deltas` is how many
-    deltas it stands for, more than 1 once a strategy composed some.
+    `op` is None where the row names no operation. `refusal` is the reason if the chain refused it (then `state` is the
+    state before), else None. `deltas` is how many deltas it stands for, more than 1 once a strategy composed some.
     """
 
     event_time: int
     row_id: int
-    op: Op
+    op: Op | None
     deltas: int
     refusal: str | None
     state: EntityState
@@ -48,7 +50,7 @@ def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None =
         Version(
             event_time=int(batch.event_time[i]),
             row_id=int(batch.row_id[i]),
-            op=Op(int(batch.op[i])),
+            op=Op(int(batch.op[i])) if batch.op[i] in _KNOWN else None,
             deltas=int(batch.weight[i]),
             refusal=None if result.refusal[i] == Refusal.NONE else Refusal(int(result.refusal[i])).code,
             state=result.states.entity(i),
