@@ -18,6 +18,8 @@ def as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+MOST_WINDOWS_A_ROW = 1_000_000
+"""More no worker holds, not even of one row."""
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple), Field(min_length=1)]
 """One name or a list of names."""
 
@@ -120,6 +122,12 @@ class HoppingWindow(WindowBase):
         if size_us is not None and advance_us > size_us:
             raise refuse_in_words(
                 f"at most the size, {format_duration(size_us)}: rows between two windows would count nowhere",
+                format_duration(advance_us),
+            )
+        if size_us is not None and -(-size_us // advance_us) > MOST_WINDOWS_A_ROW:
+            raise refuse_in_words(
+                f"a millionth of the size, {format_duration(size_us)}, or more: each row is in size / advance windows"
+                " (kind sliding has a window wherever the rows in it change)",
                 format_duration(advance_us),
             )
         return advance_us

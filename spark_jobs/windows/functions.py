@@ -15,6 +15,8 @@ from .parameters import DEFAULT_MEMORY_BYTES, DEFAULT_ROWS_A_SLICE, Duration, ca
 
 Columns = str | Sequence[str]
 Planned = tuple[WindowCall, Shape]
+_MOST_WINDOWS_A_ROW = 1_000_000
+"""More no worker holds, not even of one row."""
 
 
 def sliding_windows(
@@ -126,7 +128,8 @@ def hopping_windows(
 
     Args:
         size: length of a window, above 0: ticks, or a timedelta for timestamps.
-        advance: distance of two starts, above 0 and at most `size` (there would be gaps between windows).
+        advance: distance of two starts, above 0 and at most `size` (there would be gaps between windows); at least a
+            millionth of it.
         offset: shifts all starts; timestamps count from 1970-01-01.
         grace: a row counts for a window iff the window's end is after the stream time at its arrival less `grace`.
 
@@ -227,6 +230,15 @@ def _hopping(df: DataFrame, *, size: Duration, advance: Duration, offset: Durati
             "advance",
             expected=f"at most the size, {length}; beyond it rows between two windows would count nowhere",
             found=step,
+            value=step,
+            size=length,
+        )
+    if -(-length // step) > _MOST_WINDOWS_A_ROW:
+        raise refuse(
+            "advance",
+            expected=f"a millionth of the size, {length}, or more, as each row would be in size / advance windows",
+            found=step,
+            next_step="sliding_windows has a window wherever the rows in it change",
             value=step,
             size=length,
         )

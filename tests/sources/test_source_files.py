@@ -207,6 +207,7 @@ HISTORY = ("era", "token", "time", "at", "known_to")
         ({"kind": "tumbling", "size": "1 month"}, "size", "units"),
         ({"kind": "tumbling", "size": "1 h", "advance": "1 h"}, "advance", "one of the keys"),
         (HOPPING | {"advance": "2 h"}, "advance", "at most the size, 1 hour"),
+        (HOPPING | {"advance": "3599 us"}, "advance", "a millionth of the size"),
         ({"kind": "hopping", "size": "1 h", "step": "1 h"}, "step", "`advance`"),
         ({"kind": "hopping", "size": "1 h", "step": "1 h"}, "advance", "to be given"),
         ({"kind": "calendar", "period": "1 hour"}, "period", "day, week, month, quarter, year"),

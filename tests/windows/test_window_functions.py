@@ -250,6 +250,7 @@ def test_a_wrong_parameter_is_named_before_a_job_starts(spark, parameter, wrong)
         ("size", hopping_windows, {"size": 0, "advance": 1}),
         ("advance", hopping_windows, {"size": 4, "advance": 0}),
         ("advance", hopping_windows, {"size": 4, "advance": 5}),
+        ("advance", hopping_windows, {"size": 2_000_001, "advance": 2}),
         ("offset", hopping_windows, {"size": 4, "advance": 4, "offset": "1 day"}),
     ],
 )
