@@ -60,7 +60,7 @@ def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
     for output, call in calls.items():
         if call.function not in VECTORS:
             continue
-        parts = [rows.column(f"v_{column}").cast(pa.float64()).combine_chunks() for column in call.columns]
+        parts = [rows.column(f"v_{column}").cast(pa.float64(), safe=False).combine_chunks() for column in call.columns]
         missing = np.zeros(rows.num_rows, np.bool_)
         for part in parts:
             missing |= part.is_null().to_numpy(zero_copy_only=False)

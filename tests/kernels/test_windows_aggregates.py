@@ -182,6 +182,12 @@ def test_a_monoid_of_ones_own_is_folded_over_any_windows(table, size):
         assert result.column("product").to_pylist() == wanted
 
 
+def test_the_results_of_ones_own_aggregate_have_its_output_type():
+    table = pa.table({"k": [1, 1, 2], "t": [0, 1, 0], "v": pa.array([3, 4, None], pa.int16())})
+    result, _ = session_table(table, key=["k"], time="t", gap=1, aggregates={"p": Product("v")})
+    assert (result.schema.field("p").type, result.column("p").to_pylist()) == (pa.int64(), [12, None])
+
+
 def test_tiny_values_after_a_huge_one_keep_every_digit():
     table = pa.table({"k": [1] * 4, "t": [0, 100, 101, 102], "v": [1e16, 1e-3, 2e-3, 3e-3]})
     result, _ = sliding_table(

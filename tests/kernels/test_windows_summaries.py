@@ -20,6 +20,8 @@ from spark_jobs.kernels.windows import (
 )
 from spark_jobs.kernels.windows.naive import LEAST, Row
 from spark_jobs.kernels.windows.summaries import DimensionMismatch
+from spark_jobs.restatement.calls import with_vectors
+from spark_jobs.sources.calls import Aggregate
 from tests.effort import tries
 
 REAL = st.floats(-1e12, 1e12) | st.sampled_from([0.0, 1e16, 0.1, -0.1, 5e-324])
@@ -90,6 +92,15 @@ def test_quantiles_are_within_their_accuracy(rows, fraction, accuracy):
             continue
         exact = values[int(fraction * (len(values) - 1))]
         assert math.isclose(row["q"], exact, rel_tol=accuracy * (1 + 1e-12))
+
+
+def test_whole_numbers_past_2_to_the_53_are_summed_as_doubles():
+    table = pa.table({"k": [1, 1], "t": [0, 1], "w": [[2**60 + 1, -(2**63)], [1, 2**63 - 1]]})
+    result, _ = window_table(table, SHAPE, Inputs(["k"], "t", {"s": vector_sum("w")}))
+    assert result.column("s").to_pylist()[1] == [2.0**60, 0.0]
+    columns = pa.table({"v_a": pa.array([2**60 + 1, None]), "v_b": [0.5, 0.5]})
+    together = with_vectors(columns, {"s": Aggregate.model_validate("vector_sum(a, b)")})
+    assert together.column("w_s").to_pylist() == [[2.0**60, 0.5], None]
 
 
 def test_vectors_of_two_lengths_in_one_window_are_refused():

@@ -126,16 +126,17 @@ class Monoid(Aggregate):
 
     @abstractmethod
     def lower(self, state: State) -> pa.Array:
-        """The results of states."""
+        """The results of states, of the output type or one that Arrow casts to it."""
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """Fold the states of each window's rows; null where a window has no value."""
         assert self.column is not None
         spans, values, _ = rows.values(self.column)
+        output = self.output_type(values.type)
         if not len(values):
-            return pa.nulls(spans.n_windows, self.output_type(values.type))
+            return pa.nulls(spans.n_windows, output)
         filled, state = _fold_spans(self, self.lift(values), spans)
-        results = self.lower(state)
+        results = self.lower(state).cast(output)
         return results.take(pa.array(np.where(filled, np.cumsum(filled) - 1, 0), mask=~filled))
 
 

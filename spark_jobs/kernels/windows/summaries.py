@@ -64,7 +64,7 @@ class VectorSum(Aggregate):
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """Component by component; DimensionMismatch where vectors of one window differ in length."""
         spans, vectors, _ = rows.values(self.column)
-        vectors = vectors.cast(pa.list_(pa.float64()))
+        vectors = vectors.cast(pa.list_(pa.float64()), safe=False)  # whole numbers past 2**53 are rounded
         starts, ends = np.asarray(vectors.offsets)[:-1], np.asarray(vectors.offsets)[1:]
         lengths = self._lengths(spans, (ends - starts).astype(np.int64))
         sums = np.zeros((spans.n_windows, int(lengths.max(initial=0))), np.float64)
