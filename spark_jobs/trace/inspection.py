@@ -40,7 +40,7 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class Retracted:
-    """Where data that was taken back still is.
+    """Where in the trace data that was taken back still is; bronze keeps what the files said.
 
     `in_trace`: retractions in live batches; they and what they take back cancel once since has passed `last_us`, the
     latest of their times, and their batches have merged. `replaced_updates`: updates in batches that were replaced or
@@ -55,7 +55,7 @@ class Retracted:
 
     @property
     def gone(self) -> bool:
-        """Whether nothing that was taken back is on the disk any more."""
+        """Whether the trace's files hold nothing any more that was taken back."""
         return self.in_trace == self.replaced_updates == self.dead_files == 0
 
 

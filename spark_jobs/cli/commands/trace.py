@@ -17,6 +17,9 @@ from spark_jobs.errors import ParameterError
 if TYPE_CHECKING:
     from spark_jobs.trace.inspection import BatchReport, TraceReport
 
+KEPT_BY_BRONZE = "bronze keeps what the files said"
+"""Of what was taken back, too: what landed is never rewritten."""
+
 NameArgument = Annotated[str, typer.Argument(help="Name of the held read.")]
 
 
@@ -143,7 +146,7 @@ def _batch(batch: BatchReport) -> list[Any]:
 def _about_retracted(report: TraceReport) -> str:
     held = report.retracted
     if held.gone:
-        return "Nothing that was taken back is on the disk any more."
+        return f"The trace holds nothing any more that was taken back; {KEPT_BY_BRONZE}."
     parts = []
     if held.in_trace:
         parts.append(f"{held.in_trace} retractions in live batches, until since has passed {_shown(held.last_us)}")
@@ -151,7 +154,7 @@ def _about_retracted(report: TraceReport) -> str:
         parts.append(f"{held.replaced_updates} updates in replaced batches, until a later run or a sweep removes them")
     if held.dead_files:
         parts.append(f"{held.dead_files} files ({held.dead_bytes:,} bytes) out of use, until a VACUUM removes them")
-    return f"What was taken back is still there: {'; '.join(parts)}."
+    return f"What was taken back is still in the trace: {'; '.join(parts)}; {KEPT_BY_BRONZE}."
 
 
 def _leases(leases: Any) -> RenderableType:
