@@ -6,24 +6,24 @@ file and line that it stood in, and the run that landed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.errors import ParameterError
 from spark_jobs.restatement.as_of import as_of_time
 from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.row_keys import PublishedTable, in_utc, published_table, row_key
 from spark_jobs.restatement.touched import at
 from spark_jobs.restatement.windows import drop_start
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import row_id_parts
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import FILES, SQL_TYPES
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.tables import FILES
+from spark_jobs.storage.times import EPOCH, instant, micros
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import batch_rows, trace_handles
 
@@ -54,32 +54,20 @@ class Why:
     """The row `key` of `table`: revisions oldest first, and the deltas behind what is published now.
 
     A delta: `file`, `line`, `run_id`, `landing`, `row_id`, `entity`, `event_time`, `time`, `delta_id`, and the columns
-    that the row is made of; as a cause also `diff`, −1 for one that was taken back.
+    that the row is made of; as a cause also `diff`, −1 for one that was taken back. Causes are updates after `since`:
+    up to it visible times are no longer told apart, so that it can't be said which publication took an update in.
     """
 
     table: str
     key: Row
     revisions: list[Revision] = field(default_factory=list)
     deltas: list[Row] = field(default_factory=list)
+    since: datetime = EPOCH
 
     @property
     def published(self) -> Revision | None:
         """What is published now, if anything is."""
         return self.revisions[-1] if self.revisions and self.revisions[-1].known_to is None else None
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A published table of a source: its name, its key's columns with their types, and the definition of a window.
-
-    `also`: what else a column of the key is called.
-    """
-
-    name: str
-    key: dict[str, str]
-    read: list[str]
-    definition: Definition | None = None
-    also: Mapping[str, str] = field(default_factory=dict)
 
 
 def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int = 0) -> Why:
@@ -92,85 +80,22 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
         ParameterError: no such table, or the key does not fit it.
         NotPublished: nothing is published yet.
     """
-    asked = _table(source, table)
-    wanted = _key(asked, key)
+    asked = published_table(source, table)
+    wanted = row_key(asked, key)
     as_of_time(lake, source, None)
     files = _Ledger(lake, source)
     changes = _of(lake.spark.table(f"{asked.name}_changes"), asked, wanted).orderBy("time", "diff")
     causes = _of(lake.spark.table(f"{asked.name}_causes"), asked, wanted)
+    since = instant(frontiers.load(lake, source).arrangement.since.time or 0)
     by_time: dict[Any, list[Row]] = {}
-    for row in _rows(causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct()):
-        update = {name.removeprefix("update_"): value for name, value in row.items() if name != "time"}
-        by_time.setdefault(row["time"], []).append(files.named(update))
+    taken_in = _rows(causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct())
+    for change_time, update in _told_apart(taken_in, since):
+        by_time.setdefault(change_time, []).append(files.named(update))
     revisions = _revisions(_rows(changes), by_time, asked)
-    found = Why(asked.name, wanted, revisions)
+    found = Why(asked.name, wanted, revisions, since=since)
     if found.published is not None:
         found.deltas.extend(_behind(lake, source, asked, found.published, wanted, files, limit))
     return found
-
-
-def _table(source: Source, table: str) -> _Table:
-    name = table.split(".", 1)[-1]
-    if name in source.windows and table in (name, f"silver.{name}"):
-        definition = Definition(source, name)
-        key = {k: SQL_TYPES[source.columns[k].type] for k in definition.key}
-        last = {definition.identity[-1]: "STRING" if definition.is_adaptive else "TIMESTAMP"}
-        return _Table(f"silver.{name}", key | last, definition.values_read, definition)
-    if source.state is not None and name == source.name and table in (name, f"gold.{name}"):
-        read = [c for c in source.state.components.values() if isinstance(c, str)]
-        return _Table(f"gold.{name}", {"entity": "STRING"}, list(dict.fromkeys(read)), also={source.entity: "entity"})
-    known = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
-    raise ParameterError(
-        expected=f"one of the tables {', '.join(known)}", found=repr(table), next_step="name one of them"
-    )
-
-
-def _key(table: _Table, given: Sequence[str]) -> Row:
-    named: dict[str, str] = {}
-    rest: list[str] = []
-    for text in given:
-        column, equals, value = text.partition("=")
-        column = table.also.get(column, column)
-        if equals and column in table.key and column not in named:
-            named[column] = value
-        else:
-            rest.append(text)
-    free = [column for column in table.key if column not in named]
-    if len(rest) != len(free):
-        raise ParameterError(
-            expected=f"a value for each of {', '.join(table.key)}",
-            found=" ".join(given) or "none",
-            next_step=f"write them in this order, or as {next(iter(table.key))}=…",
-        )
-    values = named | dict(zip(free, rest, strict=True))
-    return {column: _checked(column, values[column], type_) for column, type_ in table.key.items()}
-
-
-def _checked(column: str, text: str, type_: str) -> str:
-    """`text` as Spark reads it as a value of this type; refuses what is none, which would end the query."""
-    read, what = _READ_KEY.get(type_, (str, "text"))
-    try:
-        return read(text)
-    except (ValueError, OverflowError):
-        raise ParameterError(
-            expected=f"{what} as {column}", found=repr(text), next_step=f"write {column} as the table shows it"
-        ) from None
-
-
-def _boolean(text: str) -> str:
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower()
-
-
-_READ_KEY: dict[str, tuple[Callable[[str], str], str]] = {
-    "BIGINT": (lambda text: str(np.int64(int(text))), "an integer of 64 bits"),
-    "DOUBLE": (lambda text: str(float(text)), "a number"),
-    "BOOLEAN": (_boolean, "true or false"),
-    "DATE": (lambda text: date.fromisoformat(text).isoformat(), "a date such as 2013-01-07"),
-    "TIMESTAMP": (lambda text: _aware(text).astimezone(UTC).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
-}
-"""How a value of each type is read, and what it is called; of any other type all text is one."""
 
 
 def _rows(frame: DataFrame) -> list[Row]:
@@ -179,13 +104,22 @@ def _rows(frame: DataFrame) -> list[Row]:
     return rows
 
 
-def _of(frame: DataFrame, table: _Table, key: Mapping[str, str]) -> DataFrame:
+def _of(frame: DataFrame, table: PublishedTable, key: Mapping[str, str]) -> DataFrame:
     for column, type_ in table.key.items():
         frame = frame.where(F.col(column) == F.lit(key[column]).cast(type_))
     return frame
 
 
-def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: _Table) -> list[Revision]:
+def _told_apart(causes: Iterable[Row], since: datetime) -> Iterator[tuple[Any, Row]]:
+    """The time of a change, and an update that its publication took in, for each whose own time is still known: merged
+    batches hold updates of up to since at since, where they look as if one publication had taken in all of them."""
+    for row in causes:
+        update = {name.removeprefix("update_"): value for name, value in row.items() if name != "time"}
+        if update["time"] > since:
+            yield row["time"], update
+
+
+def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: PublishedTable) -> list[Revision]:
     """Insertions in order of time, each with the retraction that follows it."""
     hidden = {*table.key, "time", "diff", "revision", "run_id"}
     found: list[Revision] = []
@@ -201,7 +135,7 @@ def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: _Tabl
 
 
 def _behind(
-    lake: Lake, source: Source, table: _Table, published: Revision, key: Row, files: _Ledger, limit: int
+    lake: Lake, source: Source, table: PublishedTable, published: Revision, key: Row, files: _Ledger, limit: int
 ) -> list[Row]:
     time_us, current = as_of_time(lake, source, None)
     rows = batch_rows(lake, source, trace_handles(frontiers.load(lake, source).arrangement))
@@ -238,7 +172,7 @@ def _standing(updates: Iterable[Row]) -> list[Row]:
     return [row for same, row in rows.items() if sums[same] > 0]
 
 
-def _near(table: _Table, published: Revision, key: Row) -> Column:
+def _near(table: PublishedTable, published: Revision, key: Row) -> Column:
     """Whether an update is of the row's key and may count in it."""
     if table.definition is None:
         return F.col("entity") == F.lit(key["entity"])
@@ -262,17 +196,11 @@ def _counting(rows: list[Row], definition: Definition, key: Row, published: Revi
     times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
     judged = definition.lateness(times, lo)
     start = published.values.get("window_start", key.get("window_start"))
-    first = micros(_aware(start))
-    last = micros(_aware(published.values["window_end"])) - int(definition.kind.geometry.half_open)
+    first = micros(in_utc(start))
+    last = micros(in_utc(published.values["window_end"])) - int(definition.kind.geometry.half_open)
     ends = judged.last if definition.kind.slice_us is None else np.full(times.size, last)
     counts = (judged.placed >= first) & (judged.placed <= last) & (judged.moved | (ends >= judged.min_end))
     return [row for row, counted in zip(rows, counts & ~judged.discarded, strict=True) if counted]
-
-
-def _aware(time: Any) -> datetime:
-    """A time as Spark gives it, or as the key was written; UTC unless it says otherwise."""
-    given = datetime.fromisoformat(time) if isinstance(time, str) else time
-    return given.replace(tzinfo=UTC) if given.tzinfo is None else given
 
 
 class _Ledger:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.restatement import row_keys
 from spark_jobs.restatement import why as asked
 from spark_jobs.sources import Source, load_source
 
@@ -21,7 +23,7 @@ def flights() -> Source:
 
 
 def key(source: Source, table: str, *given: str) -> dict[str, Any]:
-    return asked._key(asked._table(source, table), given)
+    return row_keys.row_key(row_keys.published_table(source, table), given)
 
 
 def test_a_key_is_given_in_order_or_by_name(flights: Source) -> None:
@@ -72,10 +74,16 @@ def test_a_key_that_fits_no_row_is_refused_before_spark_reads(flights: Source, g
     ],
 )
 def test_values_of_a_key_are_of_their_columns_type(type_: str, good: str, bad: list[str]) -> None:
-    assert asked._checked("k", good, type_) == good
+    assert row_keys._checked("k", good, type_) == good
     for text in bad:
         with pytest.raises(ParameterError, match=" as k, found "):
-            asked._checked("k", text, type_)
+            row_keys._checked("k", text, type_)
+
+
+def test_causes_are_told_only_of_times_that_are_told_apart() -> None:
+    since, after = datetime(2013, 1, 5, tzinfo=UTC), datetime(2013, 1, 5, 0, 0, 0, 1, tzinfo=UTC)
+    causes = [{"time": "a change", "update_time": t, "update_row_id": i} for i, t in enumerate((since, after))]
+    assert list(asked._told_apart(causes, since)) == [("a change", {"time": after, "row_id": 1})]
 
 
 def test_deltas_that_stand_keep_the_sign_of_their_zeros() -> None:

@@ -35,6 +35,9 @@ def why(
     """Which files and lines a published row comes from, and which of them caused each of its revisions."""
     settings = load_settings()
     checked = known_source(settings, source)
+    from spark_jobs.restatement.row_keys import published_table, row_key
+
+    row_key(published_table(checked, name), key)  # before the server is asked
     with server_session(settings, "tidemark-why") as spark:
         from spark_jobs.restatement.why import why as explain
         from spark_jobs.storage.lake import Lake
@@ -53,6 +56,8 @@ def _for_people(found: Why) -> Group:
     ]
     columns = ["revision", "known_from", "known_to", *values, "published by", "because of"]
     parts: list[Any] = [table(columns, revisions, title=f"{found.table}: {named}"), Text()]
+    if found.revisions[0].known_from <= found.since:
+        parts.insert(1, Text(f"what caused revisions up to {shown(found.since)}, since, is no longer told apart"))
     if found.deltas:
         listed = [delta for delta in found.deltas[0] if delta not in ("landing", "row_id")]
         rows = [[delta[column] for column in listed] for delta in found.deltas]

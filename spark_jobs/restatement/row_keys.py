@@ -1,0 +1,109 @@
+"""The key of a published row as people write it: which table is meant, and a value for each column that tells its rows
+apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.restatement.definitions import Definition
+from spark_jobs.sources import Source
+from spark_jobs.storage.tables import SQL_TYPES
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A published table of a source: its name, its key's columns with their types, and the definition of a window.
+
+    `also`: what else a column of the key is called.
+    """
+
+    name: str
+    key: dict[str, str]
+    read: list[str]
+    definition: Definition | None = None
+    also: Mapping[str, str] = field(default_factory=dict)
+
+
+def published_table(source: Source, table: str) -> PublishedTable:
+    """The table of the source that `silver.<definition>`, `gold.<source>` or the name alone means; raises
+    ParameterError for another."""
+    name = table.split(".", 1)[-1]
+    if name in source.windows and table in (name, f"silver.{name}"):
+        definition = Definition(source, name)
+        key = {k: SQL_TYPES[source.columns[k].type] for k in definition.key}
+        last = {definition.identity[-1]: "STRING" if definition.is_adaptive else "TIMESTAMP"}
+        return PublishedTable(f"silver.{name}", key | last, definition.values_read, definition)
+    if source.state is not None and name == source.name and table in (name, f"gold.{name}"):
+        read = [c for c in source.state.components.values() if isinstance(c, str)]
+        return PublishedTable(
+            f"gold.{name}", {"entity": "STRING"}, list(dict.fromkeys(read)), also={source.entity: "entity"}
+        )
+    known = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
+    raise ParameterError(
+        expected=f"one of the tables {', '.join(known)}", found=repr(table), next_step="name one of them"
+    )
+
+
+def row_key(table: PublishedTable, given: Sequence[str]) -> dict[str, str]:
+    """A value for each column of the key, as Spark reads it: given in their order, or as `column=value` each.
+
+    Raises:
+        ParameterError: a column without a value or with two, or a value that is none of its column's type.
+    """
+    named: dict[str, str] = {}
+    rest: list[str] = []
+    for text in given:
+        column, equals, value = text.partition("=")
+        column = table.also.get(column, column)
+        if equals and column in table.key and column not in named:
+            named[column] = value
+        else:
+            rest.append(text)
+    free = [column for column in table.key if column not in named]
+    if len(rest) != len(free):
+        raise ParameterError(
+            expected=f"a value for each of {', '.join(table.key)}",
+            found=" ".join(given) or "none",
+            next_step=f"write them in this order, or as {next(iter(table.key))}=…",
+        )
+    values = named | dict(zip(free, rest, strict=True))
+    return {column: _checked(column, values[column], type_) for column, type_ in table.key.items()}
+
+
+def _checked(column: str, text: str, type_: str) -> str:
+    """`text` as Spark reads it as a value of this type; refuses what is none, which would end the query."""
+    read, what = _READ_KEY.get(type_, (str, "text"))
+    try:
+        return read(text)
+    except (ValueError, OverflowError):
+        raise ParameterError(
+            expected=f"{what} as {column}", found=repr(text), next_step=f"write {column} as the table shows it"
+        ) from None
+
+
+def _boolean(text: str) -> str:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower()
+
+
+_READ_KEY: dict[str, tuple[Callable[[str], str], str]] = {
+    "BIGINT": (lambda text: str(np.int64(int(text))), "an integer of 64 bits"),
+    "DOUBLE": (lambda text: str(float(text)), "a number"),
+    "BOOLEAN": (_boolean, "true or false"),
+    "DATE": (lambda text: date.fromisoformat(text).isoformat(), "a date such as 2013-01-07"),
+    "TIMESTAMP": (lambda text: in_utc(text).astimezone(UTC).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
+}
+"""How a value of each type is read, and what it is called; of any other type all text is one."""
+
+
+def in_utc(time: Any) -> datetime:
+    """A time as Spark gives it, or as a key was written: one of UTC unless it says otherwise."""
+    given = datetime.fromisoformat(time) if isinstance(time, str) else time
+    return given.replace(tzinfo=UTC) if given.tzinfo is None else given
