@@ -114,6 +114,22 @@ def test_undeclared_columns_stay_with_their_row_as_text() -> None:
     assert row["rule"] == "unknown_column"
 
 
+NOWHERE = pa.array([1_999]).view(pa.timestamp("ns", "Nowhere/At_All"))
+
+
+def test_an_instant_that_no_calendar_has_is_told_by_its_number_and_is_none() -> None:
+    nested = pa.StructArray.from_arrays([NOWHERE, pa.array(["x"])], ["when", "what"])
+    (row,) = rows_of({"new": NOWHERE, "more": nested})
+    extra = dict(row["extra"])
+    assert (row["rule"], extra["new"]) == (None, f"1999 {NOWHERE.type}")
+    assert all(told in extra["more"] for told in ("1970-01-01 00:00:00.000001999", '"x"'))
+    for beyond in (NOWHERE, pa.array([2**62]).view(pa.timestamp("us"))):
+        (row,) = rows_of({"n": beyond})
+        assert (row["rule"], json.loads(row["raw"])["n"].split()[0]) == ("bad_int", str(beyond[0].value))
+    (row,) = rows_of({"at": NOWHERE})
+    assert (row["rule"], row["t_at"]) == (None, EPOCH + dt.timedelta(microseconds=1))
+
+
 def test_text_that_is_no_utf8_is_a_reject() -> None:
     broken = pa.StringArray.from_buffers(2, pa.array([0, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"a\xffb"))
     rows = rows_of({"who": broken})

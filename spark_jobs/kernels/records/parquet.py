@@ -165,9 +165,11 @@ def _texts(array: pa.Array) -> list[str | None]:
 def _text_of(scalar: Any) -> str:
     try:
         value = scalar.as_py()
-    except (ValueError, OverflowError, pa.ArrowException):
-        # an instant that Python has no datetime for, or text inside a nested value that is no UTF-8
-        return str(scalar.value) if pa.types.is_temporal(scalar.type) else f"a {scalar.type}"
+    except (ValueError, OverflowError, LookupError, pa.ArrowException):
+        # an instant that Python has no datetime or no zone for, or text inside a nested value that is no UTF-8
+        if pa.types.is_temporal(scalar.type):
+            return f"{scalar.value} {scalar.type}"  # with its type, or it would do as a number
+        return " ".join(pa.repeat(scalar, 1).to_string().split())
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
