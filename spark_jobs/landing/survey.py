@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.ledger import RETRACTED, Version
+from spark_jobs.sources.drops import row_id_base
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ def survey(
 
     `chosen`: paths that the landing is about, others are left aside (None: all). `again`: paths to read whether or
     not their bytes changed (None: all). `brought_back`: a retracted file that is chosen comes back as it is.
+
+    Raises:
+        RowIdOverflowError: a drop has more files than row ids have room for.
     """
 
     def stays_out(file: LandingFile) -> bool:
@@ -91,10 +95,12 @@ def survey_retraction(listed: Iterable[LandingFile], before: Mapping[str, Versio
 
 
 def _ranks(drops: Mapping[str, int]) -> dict[str, int]:
-    """Each path's place by name among those of its drop."""
+    """Each path's place by name among those of its drop. Raises RowIdOverflowError where row ids have no room for
+    it."""
     ranks: dict[str, int] = {}
     counts: dict[int, int] = {}
     for path in sorted(drops, key=os.fsencode):
         ranks[path] = counts.setdefault(drops[path], 0)
+        row_id_base(drops[path], ranks[path])
         counts[drops[path]] += 1
     return ranks

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.ledger import RETRACTED, UNREADABLE, Version
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
+from spark_jobs.sources.drops import FILE_BITS, RowIdOverflowError
 
 
 def listed(*names: str, checksum: str = "one", seq_no: int = 0) -> list[LandingFile]:
@@ -40,6 +43,13 @@ def test_other_bytes_are_read_anew_and_a_file_that_joins_moves_those_behind_it()
 def test_a_landed_file_that_is_gone_keeps_its_place():
     assert not survey(listed("b"), landed("a", "b")).has_work
     assert work(survey(listed("b", "c"), landed("a", "b"))) == ([("0/c", 2)], [], [])
+
+
+def test_a_drop_of_more_files_than_row_ids_have_room_for_is_refused_before_one_is_read():
+    names = [f"{i:05}" for i in range((1 << FILE_BITS) + 1)]
+    assert len(survey(listed(*names[:-1]), {}).read) == 1 << FILE_BITS
+    with pytest.raises(RowIdOverflowError, match="land fewer files in a drop"):
+        survey(listed(*names), {})
 
 
 def test_drops_rank_their_files_on_their_own():
