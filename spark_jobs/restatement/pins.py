@@ -50,12 +50,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
         PinExists: a pin of that name is listed.
         NotPublished, BelowSince: of a source, as `as_of_time`.
     """
-    if not _NAME.fullmatch(name) or "__" in name:
-        raise ParameterError(
-            expected="a pin's name of at most 40 lowercase letters, digits and single underscores, a letter first",
-            found=repr(name),
-            next_step="choose a name such as `before_the_move`",
-        )
+    check_name(name)
     if any(pin.name == name for pin in pins(lake)):
         raise PinExists(
             expected="a name that no pin has", found=repr(name), consequence="nothing was copied",
@@ -81,6 +76,16 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     pin = Pin(name, instant(time_us), [source.name for source in shown], tables)
     lake.append(PINS, lake.frame(PINS, [{"name": name, "at": pin.at, "sources": pin.sources, "tables": tables}]), None)
     return pin
+
+
+def check_name(name: str) -> None:
+    """Refuse a pin's name that can't be part of a table's."""
+    if not _NAME.fullmatch(name) or "__" in name:
+        raise ParameterError(
+            expected="a pin's name of at most 40 lowercase letters, digits and single underscores, a letter first",
+            found=repr(name),
+            next_step="choose a name such as `before_the_move`",
+        )
 
 
 def pins(lake: Lake) -> list[Pin]:

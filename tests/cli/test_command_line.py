@@ -90,6 +90,21 @@ def test_what_is_no_instant_is_wrong_usage(here, text, capsys):
     assert "a date such as 2013-01-07" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["pin", "Before-the-move"], "a pin's name"),
+        (["pin", "before", "--at", "noon"], "a date such as"),
+        (["chains", "flights"], "whose chains are kept"),
+        (["history", "flights", "N1"], "whose chains are kept"),
+        (["rollback", "flights", "N1", "--to", "2013-01-01", "--at", "2013-01-02"], "whose chains are kept"),
+    ],
+)
+def test_what_needs_no_server_to_be_refused_is_refused_without_one(here, command, said, capsys):
+    assert run(command) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_the_chains_of_a_source_that_keeps_none_are_refused_before_anything_is_read():
     source = parse_source(METERS, file="meters.yml")
     with pytest.raises(ParameterError, match="whose chains are kept"):

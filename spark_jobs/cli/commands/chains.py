@@ -28,10 +28,12 @@ def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
     """What the chains of a source hold, and the bytes that they take beside its deltas."""
     settings = load_settings()
     checked = known_source(settings, source)
-    with server_session(settings, "tidemark-chains") as spark:
-        from spark_jobs.restatement.chain_metrics import chain_metrics
-        from spark_jobs.storage.lake import Lake
+    from spark_jobs.restatement.chain_metrics import chain_metrics
+    from spark_jobs.restatement.state_reads import check_keeps_chains
+    from spark_jobs.storage.lake import Lake
 
+    check_keeps_chains(checked)
+    with server_session(settings, "tidemark-chains") as spark:
         found = asdict(chain_metrics(Lake(spark), checked))
     emit(as_json, found, lambda: table(["measure", "value"], list(found.items())))
 
@@ -40,10 +42,11 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
     """The deltas of an entity that stand, in order, each with the state after it."""
     settings = load_settings()
     checked = known_source(settings, source)
-    with server_session(settings, "tidemark-history") as spark:
-        from spark_jobs.restatement.state_reads import entity_history
-        from spark_jobs.storage.lake import Lake
+    from spark_jobs.restatement.state_reads import check_keeps_chains, entity_history
+    from spark_jobs.storage.lake import Lake
 
+    check_keeps_chains(checked)
+    with server_session(settings, "tidemark-history") as spark:
         found = [_plain(version) for version in entity_history(Lake(spark), checked, entity)]
     columns = ["event_time", "row_id", "op", "refusal", "vector"]
     emit(as_json, found, lambda: table(columns, [[row[c] for c in columns] for row in found]))
@@ -69,12 +72,13 @@ def rollback(
     """Rows for a coming drop, which bring an entity back to the state that it had; history stays as it is."""
     settings = load_settings()
     checked = known_source(settings, source)
-    with server_session(settings, "tidemark-rollback") as spark:
-        from spark_jobs.restatement.state_reads import rollback_rows
-        from spark_jobs.storage.lake import Lake
-        from spark_jobs.storage.times import micros
+    from spark_jobs.restatement.state_reads import check_keeps_chains, rollback_rows
+    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.times import micros
 
-        to_us, at_us = micros(instant(to)), micros(instant(at))
+    check_keeps_chains(checked)
+    to_us, at_us = micros(instant(to)), micros(instant(at))
+    with server_session(settings, "tidemark-rollback") as spark:
         rows = rollback_rows(Lake(spark), checked, entity, to_us, at_us=at_us)
     named = [{checked.header_name(column): value for column, value in row.items()} for row in rows]
     columns = list(named[0]) if named else []
