@@ -1,0 +1,104 @@
+"""Chains, pins, quarantine and retraction as people ask for them: commands on a lake server, through Spark Connect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.config import Settings
+from spark_jobs.server import control
+from tests.jobs.harness import MINUTE, START, _iso, write_lines, write_source
+from tests.jobs.test_chains import UPSERT
+from tests.server.test_runs import answer, tidemark
+
+pytestmark = [pytest.mark.server, pytest.mark.long]
+
+DAY_MINUTES = 24 * 60
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, installation: Callable[[Path], Settings]) -> Iterator[Settings]:
+    home = tmp_path_factory.mktemp("commands") / "home"
+    settings = installation(home).model_copy(update={"landing": home / "landing", "heap": "2g"})
+    settings = write_source(settings, UPSERT)
+    assert control.up(settings, airflow=False).ok
+    yield settings
+    control.down(settings)
+
+
+def lines(day: int, loads: list[int]) -> list[str]:
+    """One reading of meter `m` each two hours, and one of meter `n`."""
+    rows = [("m", day * DAY_MINUTES + 120 * place, load) for place, load in enumerate(loads)]
+    rows.append(("n", day * DAY_MINUTES + 30, 7))
+    return [
+        json.dumps({"id": f"{m}-{at}", "meter": m, "at": _iso(START + at * MINUTE), "load": load, "heat": load / 4})
+        for m, at, load in rows
+    ]
+
+
+def ask(settings: Settings, *arguments: str) -> Any:
+    code, told = answer(tidemark(settings, *arguments))
+    assert code == 0, told
+    return told
+
+
+def loads_at(settings: Settings, at: str, *more: str) -> dict[str, Any]:
+    told = ask(settings, "state", "meters", "--at", at, *more)
+    return {row["meter"]: row["load"] for row in told["rows"]}
+
+
+def run_day(settings: Settings, day: int) -> Any:
+    date = f"2024-01-{day + 1:02}"
+    return ask(settings, "run", "meters", "--from", date, "--to", date)
+
+
+def test_a_chain_is_compacted_read_at_any_time_rolled_back_and_pinned(served: Settings) -> None:
+    for day, loads in enumerate([[1, 2, 3, 4, 5, 6], [10, 20, 30]]):
+        write_lines(served, day, lines(day, loads))
+        run_day(served, day)
+    assert loads_at(served, "2024-01-01T04:30:00Z") == {"m": 3, "n": 7}
+    assert loads_at(served, "2024-01-01T04:30:00Z", "--entity", "m") == {"m": 3}
+    assert loads_at(served, "2024-01-02T23:00:00Z") == {"m": 30, "n": 7}
+    metrics = ask(served, "chains", "meters")
+    assert (metrics["chains"], metrics["refused"]) == (2, 0)
+    assert [version["vector"] for version in ask(served, "history", "meters", "m")] == [
+        [load, load / 4] for load in (1, 2, 3, 4, 5, 6, 10, 20, 30)
+    ]
+
+    pinned = ask(served, "pin", "before_rollback")
+    assert [pin["name"] for pin in ask(served, "pins")] == ["before_rollback"]
+    held = next(name for name in pinned["tables"] if name.endswith("__meters"))
+    code, again = answer(tidemark(served, "pin", "before_rollback"))
+    assert (code, again["error"]["code"]) == (1, "pin_exists")
+
+    back = ask(served, "rollback", "meters", "m", "--to", "2024-01-01T06:30:00Z", "--at", "2024-01-03T01:00:00Z")
+    assert len(back) == 1
+    write_lines(served, 2, [json.dumps({**back[0], "id": "back"}), *lines(2, [])])
+    run_day(served, 2)
+    assert loads_at(served, "2024-01-03T02:00:00Z") == {"m": 4, "n": 7}
+    assert loads_at(served, "2024-01-02T23:00:00Z") == {"m": 30, "n": 7}
+    frozen = ask(served, "sql", f"SELECT meter, load FROM {held}")["rows"]
+    assert {row["meter"]: row["load"] for row in frozen} == {"m": 30, "n": 7}
+
+
+def test_a_record_is_replayed_once_it_can_be_read_and_a_drop_is_taken_back(served: Settings) -> None:
+    broken = write_lines(
+        served, 3, ['{"id": "x", "meter": "m", "at": "no time", "load": 1, "heat": 1}', *lines(3, [99])]
+    )
+    run_day(served, 3)
+    (open_,) = ask(served, "quarantine", "list", "meters")["quarantine"]
+    assert (open_["drop"], open_["replay_state"], open_["records"]) == ("2024-01-04", "open", 1)
+    (record,) = ask(served, "quarantine", "show", "meters")["records"]
+    assert record["line"] == 1
+    broken.write_text(broken.read_text().replace("no time", "2024-01-04T02:00:00Z"))
+    for _ in range(2):
+        ask(served, "quarantine", "replay", "meters")
+        assert ask(served, "quarantine", "list", "meters")["quarantine"] == []
+        assert loads_at(served, "2024-01-04T03:00:00Z")["m"] == 1
+    ask(served, "retract", "meters", "--drop", "2024-01-04")
+    assert loads_at(served, "2024-01-04T03:00:00Z")["m"] == 4
+    ask(served, "retract", "meters", "--drop", "2024-01-04")
