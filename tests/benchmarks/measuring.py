@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,11 +49,13 @@ class Workload:
     size: int
     hot: float = 0.0
     """Share of the rows that one key has."""
+    pauses: int = 0
+    """How often nothing happens for a while: a fifth of each of so many parts of the span has no row."""
 
     @property
     def source(self) -> str:
         """The folder with the rows."""
-        return str(self.folder / f"rows-{self.rows}-{self.keys}-{self.hot}")
+        return str(self.folder / f"rows-{self.rows}-{self.keys}-{self.hot}-{self.pauses}")
 
     @property
     def span(self) -> int:
@@ -69,14 +71,18 @@ class Workload:
                 n = self.rows * (part + 1) // 4 - self.rows * part // 4
                 key = chance.integers(0, self.keys, n)
                 key[chance.random(n) < self.hot] = 0
-                columns = {"k": key, "t": chance.integers(0, self.span, n), "v": chance.integers(-1000, 1000, n)}
+                time = chance.integers(0, self.span, n)
+                if self.pauses:
+                    into = time % (self.span // self.pauses)
+                    time = time - into + into * 4 // 5
+                columns = {"k": key, "t": time, "v": chance.integers(-1000, 1000, n)}
                 pq.write_table(pa.table(columns), f"{self.source}/{part}.parquet")
         return self
 
     def small(self) -> Workload:
         """One hundredth of the rows, to warm up with."""
         rows, keys = max(self.rows // 100, 1000), max(self.keys // 100, 1)
-        return Workload(self.folder, rows, keys, self.size, self.hot).written()
+        return replace(self, rows=rows, keys=keys).written()
 
 
 Way = Callable[[Workload, str], None]

@@ -43,7 +43,7 @@ from measuring import (
 from spark_jobs.windows import count, hopping_windows, max_, min_, sliding_windows, sum_
 
 AGGREGATES = {"n": count(), "total": sum_("v"), "low": min_("v"), "high": max_("v")}
-FRAMES_ROWS, HOPPING_ROWS = 4_000_000, 2_000
+FRAMES_ROWS, HOPPING_ROWS = 2_000_000, 2_000
 
 
 def tidemark(spark: Any, load: Workload, out: str) -> None:
@@ -165,10 +165,10 @@ class SlidingBenchmark(Benchmark):
         )
 
     def frames(self) -> Rows:
-        load = Workload(self.folder, FRAMES_ROWS, 1_600, 500 * MEAN_DISTANCE).written()
+        load = Workload(self.folder, FRAMES_ROWS, 800, 500 * MEAN_DISTANCE).written()
         measured = {"tidemark": in_spark(partial(tidemark, self.spark), load, self.repeat)}
         measured["spark frames"] = in_spark(partial(spark_frames, self.spark), load, 1)
-        return compared(f"{FRAMES_ROWS:,} rows, 1,600 keys, 500 rows a window", measured)
+        return compared(f"{FRAMES_ROWS:,} rows, 800 keys, 500 rows a window", measured)
 
     def hopping(self) -> Rows:
         load = Workload(self.folder, HOPPING_ROWS, 20, 5 * MEAN_DISTANCE).written()

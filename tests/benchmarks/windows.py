@@ -5,7 +5,7 @@ python tests/benchmarks/windows.py sessions | profile | hopping | hot | memory |
 sessions   10M rows, 10,000 keys, against DuckDB (gaps and islands) and Spark's `session_window`
 profile    where the time of sessions goes: reading, shuffling, Arrow, windows, writing
 hopping    windows of 60 advances, against Spark's `window()`, on fewer rows (Spark makes 60 of each)
-hot        sessions with 90 % of the rows on one key, against uniform keys
+hot        sessions with 90 % of the rows on one key, in many sessions and in one, against uniform keys
 memory     the largest Python worker, from 1M rows to 50M
 adaptive   deltas a second in the kernel, on one core
 plot       benchmarks-out/windows-memory.png
@@ -43,6 +43,8 @@ from spark_jobs.windows import count, hopping_windows, max_, min_, session_windo
 
 GAP = 3 * MEAN_DISTANCE
 """Sessions of about 20 rows."""
+PAUSES = 50
+"""So that a pause is longer than the gap, and a key with any number of rows has several sessions."""
 HOPPING_ROWS = 500_000
 MEMORY_ROWS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
 AGGREGATES = {"n": count(), "total": sum_("v"), "low": min_("v"), "high": max_("v")}
@@ -125,14 +127,22 @@ class WindowsBenchmark(Benchmark):
         return compared(f"hopping windows of 60 advances: {HOPPING_ROWS:,} rows, 500 keys", measured)
 
     def hot(self) -> Rows:
-        shares = {"uniform": 0.0, "90 % on one key": 0.9}
-        loads = {name: Workload(self.folder, self.rows, 10_000, GAP, hot=hot).written() for name, hot in shares.items()}
+        """Against uniform keys. A key is cut at breaks: a session that never ends is one task's work."""
+        made = partial(Workload, self.folder, self.rows, 10_000, GAP)
+        loads = {
+            "uniform": made(pauses=PAUSES),
+            "90 % on one key": made(hot=0.9, pauses=PAUSES),
+            "90 % on one key, in one session": made(hot=0.9),
+        }
         found = in_turns(
-            {name: partial(in_spark, partial(sessions, self.spark), load) for name, load in loads.items()}, self.repeat
+            {name: partial(in_spark, partial(sessions, self.spark), load.written()) for name, load in loads.items()},
+            self.repeat,
         )
-        print("\nsessions: " + ", ".join(f"{name} {each.seconds:.2f} s" for name, each in found.items()))
-        print(f"{found['90 % on one key'].seconds / found['uniform'].seconds:.2f}x")
-        return [{"way": name, "seconds": each.seconds} for name, each in found.items()]
+        print("\n| sessions | seconds | of uniform | MiB |\n| --- | ---: | ---: | ---: |")
+        for name, each in found.items():
+            of_uniform = each.seconds / found["uniform"].seconds
+            print(f"| {name} | {each.seconds:.2f} | {of_uniform:.2f}x | {each.peak_mib:.0f} |")
+        return [{"way": name, "seconds": each.seconds, "mib": each.peak_mib} for name, each in found.items()]
 
     def memory(self) -> Rows:
         rows = []
