@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -185,6 +186,13 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
     assert all(len(r.ops) < 3 + 1 for r in newest)
     assert lake.table("gold.checkpoints").count() >= 3
     assert [s["commits"] for s in run(lake, home, 2, 2)] == [0] * 5
+    place = lake.sql("DESCRIBE DETAIL gold.chain_history").collect()[0].location
+    elsewhere = DeltaTable(place).to_pyarrow_table(
+        partitions=[("era", "=", "live")], columns=["row_ids", "delta_floats"]
+    )
+    held = sum(len(row["ops"]) for row in segments(lake).values())
+    assert (len(elsewhere["row_ids"].combine_chunks().flatten()), held) == (held, held)
+    assert str(elsewhere.schema.field("delta_floats").type).startswith("list<")
     metrics = chain_metrics(Lake(lake), load_source(home.sources / "meters.yml"))
     assert (metrics.chains, metrics.refused) == (3, 0)
     assert (metrics.deltas, metrics.longest) == (sum(map(len, rows.values())), max(len(r.ops) for r in newest))
