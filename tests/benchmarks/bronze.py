@@ -366,7 +366,8 @@ def worker_peak() -> Iterator[Peak]:
         while not done.wait(0.05):
             for child in psutil.Process().children(recursive=True):
                 try:
-                    if "pyspark" in " ".join(child.cmdline()):
+                    # not the JVM, whose arguments name pyspark-shell
+                    if {"pyspark.daemon", "pyspark.worker"} & {*child.cmdline()}:
                         peak.bytes = max(peak.bytes, child.memory_info().rss)
                 except psutil.Error:
                     continue
