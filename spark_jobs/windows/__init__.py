@@ -4,7 +4,7 @@
     session_windows    rows not further apart than a gap, closed         [first time, last time]
     hopping_windows    on a grid, half open, overlapping                 [k*advance, k*advance + size)
     tumbling_windows   on a grid, half open, each row in one             [k*size, (k+1)*size), or a calendar's periods
-adaptive_windows   as long as the rate of rows asks, cut by triggers
+    adaptive_windows   as long as the rate of rows asks, cut by triggers
 
 `skipped_rows` gives the rows that a call leaves out. Aggregates are values (`count()`, `sum_("column")`, …); a
 subclass of `Monoid` is one of your own.

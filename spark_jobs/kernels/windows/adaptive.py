@@ -6,8 +6,7 @@ All in event time, so that the same rows give the same windows in any run. Rows 
 - The first row opens a window at its own time. It may last until `start + duration`, where
   `duration = clamp(target / rate, shortest, longest)`, and `longest` for rate 0.
 - `rate` at a row is the number of earlier rows of the cell less than `longest` before it, divided by `longest` or by
-the
-  time since the cell's first row, if that is shorter.
+  the time since the cell's first row, if that is shorter.
 - Triggers are asked in list order; the first that fires closes the window and names the reason. `Time` fires when the
   duration is over, before a row at or after that instant is added; the others fire after a row was added.
 - The cell's end closes what is open (reason `reset`). The next row opens the next window. Nothing crosses a cell.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +84,9 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> tuple[
     """The windows of a table, and how many rows are late for all of theirs."""
     rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
     ids = rows.column(deltas.delta)
-    order = settle_ties(rows.group, rows.times, [ids])
+    # an id that comes twice at one time is told apart by all else, so that no order of rows matters
+    rest = (rows.column(n) for n in table.column_names if n not in (*inputs.key, inputs.time, deltas.delta))
+    order = settle_ties(rows.group, rows.times, chain([ids], rest))
     rows, ids = replace(rows, order=rows.order[order], in_place=False), ids.take(pa.array(order))
     sizes = np.zeros(rows.times.size, np.int64)
     if deltas.size_bytes is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -65,13 +65,7 @@ class SortedRows:
         """int64 numbers that order as a column's values do, nulls first, in row order; None for no column."""
         if column is None:
             return None
-        values = self.column(column)
-        if not values.null_count:
-            return order_keys(values)
-        places = np.zeros(len(values), np.int64)
-        present = values.is_valid().to_numpy(zero_copy_only=False)
-        places[present] = np.unique(order_keys(values.drop_null()), return_inverse=True)[1] + 1
-        return places
+        return order_keys(self.column(column))
 
     def column(self, name: str, taken: Ints | None = None) -> pa.Array:
         """The values of a column, of all rows or of those taken, in row order."""
@@ -105,7 +99,13 @@ def as_ticks(column: pa.ChunkedArray) -> Ints:
 
 
 def order_keys(values: pa.Array) -> Ints:
-    """int64 numbers that order as the values do: NaN after every number, -0.0 before 0.0, strings by code point."""
+    """int64 numbers that order as the values do: nulls first, NaN after every number, -0.0 before 0.0, strings by code
+    point."""
+    if values.null_count:
+        places = np.zeros(len(values), np.int64)
+        present = values.is_valid().to_numpy(zero_copy_only=False)
+        places[present] = np.unique(order_keys(values.drop_null()), return_inverse=True)[1] + 1
+        return places
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.int8())
     if pa.types.is_floating(values.type):
@@ -197,30 +197,37 @@ def sorted_order(codes: Ints, times: Ints) -> Ints | None:
     return packed & ((1 << bits) - 1)
 
 
-def settle_ties(group: Ints, times: Ints, columns: Sequence[pa.Array | Ints | None]) -> Ints:
+def settle_ties(group: Ints, times: Ints, columns: Iterable[pa.Array | Ints | None]) -> Ints:
     """The permutation that sorts rows by (group, time) and then by these columns, the first one first.
 
-    Rows in the order (group, time) keep their places but for those that share both, which are sorted alone. None: no
-    such column.
+    A column is looked at only if rows share everything before it, and for these rows alone. None: no such column.
     """
-    same = group[1:] == group[:-1]
-    if np.any(same & (times[1:] < times[:-1])):
-        unsettled = np.ones(times.size, np.bool_)
-    else:
-        tied = same & (times[1:] == times[:-1])
-        unsettled = np.append(tied, False) | np.append([False], tied)
     order = np.arange(times.size, dtype=np.int64)
-    places = np.flatnonzero(unsettled[: times.size])
-    if places.size:
-        taken = pa.array(places)
-        by = [
-            column[places] if isinstance(column, np.ndarray) else order_keys(column.take(taken))
-            for column in reversed(columns)
-            if column is not None
-        ]
-        # rows of one group and time are neighbours: sorting them alone leaves each group in its own places
-        order[places] = places[np.lexsort([*by, times[places], group[places]])]
+    if np.any((group[1:] == group[:-1]) & (times[1:] < times[:-1])):
+        order = np.lexsort((times, group))
+    places, run = _tied(np.arange(times.size), _changes(group[order]) | _changes(times[order]))
+    for column in columns:
+        if not places.size:
+            break
+        if column is None:
+            continue
+        rows = order[places]
+        keys = column[rows] if isinstance(column, np.ndarray) else order_keys(column.take(pa.array(rows)))
+        by = np.lexsort((keys, run))
+        order[places] = rows[by]
+        places, run = _tied(places, _changes(run) | _changes(keys[by]))
     return order
+
+
+def _changes(values: Ints) -> npt.NDArray[np.bool_]:
+    """Whether each value differs from the one before; true for the first."""
+    return np.append([True], values[1:] != values[:-1])[: values.size]
+
+
+def _tied(places: Ints, opens: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Of runs that begin where `opens` says: the places in runs of several rows, and the number of each one's run."""
+    alone = opens & np.append(opens[1:], True)[: opens.size]
+    return places[~alone], np.cumsum(opens)[~alone]
 
 
 def _mask(table: pa.Table, columns: Collection[str]) -> pa.Array | None:
