@@ -9,7 +9,7 @@ from math import log2
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.arrangement import ArrangementState, Buckets, StoredBatch
@@ -28,6 +28,7 @@ def test_levels_are_those_of_the_table_in_the_module() -> None:
     assert BUCKETS.level(100 + 10 * 2**50, seal) == 31
 
 
+@settings(deadline=None)
 @given(times, times, times)
 def test_times_of_one_level_are_one_bucket_that_stays_until_the_seal_enters_it(seal: int, one: int, other: int) -> None:
     seal, one, other = sorted((seal, one, other))
@@ -72,6 +73,7 @@ class Waiting:
         return [time for time in rows + landed if time < seal]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, 30), st.lists(st.integers(0, 300), max_size=12)), max_size=40))
 def test_nothing_is_lost_and_each_seal_takes_what_is_due(days: list[tuple[int, list[int]]]) -> None:
     waiting, seal, ahead = Waiting(), 100, Counter()
