@@ -1,0 +1,153 @@
+"""Source files guessed from samples: they load, read the sample that they were made from, and say what they can't."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_jobs.cli.app import run
+from spark_jobs.errors import ParameterError
+from spark_jobs.landing.guess import Guess, guess_source
+from spark_jobs.sources import load_source
+
+ROWS = [
+    {
+        "Event ID": str(n),
+        "meter": "ab"[n % 2],
+        "at": f"2024-03-0{1 + n % 3}T0{n}:00:00Z",
+        "load": "NA" if n == 3 else f"{n}.5",
+        "count": n,
+        "zip": f"0{n}234",
+        "serial": 9_223_372_036_854_775_807 - n,
+        "too great": f"9{n}23372036854775807000",
+        "ok": "true" if n % 2 else "false",
+        "day": f"2024-03-0{1 + n % 3}",
+    }
+    for n in range(6)
+]
+TYPES = {
+    "event_id": "int", "meter": "string", "at": "timestamp", "load": "float", "count": "int", "zip": "string",
+    "serial": "int", "too_great": "string", "ok": "bool", "day": "date",
+}  # fmt: skip
+
+
+def as_csv(path: Path, rows: list[dict[str, Any]], delimiter: str = ",") -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def types(guess: Guess) -> dict[str, str]:
+    return {name: column.type for name, column in guess.source.columns.items()}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_a_csv_file_tells_types_nulls_names_and_delimiter(tmp_path: Path, delimiter: str) -> None:
+    guess = guess_source([as_csv(tmp_path / "meters.csv", ROWS, delimiter)])
+    source = guess.source
+    assert types(guess) == TYPES
+    assert (source.name, source.entity, source.event_time, source.timelines) == (
+        "meters", "meter", ("at",), {"at": "at"},
+    )  # fmt: skip
+    assert source.delta_id == ("event_id",)
+    assert source.header_name("event_id") == "Event ID"
+    assert source.landing.delimiter == delimiter
+    assert source.null_values("load") == ("", "NA")
+    assert source.start_us == datetime(2024, 3, 1, tzinfo=UTC).timestamp() * 1_000_000
+    assert (guess.rows, guess.rejected) == (6, {})
+
+
+def test_other_formats_tell_the_same(tmp_path: Path) -> None:
+    kept = {"load": lambda v: None if v == "NA" else float(v) * 1e16, "ok": lambda v: v == "true"}
+    rows = [{k: kept.get(k, lambda v: v)(v) for k, v in row.items()} for row in ROWS]
+    lines = "".join(json.dumps(row | {"nested": {"a": [1]}}) + "\n" for row in rows)
+    (tmp_path / "m.ndjson.gz").write_bytes(gzip.compress(lines.encode()))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "m.parquet")
+    from_json, from_parquet = (guess_source([tmp_path / name]) for name in ("m.ndjson.gz", "m.parquet"))
+    for guess, form in ((from_json, "ndjson"), (from_parquet, "parquet")):
+        assert types(guess) == TYPES
+        assert (guess.rows, guess.rejected, guess.source.landing.format) == (6, {}, form)
+
+
+def test_several_files_are_one_sample_and_folders_of_dates_name_it(tmp_path: Path) -> None:
+    files = []
+    for day in (1, 2):
+        folder = tmp_path / "Ship Logs" / f"2024-03-0{day}"
+        folder.mkdir(parents=True)
+        files.append(as_csv(folder / "a.csv", [{"ship": f"s{n}", "seen": f"2024-03-0{day} 10:0{n}"} for n in (0, 1)]))
+    guess = guess_source(files)
+    assert (guess.source.name, guess.source.entity, guess.rows) == ("ship_logs", "ship", 4)
+    assert guess.source.landing.path == "ship_logs/{date}/*"
+
+
+def test_times_since_1970_are_times_where_there_are_no_others(tmp_path: Path) -> None:
+    rows = [{"sensor": "ab"[n % 2], "sent_at": 1_700_000_000_000 + n, "size": 1_700_000_000_000} for n in range(4)]
+    guess = guess_source([as_csv(tmp_path / "s.csv", rows)])
+    assert types(guess) == {"sensor": "string", "sent_at": "timestamp", "size": "int"}
+    assert guess.source.columns["sent_at"].format == "epoch_ms"
+    assert guess.rows == 4
+
+
+def test_a_column_that_the_reader_rejects_becomes_text(tmp_path: Path) -> None:
+    rows = [{"ship": "ab"[n % 2], "seen": "2024-03-01T10:00", "gone": f"2024-03-01T10:{58 + n}"} for n in range(4)]
+    guess = guess_source([as_csv(tmp_path / "s.csv", rows)])
+    assert types(guess)["gone"] == "string"
+    assert (guess.rows, guess.rejected) == (4, {})
+
+
+def test_names_that_become_one_stay_two(tmp_path: Path) -> None:
+    rows = [{"From": "ab"[n % 2], "a b": n, "a-b": n, "1st": n, "t": "2024-03-01T10:00"} for n in range(4)]
+    guess = guess_source([as_csv(tmp_path / "s.csv", rows)])
+    named = {name: guess.source.header_name(name) for name in guess.source.columns}
+    assert named == {"from_": "From", "a_b": "a b", "a_b_2": "a-b", "c_1st": "1st", "t": "t"}
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "found"),
+    [
+        (None, {}, "No such file"),
+        (b"", {}, "which is empty"),
+        (b"\xff\xfe,\n", {}, "can't decode"),
+        (b"PAR1 no more", {}, "Parquet"),
+        (b"ship,n\na,1\nb,2\n", {}, "a column of times"),
+        (b"t,n\n2024-03-01T10:00,1\n2024-03-01T11:00,2\n", {}, "which entity a row changes"),
+        (b"ship,t\na,2024-03-01T10:00\n", {"entity": "car"}, "one of the columns ship, t"),
+        (b"ship,t\na,2024-03-01T10:00\n", {"time": "ship"}, "one of the columns t"),
+    ],
+)
+def test_what_can_not_be_guessed_is_said(tmp_path: Path, content: bytes | None, options: Any, found: str) -> None:
+    path = tmp_path / "s.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ParameterError, match=found) as refused:
+        guess_source([path], **options)
+    assert refused.value.next_step
+
+
+def test_the_command_writes_a_file_that_loads_and_overwrites_none(tmp_path: Path, capsys: Any) -> None:
+    files = [str(as_csv(tmp_path / f"{name}.csv", rows)) for name, rows in (("meters", ROWS[:3]), ("more", ROWS[3:]))]
+    folder = tmp_path / "sources"
+    assert run(["init", str(folder), "--from", *files]) == 2
+    folder.mkdir()
+    capsys.readouterr()
+    assert run(["init", str(folder), "--from", *files, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["path"], document["rows"], document["columns"]) == (str(folder / "meters.yml"), 6, TYPES)
+    text = (folder / "meters.yml").read_text()
+    assert load_source(folder / "meters.yml").entity == "meter"
+    assert run(["init", str(folder), "--from", *files]) == 2
+    assert (folder / "meters.yml").read_text() == text
+    assert run(["init", str(folder), "--from", *files, "--name", "others"]) == 0
+    assert load_source(folder / "others.yml").name == "others"
+    assert run(["init", str(folder), "--from", *files, "--name", "../up"]) == 2
+    assert sorted(path.name for path in tmp_path.rglob("*.yml")) == ["meters.yml", "others.yml"]
