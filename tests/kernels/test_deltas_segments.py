@@ -62,10 +62,12 @@ def updates(draw: st.DrawFn) -> list[Row]:
             "entity": draw(st.sampled_from("ab")), "event_time": event_time, "row_id": row_id, "x": x,
             "y": draw(st.sampled_from([None, 0.0, -0.0, 0.1])), "gone": draw(st.integers(0, 5)) == 0,
             "op": draw(st.sampled_from([op.name.lower() for op in Op if op is not Op.TRANSFORM])),
-            "indices": draw(st.lists(st.integers(0, 1), max_size=2)), "scalar": 0.5, "id": f"d{row_id}",
+            "indices": draw(st.lists(st.integers(0, 1), max_size=2)), "scalar": draw(st.sampled_from([0.5, 0.5, None])),
+            "id": f"d{row_id}",
             "parent": draw(st.sampled_from([None, None, None, "d1", "d4", "unheard"])),
         }  # fmt: skip
-        row["values"] = [1.0 + row_id] * (2 if row["op"] in ("create", "dense") else len(row["indices"]))
+        length = 2 if row["op"] in ("create", "dense") else len(row["indices"])
+        row["values"] = [1.0 + row_id] * (length + (draw(st.integers(0, 6)) == 0))
         made.append({**row, "time": time, "diff": 1})
         if draw(st.integers(0, 4)) == 0:
             back = max(time, time + draw(st.integers(0, 4)))
@@ -87,6 +89,8 @@ def deltas_of(rows: list[Row], mode: str) -> list[Delta]:
             indexed = row["op"] in ("sparse", "add", "upsert")
             payload = row["values"] if indexed or row["op"] in ("create", "dense") else []
             op = Op[row["op"].upper()]
+            if op in (Op.SCALE, Op.OFFSET) and row["scalar"] is None:
+                continue  # refused, as if it were not there
             scalar = row["scalar"] if op in (Op.SCALE, Op.OFFSET) else 0
             indices = row["indices"] if indexed else []
             found.append(Delta(**place, op=op, values=payload, indices=indices, scalar=scalar, parent=parent))
