@@ -1,6 +1,6 @@
 """Corrections on real tables: a late batch into a published year, and reads of the past beside reads of now.
 
-    python tests/benchmarks/corrections.py [late] [as-of] [--days 365] [--rows 4000] [--windows 20000] [--repeats 3]
+    python tests/benchmarks/corrections.py late as-of [--days 365] [--rows 4000] [--windows 20000] [--repeats 3]
 
 `late`: a year of a small source is published by one run, then a day by an ordinary run, then a drop whose few rows (one
 in a thousand of a day's) lie all over the year. Its run is held against the ordinary day's, and against recomputing the
@@ -283,7 +283,7 @@ def opened() -> Iterator[Bench]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Corrections on real tables.")
-    parser.add_argument("what", nargs="*", choices=["late", "as-of", []], default=["late", "as-of"])
+    parser.add_argument("what", nargs="+", choices=["late", "as-of"])
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--rows", type=int, default=4000, help="rows of a day")
     parser.add_argument("--windows", type=int, default=20_000)
