@@ -6,8 +6,8 @@
     tumbling_windows   on a grid, half open, each row in one             [k*size, (k+1)*size), or a calendar's periods
     adaptive_windows   as long as the rate of rows asks, cut by triggers
 
-`skipped_rows` gives the rows that a call leaves out. Aggregates are values (`count()`, `sum_("column")`, …); a
-subclass of `Monoid` is one of your own.
+`skipped_rows` gives the rows that a call leaves out, `skipped_counts` how many there are. Aggregates are values
+(`count()`, `sum_("column")`, …); a subclass of `Monoid` is one of your own.
 """
 
 from spark_jobs.kernels.windows import (
@@ -32,7 +32,7 @@ from spark_jobs.kernels.windows import (
 )
 
 from .adaptive import adaptive_windows, at_count, at_memory_pressure, at_rate_change, at_size, at_time
-from .functions import hopping_windows, session_windows, skipped_rows, sliding_windows, tumbling_windows
+from .functions import hopping_windows, session_windows, skipped_counts, skipped_rows, sliding_windows, tumbling_windows
 
 __all__ = [
     "Aggregate",
@@ -56,6 +56,7 @@ __all__ = [
     "max_",
     "min_",
     "session_windows",
+    "skipped_counts",
     "skipped_rows",
     "sliding_windows",
     "stddev",

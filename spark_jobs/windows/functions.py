@@ -15,6 +15,8 @@ from .parameters import DEFAULT_MEMORY_BYTES, DEFAULT_ROWS_A_SLICE, Duration, ca
 
 Columns = str | Sequence[str]
 Planned = tuple[WindowCall, Shape]
+REASONS = ("null_key", "null_time", "null_value", "negative_time", "late", "late_row")
+"""Why something does not count, see `skipped_rows`."""
 _MOST_WINDOWS_A_ROW = 1_000_000
 """More no worker holds, not even of one row."""
 
@@ -197,7 +199,8 @@ def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
         The key, time, arrival and value columns of each row left out, `window_start`, `window_end` and `reason`. One
         row for each row that can't count: `null_key`, `null_time`, `null_value`, `negative_time` (no bounds). With a
         grace, one for each pair of a late row and a window that had closed (`late`): a window that holds the row's time
-        when no row is late. A row late for its session has no bounds. Counts: group by `reason`.
+        when no row is late. A row late for its session has no bounds. A row that is in no window, being late, is there
+        once more, without bounds: `late_row`.
 
     Raises:
         ParameterError: as the kind's function, or for an unknown kind.
@@ -206,6 +209,17 @@ def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
         raise refuse("kind", expected=f"one of {sorted(_PLANS)}", found=kind)
     call, shape = _PLANS[kind](df, **parameters)
     return call.skipped(shape)
+
+
+def skipped_counts(df: DataFrame, kind: str, **parameters: Any) -> dict[str, int]:
+    """How much the windows of the same parameters leave out, by reason; see `skipped_rows`, whose parameters it takes.
+
+    Returns:
+        Rows that can't count (`null_key`, `null_time`, `null_value`, `negative_time`), pairs of a late row and a window
+        that had closed (`late`), and rows that are in no window, being late (`late_row`); 0 for what there is none of.
+    """
+    found = skipped_rows(df, kind, **parameters).groupBy("reason").count().collect()
+    return dict.fromkeys(REASONS, 0) | {row["reason"]: row["count"] for row in found}
 
 
 def _sliding(df: DataFrame, *, size: Duration, clip_at_zero: bool | None = None, **shared: Any) -> Planned:

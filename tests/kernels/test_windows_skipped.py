@@ -68,7 +68,7 @@ def test_each_row_is_counted_or_named_and_each_closed_window_is_a_pair(table, sh
     skipped = skipped_table(table, shape, INPUTS).to_pylist()
     rows = table.to_pylist()
     wanted = Counter(reason(row, shape) for row in rows if reason(row, shape))
-    assert Counter(row["reason"] for row in skipped if row["reason"] != "late") == wanted
+    assert Counter(row["reason"] for row in skipped if row["reason"] not in ("late", "late_row")) == wanted
     able = [Row(row["k"], row["t"], row["least"]) for row in rows if reason(row, shape) is None]
     if isinstance(shape, Sliding):
 
@@ -85,8 +85,10 @@ def test_each_row_is_counted_or_named_and_each_closed_window_is_a_pair(table, sh
     late = [row for row in skipped if row["reason"] == "late"]
     assert Counter((r["k"], r["t"], r["least"], r["window_start"], r["window_end"]) for r in late) == pairs
     _, counts = window_table(table, shape, INPUTS)
-    assert counts.late_rows <= len({(row["k"], row["t"], row["least"]) for row in late}) * max(len(rows), 1)
-    assert (counts.late_rows > 0) <= bool(late)
+    nowhere = [row for row in skipped if row["reason"] == "late_row"]
+    assert len(nowhere) == counts.late_rows
+    assert {(r["k"], r["t"], r["least"]) for r in nowhere} <= {(r["k"], r["t"], r["least"]) for r in late}
+    assert all(row["window_start"] is None for row in nowhere)
 
 
 @settings(max_examples=tries(60), deadline=None)
@@ -99,4 +101,5 @@ def test_a_row_late_for_its_session_is_named_once(table, gap):
         for row in table.to_pylist()
         if row["k"] is not None and row["t"] is not None and row["t"] + gap < row["least"]
     )
+    assert late == Counter((row["k"], row["t"], row["least"]) for row in skipped if row["reason"] == "late_row")
     assert all(row["window_start"] is None for row in skipped)

@@ -18,6 +18,7 @@ from spark_jobs.windows import (
     max_,
     min_,
     session_windows,
+    skipped_counts,
     skipped_rows,
     sliding_windows,
     sum_,
@@ -273,6 +274,10 @@ def test_what_a_grace_leaves_out_is_a_dataframe_of_its_own(spark):
         (None, 9, 3, None, None, "null_key"),
         ("a", -1, 4, None, None, "negative_time"),
     }
+    counts = {"null_key": 1, "null_time": 0, "null_value": 0, "negative_time": 1, "late": 1, "late_row": 0}
+    assert skipped_counts(df, "sliding", **parameters) == counts
+    alone = spark.createDataFrame([("a", 9, 0), ("a", 1, 1)], "k string, t long, at long")
+    assert skipped_counts(alone, "sliding", **parameters) == dict.fromkeys(counts, 0) | {"late": 1, "late_row": 1}
 
 
 def test_an_unknown_kind_of_windows_is_refused(spark):

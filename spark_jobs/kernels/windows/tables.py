@@ -109,7 +109,7 @@ def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
     One row for each row that can't count (`null_key`, `null_time`, `null_value`, `negative_time`; no bounds), and one
     for each pair of a late row and a window that it is too late for (`late`): a window of the definition with no row
     late that holds the row's time and whose last instant is before the row's `min_end`. Rows late for their session
-    have no bounds.
+    have no bounds. A row that is in no window, being late, is there once more, without bounds: `late_row`.
     """
     rows = _sorted(table, None, shape, inputs)
     parts = [_with_bounds(left_out, None, reason, rows.time_type) for reason, left_out in rows.left_out.items()]
@@ -117,14 +117,15 @@ def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
     if least is not None and np.any(least > rows.times):
         windows, spans, chosen = shape.find(rows.offsets, rows.times, None)
         last = shape.last_instants(windows)
+        nowhere = rows.table.take(pa.array(rows.order[~shape.find(rows.offsets, rows.times, least)[2]]))
         if last is None:
-            late = np.flatnonzero(~shape.find(rows.offsets, rows.times, least)[2])
-            parts.append(_with_bounds(rows.table.take(pa.array(rows.order[late])), None, "late", rows.time_type))
+            parts.append(_with_bounds(nowhere, None, "late", rows.time_type))
         else:
             pair_rows, pair_windows = _late_pairs(spans, last, least[chosen])
             numbers = rows.order[np.flatnonzero(chosen)[pair_rows]]
             bounds = (windows.start[pair_windows], windows.end[pair_windows])
             parts.append(_with_bounds(rows.table.take(pa.array(numbers)), bounds, "late", rows.time_type))
+        parts.append(_with_bounds(nowhere, None, "late_row", rows.time_type))
     return pa.concat_tables(parts) if parts else _with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
 
 
