@@ -51,7 +51,11 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     held = published_chains(lake, source, current).segments
     ends = F.col("end_time").isNull()
     standing = F.expr("IF(size(known_until) = 0, size(ops), size(filter(known_until, t -> t IS NULL)))")
-    refused = F.expr("size(filter(refusals, r -> r > 0))")
+    # of deltas that stand: what was taken back is kept for reads of the past
+    refused = F.expr(
+        "IF(size(known_until) = 0, size(filter(refusals, r -> r > 0)), size(filter("
+        "arrays_zip(refusals, known_until), d -> d.refusals > 0 AND d.known_until IS NULL)))"
+    )
     counts = {
         "chains": F.count_if(ends), "checkpoints": F.count_if(F.col("at_delta").isNotNull()),
         "deltas": F.sum(standing), "pending": F.sum(F.when(ends, standing)), "longest": F.max(F.when(ends, standing)),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 _LISTS = {"indices": "BIGINT", "values": "DOUBLE"}
+_ONE_LIST = r"^\s*\[[^\[\]]*\]\s*$"
+"""A text with one list and nothing after it."""
 
 
 def meaning_of(source: Source) -> Meaning:
@@ -80,7 +82,8 @@ def _operands(operations: Operations, datatype: str) -> list[Column]:
         if key in _LISTS:
             element = "BIGINT" if datatype == "int64" else _LISTS[key]
             numbers = F.from_json(told, f"ARRAY<{element}>")
-            broken = broken | (told.isNotNull() & numbers.isNull())
+            # Spark reads the first JSON value of a text and passes over what follows it
+            broken = broken | (told.isNotNull() & (numbers.isNull() | ~told.rlike(_ONE_LIST)))
             told = numbers
         read.append(told.alias(f"v_{key}"))
     if {"indices", "values"} & {key for key, column in operations.model_dump().items() if column is not None}:

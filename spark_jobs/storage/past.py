@@ -176,21 +176,24 @@ def causes_view(database: str, view: str, source: Source, identity: Sequence[str
     """`<view>_causes`: per change of a published row the updates that its publication took in and that touch it.
 
     `behind` is SQL over the change `c` and the update `u`: whether the update can affect the row. Rows that an update
-    leaves as they were have no change, so they are not here.
+    leaves as they were have no change, so they are not here; nor are updates up to since, where merged batches hold
+    them at one time and it can't be said any more which publication took them in.
     """
     listed = ", ".join(f"c.{name(column)}" for column in identity)
     updates_read = ", ".join(f"u.{column} AS update_{column}" for column in _UPDATE)
     taken_in = (
         "u.time < p.published AND u.event_time < p.reached"
         " AND (u.time >= p.published_before OR u.event_time >= p.reached_before)"
+        " AND u.time > coalesce(s.since, timestamp_micros(0))"
     )
+    since = f"SELECT max(since) AS since FROM {_FRONTIERS} WHERE source = {literal(source.source)}"
     select = (
         f"SELECT {listed}, c.time, c.diff, c.run_id, {updates_read}"
         f" FROM {qualified(database, f'{view}_changes')} c"
         f" JOIN trace.publications p ON p.source = {literal(source.source)} AND p.known_from = c.time"
-        f" JOIN ({stored_rows(source, 'trace')}) u ON {behind} AND {taken_in}"
+        f" CROSS JOIN ({since}) s JOIN ({stored_rows(source, 'trace')}) u ON {behind} AND {taken_in}"
     )
-    comment = f"Which updates caused each change of {database}.{view}; the row id says drop, file and line."
+    comment = f"Which updates after since caused each change of {database}.{view}; the row id says drop, file and line."
     return create_view(database, f"{view}_causes", comment, select)
 
 

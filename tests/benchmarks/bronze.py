@@ -123,13 +123,14 @@ def query(bed: Bed, options: argparse.Namespace) -> Iterator[Figure]:
         files = telemetry(options, size_of("query", options))
         bed.write_plain(files)
         bed.land(files)
-    idle = bed.idle_bytes()
+    idle = bed.idle()
+    yield Figure("a query of an empty table, median", idle.seconds * 1e3, "ms")
     for names in (COMPONENTS[:1], COMPONENTS):
         asked = bed.questions(options.devices)
         plain = bed.measured(lambda device, lo, hi, names=names: bed.filtered(device, lo, hi, names), asked)
         dense = bed.measured(lambda device, lo, hi, names=names: bed.ranged(device, lo, hi, names), asked)
         what = f"{len(names)} of {len(COMPONENTS)} components"
-        read = [max(spent.read - idle, 0) / 1e3 for spent in (plain, dense)]
+        read = [max(spent.read - idle.read, 0) / 1e3 for spent in (plain, dense)]
         yield Figure(f"plain filter, {what}: bytes read", read[0], "kB")
         yield Figure(f"chunk range, {what}: bytes read", read[1], "kB")
         yield Figure(f"bytes of the range over the filter, {what}", 100 * read[1] / read[0], "%", at_most=1)
@@ -330,11 +331,11 @@ class Bed:
             read.append(self._read_bytes() - before)
         return Spent(statistics.median(seconds), statistics.median(read))
 
-    def idle_bytes(self) -> float:
-        """What the JVM reads for a query of an empty table: classes, sockets, the catalog."""
+    def idle(self) -> Spent:
+        """What a query of an empty table takes, and the JVM reads for it: classes, sockets, the catalog."""
         self.spark.sql("CREATE TABLE plain.nothing (a INT) USING delta")
         empty = [("", START, START)] * QUERIES
-        return self.measured(lambda *_: self.spark.table("plain.nothing").where("a > 0").toArrow(), empty).read
+        return self.measured(lambda *_: self.spark.table("plain.nothing").where("a > 0").toArrow(), empty)
 
     def _read_bytes(self) -> int:
         lines = Path(f"/proc/{self.jvm}/io").read_text().splitlines()

@@ -265,6 +265,7 @@ def operations() -> dict[int, list[Row]]:
         {"id": "20", "meter": "s", "at": 1, "op": "dense", "numbers": "[1, 2]"},
         {"id": "21", "meter": "s", "at": 2, "op": "sparse", "cells": "first", "numbers": "[1]"},
         {"id": "22", "meter": "s", "at": 3, "op": "halve"},
+        {"id": "23", "meter": "s", "at": 4, "op": "dense", "numbers": "[5, 6] 7"},
     ]
     second = [
         # late: what was refused before no longer is, and the reverse
@@ -281,7 +282,7 @@ def operations() -> dict[int, list[Row]]:
 @pytest.mark.long
 def test_refused_deltas_are_listed_and_judged_again_with_their_chain(lake: SparkSession, home: Settings) -> None:
     home = write_source(home, OPERATIONS)
-    known, strange = [], {("unreadable_list", "sparse"), ("unknown_operation", None)}
+    known, strange = [], {("unreadable_list", "sparse"), ("unreadable_list", "dense"), ("unknown_operation", None)}
     for day, rows in operations().items():
         write(home, day, rows)
         run(lake, home, day, day)
