@@ -123,7 +123,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         updates of one value of the first column of the order are in one file. `removed`: batches that go with the
         same commit.
         """
-        n_files = 1 + n_rows // ROWS_PER_FILE
+        n_files = max(-(-n_rows // ROWS_PER_FILE), 1)
         spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
         if consolidate:
             # needs no shuffle of its own: what it groups by is where it belongs already
