@@ -136,9 +136,14 @@ class _Rows:
         """A row `place` ticks after the rollback's time; what tells deltas apart says that it is one."""
         at_us = self._at_us + place
         times = {column: instant(at_us) for column in self._source.timelines.values()}
-        row = {self._source.entity: self._entity, **times, **values}
+        row = {self._source.entity: self._entity, **times, **{c: self._landable(c, v) for c, v in values.items()}}
         own = [c for c in self._source.delta_id or () if c not in row and self._source.columns[c].type == "string"]
         return row | dict.fromkeys(own, f"rollback-{self._entity}-{at_us}")
+
+    def _landable(self, column: str, value: Any) -> Any:
+        """The value as a column of its type reads it: a state of doubles holds 4 as 4.0, which is no int."""
+        whole = isinstance(value, float) and value.is_integer() and self._source.columns[column].type == "int"
+        return int(value) if whole else value
 
 
 def _state_at(segments: Segments, event_us: int) -> EntityState:
