@@ -1,5 +1,5 @@
 """What runs in the Python workers when chains are restated: touching rows, published states and segments of whole
-entities to the corrections of both."""
+entities to the corrections of both. Chains that no row touches are restated where their age has them compacted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 from spark_jobs.checkpoints.frames import BUCKET
 from spark_jobs.kernels.deltas.compact import STILL_KNOWN
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import NEVER, Policy, ages_from
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import checkpoints_of, pack, unpack
 from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
+from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import NO_DELTA, States
 from spark_jobs.kernels.deltas.strategies import TimeBoundary
 from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
@@ -70,10 +71,10 @@ class ChainWorker:
     def _restate(self, group: pa.Table) -> pa.Table:
         rows, states, segments = (group.filter(pc.equal(group["part"], p)) for p in (ROW, STATE_PART, SEGMENT_PART))
         states, segments = without_closed(states, ["entity"]), without_closed(segments, _IDENTITY)
-        touched = (
-            pa.concat_tables([t.select(["entity"]) for t in (rows, states, segments)]) if self.everything else rows
-        )
-        entities = pc.unique(one_chunk(touched, "entity"))
+        parts = [rows, states, segments] if self.everything else [rows]
+        touched = pc.unique(one_chunk(pa.concat_tables([t.select(["entity"]) for t in parts]), "entity"))
+        due = self._due(segments) if not self.everything else segments.slice(0, 0)
+        entities = pc.unique(pa.concat_arrays([touched, one_chunk(due, "entity")]))
         segments, idle = self._split(segments, rows, entities)
         published = unpack(
             self._typed(segments.slice(0, 0) if self.everything else segments), entities,
@@ -86,12 +87,22 @@ class ChainWorker:
         parts = [
             *self._segments(step, segments, entities),
             self._closed(idle, SEGMENT_PART, dropped=idle["deltas"]),
-            *self._states(step, states, entities),
+            *self._states(step, states, entities, touched),
         ]
         return pa.concat_tables([self._filled(part) for part in parts])
 
+    def _due(self, segments: pa.Table) -> pa.Table:
+        """The segments that age has compacted, whether a row touches them or not."""
+        oldest = oldest_age(self.policy, self.as_of_us)
+        if oldest is None:
+            return segments.slice(0, 0)
+        return segments.filter(pc.fill_null(pc.less(segments["ages_from"], oldest), fill_value=False))
+
     def _split(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> tuple[pa.Table, pa.Table]:
-        """The segments that the rows reach, in chain order, and those that both frontiers have passed."""
+        """The segments that the rows reach or that are due, in chain order, and those that both frontiers have passed.
+
+        Of an entity without rows that is its last one.
+        """
         end = pc.fill_null(segments["end_time"], STILL_KNOWN).to_numpy()
         codes = _codes(segments, entities)
         reached = np.ones(len(codes), np.bool_)
@@ -99,7 +110,8 @@ class ChainWorker:
             least = np.full(len(entities) + 1, STILL_KNOWN)
             np.minimum.at(least, _codes(rows, entities), rows["event_time"].to_numpy())
             # a parent may stand anywhere before its child
-            reached = (codes < len(entities)) & ((end >= least[codes]) | self.meaning.with_parents)
+            whole = (least[codes] != STILL_KNOWN) & self.meaning.with_parents
+            reached = (codes < len(entities)) & ((end >= least[codes]) | whole)
         settled = pc.fill_null(segments["settled_end"], NO_DELTA).to_numpy()
         passed = ~reached & (end < self.frontiers.horizon) & (settled <= self.frontiers.since)
         # its checkpoints are all kept: they are the states at the boundaries
@@ -123,13 +135,20 @@ class ChainWorker:
         dropped[place] = let_go[first]
         stored = {name: packed[name] for name in packed.column_names if name not in TYPED}
         typed = {TYPED[name][self._is_float]: packed[name] for name in TYPED}
-        live = pa.table({**stored, **typed, "deltas": standing, "dropped": dropped[: len(written)]})
+        ages = self._ages(step.segments)[numbers]
+        told = {"deltas": standing, "dropped": dropped[: len(written)], "ages_from": pa.array(ages, mask=ages == NEVER)}
+        live = pa.table({**stored, **typed, **told})
         revision = _revisions(live, closed, entities)
         return [self._live(live, SEGMENT_PART, revision), self._closed(closed, SEGMENT_PART, dropped[len(written) :])]
 
-    def _states(self, step: Restated, prior: pa.Table, entities: pa.Array) -> list[pa.Table]:
-        """The entities' states where they became others."""
-        prior = prior.filter(pc.is_in(prior["entity"], value_set=entities))
+    def _ages(self, segments: Segments) -> Ints:
+        deltas = segments.deltas
+        places = (deltas.entity, deltas.event_time, deltas.row_id)
+        return ages_from(*places, segments.last_of_entity, segments.entity, self.policy)
+
+    def _states(self, step: Restated, prior: pa.Table, entities: pa.Array, touched: pa.Array) -> list[pa.Table]:
+        """The touched entities' states where they became others; `touched` are the first of `entities`."""
+        prior = prior.filter(pc.is_in(prior["entity"], value_set=touched))
         codes = _codes(prior, entities)
         ends = States.absent(1, self.meaning.dtype).concat(step.states)
         place = np.zeros(len(entities), np.int64)
@@ -141,6 +160,7 @@ class ChainWorker:
         same = held.same_bits(ends.take(codes)) & (not self.everything)
         fresh = ends.status == Status.LIVE
         fresh[codes[same]] = False
+        fresh[len(touched) :] = False
         nobody = np.zeros(0, np.int64)
         fresh_codes = np.flatnonzero(fresh)
         keys = Keys(entities.take(pa.array(fresh_codes)), nobody, nobody)
@@ -183,7 +203,8 @@ class ChainWorker:
         """Closing rows; of a segment only what tells it apart, what reads find it by, and what it held."""
         n = table.num_rows
         if part == SEGMENT_PART:
-            table = table.select([*_IDENTITY, "end_time", "settled_end", "deltas", "known_from", "revision"])
+            told = ["end_time", "settled_end", "ages_from", "deltas", "known_from", "revision"]
+            table = table.select([*_IDENTITY, *told])
             table = table.append_column(
                 "dropped", pa.chunked_array([dropped]) if not isinstance(dropped, pa.ChunkedArray) else dropped
             )
@@ -202,6 +223,11 @@ class ChainWorker:
             begins = pc.equal(columns[name], pa.scalar(NO_DELTA, pa.int64()))
             columns[name] = pc.if_else(begins, pa.scalar(None, pa.int64()), columns[name])
         return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
+
+
+def oldest_age(policy: Policy, as_of_us: int) -> int | None:
+    """What `ages_from` must lie below for a segment to be due by age; None: age compacts nothing."""
+    return None if policy.age_threshold is None else as_of_us - policy.age_threshold
 
 
 def _codes(table: pa.Table, entities: pa.Array) -> Ints:

@@ -1,8 +1,9 @@
 """Restating chains: the segments and states of exactly the entities that got deltas, and the published chains as read.
 
-A run brings together the touching rows, the published states and the segments from the one on that the earliest of the
-rows falls into; everything before it is not read. What both frontiers have passed goes with the next run that changes
-anything. Corrections of states and of segments are made in one pass.
+A run brings together the touching rows, and of each entity that they touch its published state and its segments from
+the one on that the earliest of its rows falls into; of other entities a segment that age has compacted. What both
+frontiers have passed goes with the next run that changes anything. Corrections of states and of segments are made in
+one pass.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark_jobs.kernels.deltas.restating import Frontiers
 from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.restatement import CLOSING, LIVE
-from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker
+from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age
 from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
@@ -73,23 +74,21 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, w
         touching = touching.where(F.unix_micros("event_time") >= frontiers.horizon)
         known_us = publication.published_us
     rows = chain_inputs(touching, source, known_us)
-    segments = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
-    meaning = meaning_of(source)
+    segments = _whole(published_rows(lake, CHAINS, publication).where(F.col("source") == source.name))
+    states = _states(lake, scope)
+    meaning, policy = meaning_of(source), policy_of(source, reads=reads, writes=writes)
     if not scope.everything:
-        least = rows.agg(F.min("event_time")).collect()[0][0]
-        if least is None:
+        touched = touched_entities(rows)
+        if touched is None:
             return None
-        if meaning.with_parents:
-            # a parent may stand anywhere before its child
-            segments = segments.join(F.broadcast(rows.select("entity").distinct()), "entity", "left_semi")
-        else:
-            segments = segments.where(_reached(least) | _passed(frontiers))
+        oldest = oldest_age(policy, scope.frontiers.reached_us)
+        segments = needed_segments(segments, touched, frontiers, whole=meaning.with_parents, oldest=oldest)
+        states = touched.of(states)
     worker = ChainWorker(
-        meaning, policy_of(source, reads=reads, writes=writes), frontiers, scope.known_from_us,
-        scope.frontiers.reached_us, scope.everything, chain_schema(),
-    )  # fmt: skip
+        meaning, policy, frontiers, scope.known_from_us, scope.frontiers.reached_us, scope.everything, chain_schema()
+    )
     both = rows.withColumn("part", F.lit(ROW))
-    for part in (_states(lake, scope), _segments(segments)):
+    for part in (states, _segments(segments)):
         both = both.unionByName(part, allowMissingColumns=True)
     ddl = ", ".join(["part STRING", *(f"`{c.name}` {_plain(c.name, c.type)}" for c in _columns())])
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
@@ -104,6 +103,55 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, w
         chains.select(*CHAINS.column_names).repartition(1).sortWithinPartitions("entity", "start_time", "start_row"),
         observation,
     )
+
+
+@dataclass(frozen=True)
+class Touched:
+    """The entities that rows touch (`entities`: `entity`, and `least`, the event time of the earliest row), and bounds
+    over all of them."""
+
+    entities: DataFrame
+    least: int
+    first: str
+    last: str
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """Those rows that are of one of the entities."""
+        return rows.where(self.in_range()).join(self.entities.select("entity"), "entity", "left_semi")
+
+    def in_range(self) -> Column:
+        """Whether an entity may be one of them, by which files are skipped."""
+        return F.col("entity").between(F.lit(self.first), F.lit(self.last))
+
+
+def touched_entities(rows: DataFrame) -> Touched | None:
+    """Which entities the rows (`entity`, `event_time`) touch; None for no row."""
+    entities = rows.groupBy("entity").agg(F.min("event_time").alias("least"))
+    bounds = entities.agg(F.min("least"), F.min("entity"), F.max("entity")).collect()[0]
+    return None if bounds[0] is None else Touched(entities, *bounds)
+
+
+def needed_segments(
+    segments: DataFrame, touched: Touched, frontiers: Frontiers, *, whole: bool, oldest: int | None
+) -> DataFrame:
+    """Of published segments those that a run works on: what its rows reach, what age has compacted, and what both
+    frontiers have passed. All of it is told by columns with statistics and by a join with the touched entities, so what
+    is left out is neither shuffled nor handed to a worker.
+
+    Args:
+        segments: rows of `gold.chain_history`, live and closing.
+        touched: the entities of the rows.
+        frontiers: what retention has moved.
+        whole: whether all segments of a touched entity are reached: a parent may stand anywhere before its child.
+        oldest: see `oldest_age`.
+    """
+    anyhow = _passed(frontiers)
+    if oldest is not None:
+        anyhow = anyhow | (F.col("ages_from") < oldest)
+    of_touched = touched.in_range() if whole else touched.in_range() & _reached(F.lit(touched.least))
+    found = segments.where(of_touched | anyhow).join(touched.entities, "entity", "left")
+    reached = F.lit(True) if whole else _reached(F.col("least"))
+    return found.where((F.col("least").isNotNull() & reached) | anyhow).drop("least")
 
 
 def _counted() -> list[Column]:
@@ -139,8 +187,8 @@ def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None
     """The rows that close all chains of a source which no longer keeps any; None where it kept none before."""
     if scope.source.keeps_chains or KEPT not in json.loads(scope.publication.definition or "{}"):
         return None
-    rows = published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name)
-    told = (*SEGMENT, "end_time", "settled_end", "deltas", "known_from", "revision")
+    rows = _whole(published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name))
+    told = (*SEGMENT, "end_time", "settled_end", "ages_from", "deltas", "known_from", "revision")
     constants = {
         "dropped": F.lit(0), "known_to": F.timestamp_micros(F.lit(scope.known_from_us)), "era": F.lit(CLOSING),
         "token": F.lit(token),
@@ -148,6 +196,13 @@ def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None
     missing = [c for c in CHAINS.columns if c.name not in {*told, *constants}]
     empty = {c.name: F.lit(None).cast(c.type) for c in missing}
     return _standing(rows).select(*told).withColumns(constants | empty)
+
+
+def _whole(rows: DataFrame) -> DataFrame:
+    """With all columns: a table that an older version made lacks some until it is written to."""
+    stands = set(rows.columns)
+    missing = {c.name: F.lit(None).cast(c.type) for c in CHAINS.columns if c.name not in stands}
+    return rows.withColumns(missing) if missing else rows
 
 
 def _standing(rows: DataFrame) -> DataFrame:
@@ -159,7 +214,7 @@ def _standing(rows: DataFrame) -> DataFrame:
     return live.join(F.broadcast(closing), same, "left_anti")
 
 
-def _reached(event_time: int) -> Column:
+def _reached(event_time: Column) -> Column:
     """Segments that a row at or after this time can fall into or come before."""
     return F.col("end_time").isNull() | (F.col("end_time") >= event_time)
 

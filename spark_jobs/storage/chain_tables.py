@@ -30,6 +30,11 @@ CHAINS = Table(
         Column("saved_bytes", "BIGINT", "Bytes by which the encoding is smaller than the other."),
         Column("deltas", "BIGINT", "Deltas in the segment that stand."),
         Column("dropped", "BIGINT", "Deltas of the entity that retention let this publication leave behind."),
+        Column(
+            "ages_from",
+            "BIGINT",
+            "Event time of its first delta, if compaction parts the segment once that is old enough, else null.",
+        ),
         Column("event_times", "ARRAY<BIGINT>", "Event time of each delta."),
         Column("row_ids", "ARRAY<BIGINT>", "row_id of each delta."),
         Column("known", "ARRAY<BIGINT>", "Visible time from which it is known."),
@@ -55,7 +60,7 @@ CHAINS = Table(
         *VALIDITY,
     ),
     ("source", "era"),
-    ("entity", "start_time", "end_time", "settled_end", "known_from", "known_to", "token"),
+    ("entity", "start_time", "end_time", "settled_end", "ages_from", "known_from", "known_to", "token"),
 )
 
 SEGMENT = ("source", "entity", "start_time", "start_row")

@@ -4,15 +4,14 @@
     python tests/benchmarks/gold.py join    [--rows 10000000] [--entities 100000] [--asked 1000000]
     python tests/benchmarks/gold.py state   [--rows 10000000] [--entities 100000]
     python tests/benchmarks/gold.py kernels [--rows 1000000] [--entities 10000]
-    python tests/benchmarks/gold.py days    [--days 300] [--entities 5000] [--deltas-a-day 5000]
+    python tests/benchmarks/gold.py days    [--days 300] [--entities 5000] [--deltas-a-day 5000] [--spark]
 
 `compact`: sparse deltas of 8 of 128 dimensions folded into one state per entity; DuckDB computes the last value per
 entity and dimension, and `applyInPandas` runs a Python loop per delta on a tenth of the rows. The states are
 compared bit for bit, and what they take on disk with the raw deltas. `join`: rows asked for the state at their time,
 against DuckDB's ASOF JOIN, over deltas that state one component. `state`: what one entity's state of the past reads.
-`kernels`: compaction, disk and join of the kernels alone, without a JVM, in processor time. `days`: the restating
-kernel day after day, a twentieth of the deltas late, the cost of a late day over that of an early one. Each way runs
-once on a hundredth of the rows before it is timed; the best of `--repeat` counts.
+`kernels`: compaction, disk and join of the kernels alone, without a JVM, in processor time. `days`: see
+`gold_days.py`. Each way runs once on a hundredth of the rows before it is timed; the best of `--repeat` counts.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ from spark_jobs.kernels.deltas.restating import Changes, Frontiers, restate_chai
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import FullMerge, TieredMerge
+from tests.benchmarks.gold_days import days, days_on_spark
 from tests.benchmarks.gold_kernel import CHANGED, DIMS, as_arrow, sparse_deltas
 from tests.benchmarks.measuring import session
 
@@ -274,38 +274,6 @@ def _groups_with(file: pq.ParquetFile, entity: str) -> list[Any]:
     return found
 
 
-def days(options: argparse.Namespace) -> None:
-    chance = np.random.default_rng(5)
-    names = pa.array([f"e{i:07d}" for i in range(options.entities)])
-    meaning, policy = Meaning("add", "int64", {"n": 1, "x": "x"}), Policy(TieredMerge(10), delta_threshold=20)
-    held = Segments.nothing("int64", 2)
-    empty = pack(held, names, names=meaning.names, full_rows=False)
-    stored, costs = empty, []
-    for day in range(options.days):
-        count = options.deltas_a_day
-        late = chance.random(count) < 0.05
-        times = day * 1_000_000 + np.sort(chance.integers(0, 1_000_000, count)) - late * 1_000_000
-        rows = pa.table(
-            {
-                "entity": names.take(pa.array(chance.integers(0, options.entities, count))), "event_time": times,
-                "time": np.maximum(times, day * 1_000_000), "row_id": day * count + np.arange(count),
-                "diff": np.ones(count, np.int64), "x": chance.integers(0, 9, count),
-            }
-        )  # fmt: skip
-        begun = time.process_time()
-        ends = stored["end_time"].to_numpy()
-        reach = np.isnan(ends.astype(float)) | (ends >= times.min())
-        given = stored.filter(pa.array(reach))
-        published = unpack(given, names, dtype="int64", dims=2)
-        step = restate_chains(published, changes_of(rows, names, meaning), policy, as_of=int(times.max()))
-        made = pack(step.segments, names, names=meaning.names, full_rows=False)
-        costs.append(time.process_time() - begun)
-        stored = pa.concat_tables([stored.filter(pa.array(~reach)), made])
-    early, last = np.median(costs[8:13]), np.median(costs[-5:])
-    print(f"{options.deltas_a_day:,} deltas a day over {options.entities:,} entities, {len(stored):,} segments at last")
-    print(f"day 10: {early * 1e3:.1f} ms, day {options.days}: {last * 1e3:.1f} ms: {last / early:.2f}")
-
-
 def kernels(folder: Path, options: argparse.Namespace) -> None:
     """The chain kernels against DuckDB on columns in memory, one thread each; files only to weigh them."""
     batch = sparse_deltas(options.rows, options.entities)
@@ -377,9 +345,10 @@ def main() -> None:
     parser.add_argument("--keep-recent", type=int, default=10)
     parser.add_argument("--days", type=int, default=300)
     parser.add_argument("--deltas-a-day", type=int, default=5_000)
+    parser.add_argument("--spark", action="store_true", help="days: the two days on Spark, too")
     parser.add_argument("--repeat", type=int, default=2)
     options = parser.parse_args()
-    if options.figure == "days":
+    if options.figure == "days" and not options.spark:
         days(options)
         return
     if options.figure == "kernels":
@@ -389,7 +358,8 @@ def main() -> None:
     spark = session()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
     with tempfile.TemporaryDirectory() as folder:
-        {"compact": compact, "join": join, "state": state}[options.figure](spark, Path(folder), options)
+        ways = {"compact": compact, "join": join, "state": state, "days": days_on_spark}
+        ways[options.figure](spark, Path(folder), options)
     spark.stop()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.batch import Delta
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import Policy, ages_from
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.operations import DeltaColumns
@@ -190,6 +190,21 @@ def test_what_both_frontiers_have_passed_goes_and_no_answer_beyond_them_changes(
     states = states_for(segments, entity, event_time, known_at)
     for question, (code, time, known) in enumerate(asked):
         assert same_bits(states, question, replayed(rows, mode, ENTITIES[code].as_py(), time, known))
+
+
+@given(rows=updates(), strategy=st.sampled_from(STRATEGIES), threshold=st.integers(1, 6))
+@settings(max_examples=tries(50), deadline=None)
+def test_chains_that_age_would_compact_are_told_without_their_deltas(
+    rows: list[Row], strategy: Strategy, threshold: int
+) -> None:
+    policy = Policy(strategy, delta_threshold=threshold, age_threshold=4)
+    segments = restated(empty("add"), rows, "add", policy, Frontiers()).segments
+    deltas, last = segments.deltas, segments.last_of_entity
+    told = ages_from(deltas.entity, deltas.event_time, deltas.row_id, last, segments.entity, policy)
+    nothing = changes_of(pa.Table.from_pylist([], schema=SCHEMA), ENTITIES, MEANINGS["add"])
+    for as_of in range(-3, 16):
+        step = restate_chains(segments, nothing, policy, as_of=as_of)
+        assert step.closed.tolist() == (as_of - 4 > told).tolist()
 
 
 def test_deltas_behind_both_frontiers_leave_the_chain() -> None:

@@ -39,6 +39,30 @@ def _as_read(row: Row) -> Row:
     return {**row, **{c: NO_DELTA if row[c] is None else row[c] for c in ("start_time", "start_row")}}
 
 
+def needed_rows(
+    rows: list[Row], held: list[Row], frontiers: Frontiers, policy: Policy, as_of: int, whole: bool
+) -> list[Row]:
+    """The slow twin of what a run reads of what is published."""
+    least: dict[str, int] = {}
+    for row in rows:
+        least[row["entity"]] = min(row["event_time"], least.get(row["entity"], LATEST))
+
+    def needed(row: Row) -> bool:
+        touched, end = row["entity"] in least, row["end_time"]
+        if row["part"] == STATE_PART:
+            return touched
+        reached = touched and (whole or end is None or end >= least[row["entity"]])
+        aged = None not in (policy.age_threshold, row["ages_from"]) and as_of - row["ages_from"] > policy.age_threshold
+        gone = end is not None and end < frontiers.horizon
+        return reached or aged or (gone and (row["settled_end"] is None or row["settled_end"] <= frontiers.since))
+
+    return [row for row in held if needed(row)]
+
+
+def as_a_set(rows: list[Row]) -> set[str]:
+    return {repr(sorted(row.items())) for row in rows}
+
+
 class Published:
     """What the history tables hold, and runs over it."""
 
@@ -49,21 +73,28 @@ class Published:
         self.rows: list[Row] = []
         self.last: list[Row] = []
 
-    def run(self, rows: list[Row], frontiers: Frontiers = UNMOVED, *, everything: bool = False) -> None:
+    def run(self, rows: list[Row], frontiers: Frontiers = UNMOVED, *, everything: bool = False, as_of: int = 9) -> None:
         """One run; what it puts out is applied as a publication is."""
         self.known_from += 1000
         worker = ChainWorker(
-            self.meaning, self.policy, frontiers, self.known_from, 9, everything, chain_schema()
+            self.meaning, self.policy, frontiers, self.known_from, as_of, everything, chain_schema()
         )  # fmt: skip
+        self.last = self.corrections(worker, rows, self.rows)
+        needed = needed_rows(rows, self.rows, frontiers, self.policy, as_of, self.meaning.with_parents)
+        if not everything and rows:
+            assert as_a_set(self.corrections(worker, rows, needed)) == as_a_set(self.last)
+        self.publish()
+
+    def corrections(self, worker: ChainWorker, rows: list[Row], held: list[Row]) -> list[Row]:
+        """What the worker makes of rows and of published states and segments."""
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         given = table.rename_columns({"indices": "v_indices", "values": "v_values"})
         given = given.append_column("part", pa.array([ROW] * len(rows), pa.string()))
-        stored = pa.Table.from_pylist([_as_read(row) for row in self.rows], schema=chain_schema())
+        stored = pa.Table.from_pylist([_as_read(row) for row in held], schema=chain_schema())
         both = pa.concat_tables([given, stored], promote_options="default").sort_by("entity")
         both = both.append_column(BUCKET, both["entity"].dictionary_encode().combine_chunks().indices)
         batches = both.to_batches(max_chunksize=3)
-        self.last = [row for batch in worker(iter(batches)) for row in pa.Table.from_batches([batch]).to_pylist()]
-        self.publish()
+        return [row for batch in worker(iter(batches)) for row in pa.Table.from_batches([batch]).to_pylist()]
 
     def publish(self) -> None:
         def identity(row: Row) -> tuple[Any, ...]:
@@ -130,13 +161,15 @@ def test_a_segment_that_is_written_alone_ends_where_the_next_one_starts() -> Non
 def test_runs_in_any_slicing_publish_what_a_replay_gives(
     mode: str, rows: list[Row], strategy: Strategy, data: st.DataObject
 ) -> None:
-    published = Published(mode, Policy(strategy, delta_threshold=data.draw(st.integers(1, 4))))
+    age = data.draw(st.sampled_from([None, None, 0, 3]))
+    published = Published(mode, Policy(strategy, delta_threshold=data.draw(st.integers(1, 4)), age_threshold=age))
     rows = sorted(rows, key=lambda r: r["time"])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         published.run(rows[start:end])
         assert published.gained() == sum(row["diff"] for row in rows[start:end])
         touched = {row["entity"] for row in rows[start:end]}
+        # runs all reach the same time, so no chain comes of age without a row
         assert {row["entity"] for row in published.last} <= touched
         ends = [row["entity"] for row in published.part(SEGMENT_PART) if row["end_time"] is None]
         assert len(set(ends)) == len(ends)
@@ -186,6 +219,27 @@ def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(m
     assert closed == {"a", "b"}
     published.answers_are_replays([*rows, touch], 18, [30, LATEST])
     published.run([{**touch, "event_time": 31, "row_id": 100}], Frontiers(since=30, horizon=18))
+    assert {row["entity"] for row in published.last} == {"a"}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_chain_that_comes_of_age_is_compacted_once_though_no_row_touches_it(strategy: Strategy) -> None:
+    published = Published("add", Policy(strategy, delta_threshold=99, age_threshold=7))
+    base = dict.fromkeys(SCHEMA.names)
+    rows = [
+        {**base, "entity": "ab"[i % 2], "event_time": i, "time": i, "row_id": i, "diff": 1, "x": 1} for i in range(8)
+    ]
+    published.run(rows, as_of=8)
+    checkpoints = [row for row in published.part(SEGMENT_PART) if row["at_delta"] is not None]
+    assert {row["entity"] for row in checkpoints} == {"a"}
+    touch = {**rows[0], "event_time": 8, "time": 8, "row_id": 99}
+    published.run([touch], as_of=99)
+    came_of_age = [row for row in published.last if row["entity"] == "b"]
+    assert {row["part"] for row in came_of_age} == {SEGMENT_PART}
+    assert [row["ages_from"] for row in came_of_age if row["era"] == "closing"] == [1]
+    assert published.gained() == 1
+    published.answers_are_replays([*rows, touch], -3, [0, 5, LATEST])
+    published.run([{**touch, "row_id": 100}], as_of=99)
     assert {row["entity"] for row in published.last} == {"a"}
 
 

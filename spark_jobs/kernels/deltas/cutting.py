@@ -16,7 +16,7 @@ Where both frontiers have passed a prefix of the chain, only its last checkpoint
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ Array = npt.NDArray[Any]
 
 
 TIERED = TieredMerge()
+
+NEVER = np.iinfo(np.int64).max
+"""`ages_from` of a segment in which age has nothing cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,23 @@ def cuts(
     sealed_end = (rank == lengths[which]) & ~last[numbers][which]
     parts_versions = np.append((event_time[1:] == event_time[:-1]) & (row_id[1:] == row_id[:-1]), False)
     return behind & ~sealed_end & ~parts_versions
+
+
+def ages_from(segment: Array, event_time: Array, row_id: Array, last: Array, entity: Array, policy: Policy) -> Array:
+    """Per segment the event time of its first delta, if `cuts` would part it once that is old enough, else `NEVER`.
+
+    By it the chains that are due by age alone are found without looking at their deltas. Arguments as of `cuts`.
+    """
+    result = np.full(len(last), NEVER)
+    if len(segment):
+        aged, of_all = replace(policy, age_threshold=0), int(event_time.max()) + 1
+        cut = cuts(segment, event_time, row_id, last, entity, np.zeros(len(segment), np.bool_), aged, as_of=of_all)
+        parted = np.zeros(len(last), np.bool_)
+        parted[segment[cut]] = True
+        starts = np.flatnonzero(np.diff(segment, prepend=-1))
+        result[segment[starts]] = event_time[starts]
+        result[~(parted & last)] = NEVER
+    return result
 
 
 def _kept_and_piece(strategy: Strategy, policy: Policy, entity: Array) -> tuple[Array, Array]:

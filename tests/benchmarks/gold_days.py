@@ -1,0 +1,167 @@
+"""A year of daily compaction: what a late day costs beside an early one, and what of the table a day reads.
+
+Deltas of sums, a twentieth of them a day late, over many entities of which few change a day. Every day the chains'
+worker makes corrections of what that day needs of the published rows, and they are applied as a publication is. The
+cost is the worker's processor time, Arrow to Arrow. With `--spark` the year's table as it stood before an early and
+before a late day is written to Parquet, a file a day as runs append them, and that day's selection, shuffle and worker
+are timed on Spark, beside a run that takes in every entity's newest segment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_jobs.checkpoints.frames import BUCKET, together
+from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.mapping import Meaning
+from spark_jobs.kernels.deltas.restating import Frontiers
+from spark_jobs.kernels.deltas.states import NO_DELTA
+from spark_jobs.kernels.deltas.strategies import TieredMerge
+from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, ChainWorker
+from spark_jobs.restatement.chains import chain_schema, needed_segments, touched_entities
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAY = 1_000_000
+MEANING = Meaning("add", "int64", {"n": 1, "x": "x"})
+POLICY = Policy(TieredMerge(10), delta_threshold=20)
+
+
+class Year:
+    """Published segments and states, day after day."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.chance = options, np.random.default_rng(5)
+        self.names = pa.array([f"e{i:07d}" for i in range(options.entities)])
+        self.held = pa.Table.from_pylist([], schema=chain_schema()).append_column("day", pa.array([], pa.int64()))
+
+    def rows(self, day: int) -> pa.Table:
+        """A day's deltas, as `chain_inputs` gives them."""
+        count, chance = self.options.deltas_a_day, self.chance
+        late = chance.random(count) < 0.05
+        times = day * DAY + np.sort(chance.integers(0, DAY, count)) - late * DAY
+        entity = self.names.take(pa.array(chance.integers(0, len(self.names), count)))
+        return pa.table(
+            {
+                "entity": entity, "event_time": times, "time": np.maximum(times, day * DAY),
+                "row_id": day * count + np.arange(count), "diff": np.ones(count, np.int64),
+                "x": chance.integers(0, 9, count), "part": pa.array([ROW] * count),
+            }
+        )  # fmt: skip
+
+    def needed(self, rows: pa.Table) -> pa.Table:
+        """Of the published rows those that a run reads; on Spark `needed_segments` tells them."""
+        least = rows.group_by("entity").aggregate([("event_time", "min")])
+        place = pc.index_in(self.held["entity"], value_set=least["entity"].combine_chunks())
+        first = pc.fill_null(least["event_time_min"].take(place), DAY * DAY)
+        reached = pc.or_(pc.is_null(self.held["end_time"]), pc.greater_equal(self.held["end_time"], first))
+        return self.held.filter(pc.and_(pc.is_valid(place), pc.fill_null(reached, fill_value=True)))
+
+    def apply(self, made: pa.Table, day: int) -> None:
+        """Corrections as a publication makes them visible."""
+        place = ["part", "entity", "start_time", "start_row"]
+        closing = _starts_as_numbers(made.filter(pc.equal(made["era"], "closing"))).select(place)
+        numbered = _starts_as_numbers(self.held).select(place).append_column("at", pa.array(np.arange(len(self.held))))
+        stays = numbered.join(closing, keys=place, join_type="left anti")["at"]
+        live = made.filter(pc.equal(made["era"], "live"))
+        live = live.append_column("day", pa.array(np.full(len(live), day)))
+        self.held = pa.concat_tables([self.held.take(pa.array(np.sort(stays.to_numpy()))), live])
+
+
+def _starts_as_numbers(table: pa.Table) -> pa.Table:
+    for name in ("start_time", "start_row"):
+        table = table.set_column(table.schema.get_field_index(name), name, pc.fill_null(table[name], NO_DELTA))
+    return table
+
+
+def worker(day: int) -> ChainWorker:
+    """The worker of a day's run."""
+    return ChainWorker(MEANING, POLICY, Frontiers(), (day + 1) * DAY, (day + 1) * DAY, False, chain_schema())
+
+
+def days(options: argparse.Namespace, at_day: Callable[[int, Year, pa.Table], None] | None = None) -> None:
+    """Run the year and print the figure; `at_day` sees what stood before an early and before the last day."""
+    year, costs = Year(options), []
+    for day in range(options.days):
+        rows = year.rows(day)
+        if at_day is not None and day in (10, options.days - 1):
+            at_day(day, year, rows)
+        both = pa.concat_tables([rows, _starts_as_numbers(year.needed(rows))], promote_options="default")
+        both = both.sort_by("entity").append_column(BUCKET, pa.array(np.arange(len(both)) * 0))
+        batches = both.combine_chunks().to_batches()
+        begun = time.process_time()
+        made = list(worker(day)(iter(batches)))
+        costs.append(time.process_time() - begun)
+        year.apply(pa.Table.from_batches(made), day)
+    early, last = np.median(costs[8:13]), np.median(costs[-5:])
+    segments = pc.sum(pc.equal(year.held["part"], SEGMENT_PART)).as_py()
+    print(f"{options.deltas_a_day:,} deltas a day over {options.entities:,} entities, {segments:,} segments at last")
+    print(f"day 10: {early * 1e3:.1f} ms, day {options.days}: {last * 1e3:.1f} ms: {last / early:.2f}")
+
+
+def days_on_spark(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
+    """`days`, and the two days on Spark."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+
+    def at_day(day: int, year: Year, rows: pa.Table) -> None:
+        place = folder / str(day)
+        for part in (SEGMENT_PART, STATE_PART):
+            held = year.held.filter(pc.equal(year.held["part"], part))
+            for written in np.unique(held["day"].to_numpy()):
+                _write(
+                    held.filter(pc.equal(held["day"], written)).sort_by("entity"), place / part / f"{written}.parquet"
+                )
+        _write(rows, place / "rows.parquet")
+        for narrow in (False, True):
+            seconds[narrow].append(_spark_day(spark, place, day, narrow=narrow))
+
+    days(options, at_day)
+    for narrow, (early, last) in seconds.items():
+        way = "what the day needs" if narrow else "every newest segment"
+        print(f"on Spark, {way}: day 10 {early:.2f} s, day {options.days} {last:.2f} s: {last / early:.2f}")
+
+
+def _write(table: pa.Table, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, file, compression="zstd")
+
+
+def _spark_day(spark: SparkSession, place: Path, day: int, *, narrow: bool) -> float:
+    """Best seconds of two, after one that does not count."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    def brought() -> DataFrame:
+        rows, segments, states = (
+            spark.read.parquet(str(place / part)) for part in ("rows.parquet", SEGMENT_PART, STATE_PART)
+        )
+        touched = touched_entities(rows)
+        assert touched is not None
+        if narrow:
+            segments = needed_segments(segments, touched, Frontiers(), whole=False, oldest=None)
+            states = touched.of(states)
+        else:
+            segments = segments.where(F.col("end_time").isNull() | (F.col("end_time") >= touched.least))
+        starts = {c: F.coalesce(c, F.lit(NO_DELTA)) for c in ("start_time", "start_row")}
+        both = rows.unionByName(segments.withColumns(starts), allowMissingColumns=True)
+        return both.unionByName(states, allowMissingColumns=True)
+
+    schema, found = from_arrow_schema(chain_schema()), float("inf")
+    for attempt in range(3):
+        begun = time.perf_counter()
+        made = together(brought()).mapInArrow(worker(day), schema)
+        made.write.format("noop").mode("overwrite").save()
+        if attempt:
+            found = min(found, time.perf_counter() - begun)
+    print(f"  day {day}, {'needed' if narrow else 'newest'}: {brought().count():,} rows to the workers, {found:.2f} s")
+    return found
