@@ -25,9 +25,11 @@ import pyarrow.compute as pc
 
 from spark_jobs.kernels.equality import same_values
 from spark_jobs.kernels.geometry import Geometry
+from spark_jobs.kernels.windows import Wanted
 from spark_jobs.kernels.windows.rows import encode
 
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 LIVE, CLOSING = "live", "closing"
 SLICE = "slice"
 """Key column that numbers slices of time, where keys are cut into them."""
@@ -37,8 +39,8 @@ SLICE = "slice"
 class Windowing:
     """How one definition makes windows of rows.
 
-    `build` takes standing rows (key columns, `time`, whatever the aggregates read) and gives key columns,
-    `window_start`, `window_end` (int64) and one column per aggregate.
+    `build` takes standing rows (key columns, `time`, whatever the aggregates read) and which windows are asked for,
+    and gives those: key columns, `window_start`, `window_end` (int64) and one column per aggregate.
     `identity`: columns that tell windows of one time apart, the key's among them; each occurs once.
     `slice_length`: `key` starts with `SLICE`, the number of a slice of so many ticks; a slice holds all rows that bear
     on windows which start in it, and makes no others.
@@ -47,7 +49,7 @@ class Windowing:
     key: tuple[str, ...]
     identity: tuple[str, ...]
     geometry: Geometry
-    build: Callable[[pa.Table], pa.Table]
+    build: Callable[[pa.Table, Wanted], pa.Table]
     slice_length: int | None = None
 
 
@@ -77,21 +79,25 @@ def restate(
         Columns of `published`, and `known_to` int64, `era`: `live` rows are insertions; `closing` rows take a
         published row back.
     """
-    desired = _of_slice(windowing.build(standing(rows).drop_columns(["diff", "touched"])), windowing)
-    gone = _ended(published, expired)
-    desired = desired.filter(pa.array(~_ended(desired, expired)))
+    touched = rows.filter(rows.column("touched")).select([*windowing.key, "placed"])
+
+    def wanted(windows: pa.Table) -> Mask:
+        asked = _of_slice(windows, windowing) & ~_ended(windows, expired)
+        return asked if everything else asked & _affected(windows, touched, windowing)
+
+    desired = windowing.build(standing(rows).drop_columns(["diff", "touched"]), wanted)
     if not everything:
-        touched = rows.filter(rows.column("touched")).select([*windowing.key, "placed"])
-        desired = desired.filter(pa.array(_affected(desired, touched, windowing)))
-        published = published.filter(pa.array(_affected(published, touched, windowing) | gone))
+        concerned = _affected(published, touched, windowing) | _ended(published, expired)
+        published = published.filter(pa.array(concerned))
     return _difference(desired, published, windowing.identity, known_from)
 
 
-def _of_slice(windows: pa.Table, windowing: Windowing) -> pa.Table:
+def _of_slice(windows: pa.Table, windowing: Windowing) -> Mask:
     if windowing.slice_length is None:
-        return windows
+        return np.ones(windows.num_rows, np.bool_)
     slices = windows.column("window_start").to_numpy() // windowing.slice_length
-    return windows.filter(pa.array(slices == windows.column(SLICE).to_numpy()))
+    own: Mask = slices == windows.column(SLICE).to_numpy()
+    return own
 
 
 def standing(rows: pa.Table) -> pa.Table:
@@ -126,14 +132,14 @@ def _with_nulls(values: pa.Array) -> tuple[Ints, int]:
     return codes, len(distinct) + 1
 
 
-def _ended(windows: pa.Table, expired: int | None) -> npt.NDArray[np.bool_]:
+def _ended(windows: pa.Table, expired: int | None) -> Mask:
     if expired is None:
         return np.zeros(windows.num_rows, np.bool_)
-    ended: npt.NDArray[np.bool_] = windows.column("window_end").to_numpy() <= expired
+    ended: Mask = windows.column("window_end").to_numpy() <= expired
     return ended
 
 
-def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> npt.NDArray[np.bool_]:
+def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> Mask:
     window_codes, touched_codes = key_codes([windows, touched], windowing.key)
     start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
     times = touched.column("placed").to_numpy()
@@ -143,7 +149,7 @@ def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> npt
     composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))
     first = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, low, "left"))
     past = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, high, "right") - 1, "right")
-    affected: npt.NDArray[np.bool_] = past > first
+    affected: Mask = past > first
     return affected
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_jobs.kernels import windows as kernels
 from spark_jobs.kernels.lateness import Lateness, Policy, judge
 from spark_jobs.kernels.restatement import SLICE, Windowing
-from spark_jobs.kernels.windows import Deltas, Inputs, SkippedRows, adaptive_table, stats_type, window_table
+from spark_jobs.kernels.windows import Deltas, Inputs, SkippedRows, Wanted, adaptive_table, stats_type, window_table
 from spark_jobs.restatement.calls import columns_read, described, kernel_aggregate, sql_type, with_vectors
 from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
@@ -123,8 +123,11 @@ class Definition:
         told_apart = "window_id" if self.is_adaptive else "window_start"
         return Windowing(groups, (*groups, told_apart), self.kind.geometry, _Build(self), self.kind.slice_us)
 
-    def build(self, rows: pa.Table) -> tuple[pa.Table, SkippedRows]:
-        """Windows of standing rows that have a `min_end`, and how many rows count nowhere; times as int64."""
+    def build(self, rows: pa.Table, wanted: Wanted | None = None) -> tuple[pa.Table, SkippedRows]:
+        """Windows of standing rows that have a `min_end`, all or the `wanted` ones, and how many rows count nowhere.
+
+        Times are int64.
+        """
         inputs = Inputs(
             key=self.groups,
             time="time",
@@ -132,6 +135,7 @@ class Definition:
             min_end="min_end",
             forward_to="lo" if self.moves_late_rows else None,
             arrival="row_id",
+            wanted=wanted,
         )
         rows = with_vectors(rows, self.window.aggregates)
         if self.kind.cuts is not None:
@@ -233,8 +237,8 @@ class _Build:
 
     definition: Definition
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        return self.definition.build(rows)[0]
+    def __call__(self, rows: pa.Table, wanted: Wanted) -> pa.Table:
+        return self.definition.build(rows, wanted)[0]
 
 
 def definitions(source: Source) -> list[Definition]:

@@ -19,7 +19,7 @@ from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account, account, astray, skipped_rows
 from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.kernels.restatement import SLICE, restate
-from spark_jobs.kernels.windows import SkippedRows
+from spark_jobs.kernels.windows import SkippedRows, Wanted
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.published import without_closed
 
@@ -99,8 +99,8 @@ class Restater:
         own = account(_ints(rows, "diff"), lateness, skipped, self._counted_here(rows))
         off: list[int] = []
 
-        def build(standing: pa.Table) -> pa.Table:
-            made, counts = self.definition.build(standing)
+        def build(standing: pa.Table, wanted: Wanted) -> pa.Table:
+            made, counts = self.definition.build(standing, wanted)
             off.append(self._astray(standing, counts))
             return made
 

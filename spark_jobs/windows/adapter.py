@@ -34,7 +34,7 @@ from spark_jobs.kernels.windows.monoid import columns_read
 from .expressions import column, quoted, ticks_of
 from .hot_keys import SLICE_COLUMN, Spread, slices_sql, spread
 from .parameters import Duration, Frame, Running, is_integer, refuse, ticks
-from .worker import METRICS, MIN_END, STREAM_TIME, Partition, SkippedTask, Task, WindowsTask, metric_column
+from .worker import METRICS, MIN_END, STREAM_TIME, OwnSlice, Partition, SkippedTask, Task, WindowsTask, metric_column
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ class WindowCall:
     def _task(
         self, maker: Any, over: Spread | None, required: list[str], *, drop_negative: bool = False
     ) -> WindowsTask:
-        inputs, hot = self.inputs(), () if over is None else over.hot
-        if hot:
-            inputs = replace(inputs, key=[*self.key, SLICE_COLUMN])
+        inputs = self.inputs()
+        if over is not None and over.hot:
+            inputs = replace(inputs, key=[*self.key, SLICE_COLUMN], wanted=OwnSlice(over.hot))
         return WindowsTask(
             maker(inputs),
             inputs,
@@ -168,7 +168,6 @@ class WindowCall:
             drop_negative,
             max_bytes=self.running.memory_max_bytes,
             most_columns=len(self.key) + len(self.outputs) + 2,
-            hot=hot,
             with_metrics=self.running.metrics is not None,
         )
 

@@ -35,12 +35,22 @@ def metric_column(name: str) -> str:
 
 
 @dataclass(frozen=True)
+class OwnSlice:
+    """Asks for the windows that start in the slice that makes them, which SLICE_COLUMN names: not those of its halo."""
+
+    hot: tuple[HotKey, ...]
+
+    def __call__(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Which of these windows."""
+        return kept(self.hot, as_ticks(windows.column(SLICE_COLUMN)), as_ticks(windows.column("window_start")))
+
+
+@dataclass(frozen=True)
 class WindowsTask:
     """Windows of rows in any order.
 
     Args:
         required, drop_negative: which rows can't count, see `rows.able_rows`.
-        hot: the keys that come in slices; then the column SLICE_COLUMN names each row's.
         most_columns: of a window, for counting memory.
         with_metrics: each table of windows has the METRICS as columns: what came to it since the last table, and for
             `peak_bytes` the greatest so far.
@@ -52,7 +62,6 @@ class WindowsTask:
     drop_negative: bool
     max_bytes: int
     most_columns: int
-    hot: tuple[HotKey, ...] = ()
     with_metrics: bool = False
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -70,9 +79,8 @@ class WindowsTask:
             for table in tables:
                 sorter.add(table)
             for windows in self._windows(sorter, budget):
-                made = self._kept(windows)
-                if made.num_rows:
-                    yield self._with_metrics(made, budget.use, told) if self.with_metrics else made
+                if windows.num_rows:
+                    yield self._with_metrics(windows, budget.use, told) if self.with_metrics else windows
 
     def _windows(self, sorter: RowSorter, budget: MemoryBudget) -> Iterator[pa.Table]:
         per_row = self.maker.windows_a_row
@@ -82,13 +90,6 @@ class WindowsTask:
             budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, per_row, self.most_columns))
 
         return stream_windows(sorter.chunks(most_rows), self.maker, most_rows=most_rows, held=held)
-
-    def _kept(self, windows: pa.Table) -> pa.Table:
-        """Without the windows of a halo, which belong to another slice."""
-        if not self.hot:
-            return windows
-        keep = kept(self.hot, as_ticks(windows.column(SLICE_COLUMN)), as_ticks(windows.column("window_start")))
-        return windows if keep.all() else windows.filter(pa.array(keep))
 
     def _with_metrics(self, windows: pa.Table, use: MemoryUse, told: MemoryUse) -> pa.Table:
         for name in METRICS:

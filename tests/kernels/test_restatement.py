@@ -6,6 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -37,16 +39,20 @@ _SHARED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _sliding(rows: pa.Table) -> pa.Table:
-    return kernels.sliding_table(rows, size=SIZE, clip_at_zero=False, **_SHARED)[0]
+def _all(windows: pa.Table) -> npt.NDArray[np.bool_]:
+    return np.ones(windows.num_rows, np.bool_)
 
 
-def _session(rows: pa.Table) -> pa.Table:
-    return kernels.session_table(rows, gap=SIZE, **_SHARED)[0]
+def _sliding(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
+    return kernels.sliding_table(rows, size=SIZE, clip_at_zero=False, wanted=wanted, **_SHARED)[0]
 
 
-def _hopping(rows: pa.Table) -> pa.Table:
-    return kernels.hopping_table(rows, size=SIZE, advance=2, **_SHARED)[0]
+def _session(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
+    return kernels.session_table(rows, gap=SIZE, wanted=wanted, **_SHARED)[0]
+
+
+def _hopping(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
+    return kernels.hopping_table(rows, size=SIZE, advance=2, wanted=wanted, **_SHARED)[0]
 
 
 KINDS = {
@@ -94,12 +100,12 @@ def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[A
         updates += [{**u, "touched": False} for u in fresh]
         alive += [u for u in fresh if u["diff"] == 1]
         values = [name for name in published.column_names if name not in ("known_from", "revision")]
-        expected = windowing.build(_table(alive).drop_columns(["diff", "touched"])).select(values)
+        expected = windowing.build(_table(alive).drop_columns(["diff", "touched"]), _all).select(values)
         assert _sorted(published.select(values)) == _sorted(expected)
 
 
 def _empty(windowing: Windowing) -> pa.Table:
-    built = windowing.build(_table([]).drop_columns(["diff", "touched"]))
+    built = windowing.build(_table([]).drop_columns(["diff", "touched"]), _all)
     return built.append_column("known_from", pa.array([], pa.int64())).append_column(
         "revision", pa.array([], pa.int32())
     )
@@ -119,8 +125,8 @@ def test_an_update_that_changes_no_result_makes_no_correction() -> None:
     assert restate(_table(rows), published, windowing, known_from=1).num_rows == 0
 
 
-def _counted_at_most_once(rows: pa.Table) -> pa.Table:
-    built = _sliding(rows).select(["key", "window_start", "window_end", "n"])
+def _counted_at_most_once(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
+    built = _sliding(rows, wanted).select(["key", "window_start", "window_end", "n"])
     return built.set_column(3, "n", pc.min_element_wise(built["n"], 1))
 
 
@@ -139,6 +145,17 @@ def test_only_affected_windows_are_compared() -> None:
     touched = {"key": "a", "time": 3, "row_id": 1, "diff": 1, "touched": True, "min_end": -99, "value": 1, "ratio": 1.0}
     made = restate(_table([touched]), published, KINDS["sliding"], known_from=9)
     assert made.filter(pc.equal(made["era"], CLOSING))["window_start"].to_pylist() == [0]
+
+
+def test_a_window_of_which_half_was_read_is_not_summed() -> None:
+    # what lies beyond what was read makes the windows over the rows at 90 fit; no touched row is near them
+    base = {"key": "a", "diff": 1, "min_end": -99, "ratio": 1.0, "touched": False, "value": 2**62}
+    rows = [{**base, "time": 3, "row_id": 1, "touched": True, "value": 1}]
+    rows += [{**base, "time": 90, "row_id": at} for at in (2, 3)]
+    made = restate(_table(rows), _empty(KINDS["sliding"]), KINDS["sliding"], known_from=9)
+    assert made.select(["window_start", "n", "total"]).to_pylist() == [{"window_start": -2, "n": 1, "total": 1}]
+    with pytest.raises(kernels.IntegerOverflow):
+        restate(_table(rows), _empty(KINDS["sliding"]), KINDS["sliding"], known_from=9, everything=True)
 
 
 def test_a_restated_window_counts_its_revisions() -> None:
@@ -186,6 +203,6 @@ def test_windows_that_are_kept_no_longer_go_and_no_late_row_brings_them_back(
         published = _apply(published, made)
         rows = [{**row, "touched": False} for row in rows]
         values = [name for name in published.column_names if name not in ("known_from", "revision")]
-        everything = windowing.build(_table(rows).drop_columns(["diff", "touched"])).select(values)
+        everything = windowing.build(_table(rows).drop_columns(["diff", "touched"]), _all).select(values)
         expected = everything.filter(pc.greater(everything["window_end"], expired))
         assert _sorted(published.select(values)) == _sorted(expected)

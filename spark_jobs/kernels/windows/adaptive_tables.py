@@ -17,7 +17,7 @@ from .shapes import Settled
 from .spans import Spans, Windows
 from .streams import Found, Maker
 from .sweeps import distinct_counts
-from .tables import Inputs, window_columns
+from .tables import Inputs, asked_for, window_columns, with_results
 
 Ints = npt.NDArray[np.int64]
 
@@ -101,10 +101,12 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> tuple[
         columns["delta_ids"] = _lists(ids.filter(pa.array(chosen)), spans)
         columns["stats"] = _stats(rows, windows, spans, chosen, sizes[chosen], deltas.vector)
         columns["trigger"] = pa.array(REASONS, pa.string()).take(pa.array(reason))
-        counted = WindowRows(rows, spans, chosen, arrival=rows.places(inputs.arrival))
-        for name, aggregate in inputs.aggregates.items():
-            columns[name] = aggregate.evaluate(counted)
-        return pa.table(columns).slice(begin, end - begin)
+        described, asked = asked_for(pa.table(columns).slice(begin, end - begin), inputs.wanted)
+        held, has_one = spans.between(begin, end, asked)
+        counted = np.zeros(chosen.size, np.bool_)
+        counted[np.flatnonzero(chosen)[has_one]] = True
+        read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival))
+        return with_results(described, inputs.aggregates, read)
 
     return Found(rows, windows, made), int(chosen.size - np.count_nonzero(chosen))
 

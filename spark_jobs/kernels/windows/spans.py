@@ -45,11 +45,17 @@ class Spans:
         """Number of rows in each window."""
         return window_counts(self.first, self.past, self.n_windows)
 
-    def between(self, begin: int, end: int) -> tuple[Spans, npt.NDArray[np.bool_]]:
-        """The spans over the windows `begin .. end-1` alone, and which rows have one."""
+    def between(
+        self, begin: int, end: int, wanted: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Spans, npt.NDArray[np.bool_]]:
+        """The spans over the windows `begin .. end-1` alone (the `wanted` ones of them), and which rows have one."""
         first, past = (np.clip(part, begin, end) - begin for part in (self.first, self.past))
+        n_windows = end - begin
+        if wanted is not None:
+            number = np.concatenate(([0], np.cumsum(wanted)))
+            first, past, n_windows = number[first], number[past], int(number[-1])
         held = first < past
-        return Spans(first[held], past[held], end - begin), held
+        return Spans(first[held], past[held], n_windows), held
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Spans:
         """The spans of the chosen rows alone, over the same windows."""

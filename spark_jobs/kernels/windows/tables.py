@@ -17,7 +17,7 @@ column's type (int64 for every integer).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,8 @@ from .streams import Found, Maker
 
 Ints = npt.NDArray[np.int64]
 Aggregates = Mapping[str, Aggregate]
+Wanted = Callable[[pa.Table], npt.NDArray[np.bool_]]
+"""Of windows given by key columns, `window_start` and `window_end`: which are asked for."""
 _PLACED = "__placed"
 
 
@@ -48,6 +50,9 @@ class Inputs:
     """Times: a row that is late for all its windows counts in the windows over this time instead, with its own time
     for `first` and `last` (the late policy `next_window`; the column holds `lo`). Hopping and tumbling windows only."""
     arrival: str | None = None
+    wanted: Wanted | None = None
+    """The windows asked for; None: all. The others are not made: at the edge of what was read a window may have half
+    its rows, whose sum need not fit where the sum of all of them does."""
 
 
 def window_table(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
@@ -89,18 +94,29 @@ def _find(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[Found, int]:
     windows, spans, chosen = shape.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
 
     def made(begin: int, end: int) -> pa.Table:
+        bounds, asked = asked_for(pa.table(window_columns(rows, windows.between(begin, end))), inputs.wanted)
         counted, held = chosen, spans
-        if end - begin < spans.n_windows:
-            held, has_one = spans.between(begin, end)
+        if bounds.num_rows < spans.n_windows:
+            held, has_one = spans.between(begin, end, asked)
             counted = np.zeros(chosen.size, np.bool_)
             counted[np.flatnonzero(chosen)[has_one]] = True
-        columns = window_columns(rows, windows.between(begin, end))
         read = WindowRows(rows, held, counted, event_times, rows.places(inputs.arrival))
-        for name, aggregate in inputs.aggregates.items():
-            columns[name] = aggregate.evaluate(read)
-        return pa.table(columns)
+        return with_results(bounds, inputs.aggregates, read)
 
     return Found(rows, windows, made), int(chosen.size - np.count_nonzero(chosen))
+
+
+def asked_for(bounds: pa.Table, wanted: Wanted | None) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
+    """The windows that are asked for, and which those are; None: all of them."""
+    asked = None if wanted is None else wanted(bounds)
+    return (bounds, None) if asked is None or asked.all() else (bounds.filter(pa.array(asked)), asked)
+
+
+def with_results(windows: pa.Table, aggregates: Aggregates, rows: WindowRows) -> pa.Table:
+    """Windows with one column per aggregate."""
+    for name, aggregate in aggregates.items():
+        windows = windows.append_column(name, aggregate.evaluate(rows))
+    return windows
 
 
 def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
