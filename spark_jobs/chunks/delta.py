@@ -164,7 +164,7 @@ class DeltaChunkStore:
         return self._lake.read(self._table)
 
     def _reader(self) -> ChunkReader:
-        return ChunkReader(self._frame(), self._layout, has_static=True)
+        return ChunkReader(self._lake, self._table, self._layout, has_static=True)
 
     def _static(self) -> Column:
         condition = F.lit(True)

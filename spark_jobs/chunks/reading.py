@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.index import StoredChunk
 from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.store import ChunkStore
 from spark_jobs.kernels.chunks.stored import StoredLayout, standing_chunks, stored_chunks
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.sql import name, qualified
 
 FIRST_CHUNKS = 8
 """Chunks that the second read of a latest-at takes in; every further one takes twice as many, so that the number of
@@ -30,33 +28,38 @@ reads grows with the logarithm of how far back the answer lies."""
 
 @dataclass(frozen=True)
 class ChunkReader:
-    """Reads the chunks of a frame.
+    """Reads the chunks of a table, which has `entity`, `chunk_id`, `row_ids` and, of the layout's timelines and
+    components, `t_T`, `min_T`, `max_T` and `c_C`. A read is one statement: building a frame column by column takes a
+    call into the JVM for each.
 
     Args:
-        frame: the chunks that count, with `entity`, `chunk_id`, `first_row_id`, `row_ids` and, of the layout's
-            timelines and components, `t_T`, `min_T`, `max_T` and `c_C`.
         layout: its timelines and components.
-        instant: a time of a timeline, as the frame's bounds have it.
+        instant: SQL of a time of a timeline, as the table's bounds have it, of a whole number.
         has_static: whether chunks without any time may be there.
-        has_history: whether the frame says, in `diff` and `landing`, which rows came and which went.
+        counted: of chunks with `diff` and `landing`, those whose landing counts, whose rows may have come or gone;
+            None: the table has no history, and every chunk counts.
     """
 
-    frame: DataFrame
+    lake: Lake
+    table: Table
     layout: StoredLayout
-    instant: Callable[[int], Column] = F.lit
+    instant: str = "{}"
     has_static: bool = False
-    has_history: bool = False
+    counted: Callable[[pa.Table], pa.Table] | None = None
 
     def range_query(self, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
-        """`ChunkStore.range_query` over the frame's chunks."""
-        found = self._read(entity, timeline, components, self._meeting(timeline, lo, hi) | self._static())
+        """`ChunkStore.range_query` over the table's chunks."""
+        meeting = f"({self._starting(timeline, 'hi')} AND {self._ending(timeline, 'lo')}) OR {self._static()}"
+        found = self._read(entity, timeline, components, meeting, hi=hi, lo=lo)
         return _in_memory(found).range_query(entity, timeline, lo, hi, components)
 
     def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
-        """`ChunkStore.latest_at` over the frame's chunks."""
+        """`ChunkStore.latest_at` over the table's chunks."""
         ends, newest_start = self._bounds(entity, timeline, at)
-        begun = self._starting(timeline, at)
-        held = self._read(entity, timeline, components, self._ending(begun, timeline, newest_start) | self._static())
+        begun = self._starting(timeline, "at")
+        ending = "false" if newest_start is None else f"{begun} AND {self._ending(timeline, 'bound')}"
+        known = {} if newest_start is None else {"at": at, "bound": newest_start}
+        held = self._read(entity, timeline, components, f"({ending}) OR {self._static()}", **known)
         above, step = newest_start, FIRST_CHUNKS
         while True:
             found = _in_memory(held).latest_at(entity, timeline, at, components)
@@ -64,44 +67,52 @@ class ChunkReader:
             needed = _least_end_to_read(found, components, left, step)
             if needed is None:
                 return found
-            between = self._ending(begun, timeline, needed) & (F.col(f"max_{timeline}") < self.instant(_known(above)))
-            held += self._read(entity, timeline, components, between)
+            between = f"{begun} AND {self._ending(timeline, 'bound')} AND NOT {self._ending(timeline, 'above')}"
+            held += self._read(entity, timeline, components, between, at=at, bound=needed, above=_known(above))
             above, step = needed, step * 2
 
     def _bounds(self, entity: str, timeline: str, at: int) -> tuple[list[int], int | None]:
         """Ends, greatest first, and the greatest start of the chunks that start at or before `at`."""
         if timeline not in self.layout.timelines:
             return [], None
-        bounds = self.frame.where((F.col("entity") == entity) & self._starting(timeline, at))
-        found = bounds.select(f"min_{timeline}", f"max_{timeline}").toArrow()
-        starts, ends = (column.cast(pa.int64()).to_pylist() for column in found.columns)
+        bounds = [name(f"{bound}_{timeline}") for bound in ("min", "max")]
+        found = self._counted(bounds, self._starting(timeline, "at"), entity=entity, at=at)
+        starts, ends = (column.cast(pa.int64()).to_pylist() for column in found.columns[:2])
         return sorted(ends, reverse=True), max(starts, default=None)
 
-    def _starting(self, timeline: str, at: int) -> Column:
-        return F.col(f"min_{timeline}") <= self.instant(at) if timeline in self.layout.timelines else F.lit(False)
+    def _starting(self, timeline: str, parameter: str) -> str:
+        """SQL: whether a chunk starts at or before a parameter."""
+        if timeline not in self.layout.timelines:
+            return "false"
+        return f"{name(f'min_{timeline}')} <= {self.instant.format(f':{parameter}')}"
 
-    def _ending(self, begun: Column, timeline: str, bound: int | None) -> Column:
-        return F.lit(False) if bound is None else begun & (F.col(f"max_{timeline}") >= self.instant(bound))
+    def _ending(self, timeline: str, parameter: str) -> str:
+        """SQL: whether a chunk ends at or after a parameter."""
+        if timeline not in self.layout.timelines:
+            return "false"
+        return f"{name(f'max_{timeline}')} >= {self.instant.format(f':{parameter}')}"
 
-    def _meeting(self, timeline: str, lo: int, hi: int) -> Column:
-        return self._ending(self._starting(timeline, hi), timeline, lo if timeline in self.layout.timelines else None)
-
-    def _static(self) -> Column:
+    def _static(self) -> str:
         if not self.has_static:
-            return F.lit(False)
-        condition = F.lit(True)
-        for timeline in self.layout.timelines:
-            condition &= F.col(f"min_{timeline}").isNull()
-        return condition
+            return "false"
+        return " AND ".join(["true", *(f"{name(f'min_{timeline}')} IS NULL" for timeline in self.layout.timelines)])
 
-    def _read(self, entity: str, timeline: str, components: Sequence[str], condition: Column) -> list[StoredChunk]:
+    def _read(
+        self, entity: str, timeline: str, components: Sequence[str], condition: str, **times: int
+    ) -> list[StoredChunk]:
         """The entity's chunks that meet the condition, with the columns that the query needs."""
-        times = [f"t_{timeline}"] if timeline in self.layout.timelines else []
-        values = [f"c_{name}" for name in dict.fromkeys(components) if name in self.layout.components]
-        rows = self.frame.where((F.col("entity") == entity) & condition)
-        history = ["diff", "landing"] if self.has_history else []
-        found = rows.select("entity", "chunk_id", "first_row_id", "row_ids", *times, *values, *history).toArrow()
-        return standing_chunks(found, self.layout) if self.has_history else stored_chunks(found, self.layout)
+        times_of = [name(f"t_{timeline}")] if timeline in self.layout.timelines else []
+        values = [name(f"c_{c}") for c in dict.fromkeys(components) if c in self.layout.components]
+        wanted = ["entity", "chunk_id", "row_ids[0] AS first_row_id", "row_ids", *times_of, *values]
+        found = self._counted(wanted, condition, entity=entity, **times)
+        return stored_chunks(found, self.layout) if self.counted is None else standing_chunks(found, self.layout)
+
+    def _counted(self, wanted: list[str], condition: str, **values: int | str) -> pa.Table:
+        """Columns of the entity's chunks that meet the condition and count."""
+        columns = ", ".join(wanted if self.counted is None else [*wanted, "diff", "landing"])
+        chunks = qualified(self.table.database, self.table.table)
+        found = self.lake.run(f"SELECT {columns} FROM {chunks} WHERE entity = :entity AND ({condition})", **values)
+        return found.toArrow() if self.counted is None else self.counted(found.toArrow())
 
 
 def _known(bound: int | None) -> int:

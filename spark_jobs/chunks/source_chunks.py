@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.chunks.reading import ChunkReader
@@ -18,7 +19,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES, chunks
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class UnknownTimeline(ParameterError):
@@ -40,7 +41,7 @@ class NothingLanded(TidemarkError):
 
 
 class SourceChunks:
-    """Range and latest-at queries of one source's landed rows.
+    """Range and latest-at queries of one source's landed rows: of what has landed when it is asked.
 
     Args:
         spark: a session, classic or Connect.
@@ -52,6 +53,7 @@ class SourceChunks:
 
     def __init__(self, spark: SparkSession, source: Source) -> None:
         self._lake, self._source = Lake(spark), source
+        self._landed: set[int] = set()
         if not spark.catalog.tableExists(chunks(source).qualified):
             raise NothingLanded(
                 expected=f"a landed drop of {source.name}",
@@ -73,7 +75,7 @@ class SourceChunks:
             UnknownTimeline, UnknownComponent: the source does not declare it.
         """
         names = self._checked(timeline, components)
-        found = self._reader(timeline, names).range_query(entity, timeline, lo_us, hi_us, names)
+        found = self._reader(names, timeline).range_query(entity, timeline, lo_us, hi_us, names)
         columns = {"row_id": found["row_id"], "time": found["time"].cast(ARROW_TYPES["timestamp"])}
         columns |= {name: self._typed(name, found[name]) for name in names}
         return pa.table(columns)
@@ -88,7 +90,7 @@ class SourceChunks:
             UnknownTimeline, UnknownComponent: the source does not declare it.
         """
         names = self._checked(timeline, components)
-        return self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
+        return self._reader(names, timeline).latest_at(entity, timeline, at_us, names)
 
     def _checked(self, timeline: str, components: Sequence[str] | None) -> list[str]:
         declared = self._source.timelines
@@ -110,20 +112,22 @@ class SourceChunks:
             )
         return names
 
-    def _reader(self, timeline: str, components: Sequence[str]) -> ChunkReader:
+    def _reader(self, components: Sequence[str], timeline: str) -> ChunkReader:
         types = {name: ARROW_TYPES[self._source.columns[name].type] for name in components}
-        return ChunkReader(self._counted(), StoredLayout((timeline,), types), _timestamp, has_history=True)
+        layout = StoredLayout((timeline,), types)
+        return ChunkReader(self._lake, chunks(self._source), layout, "timestamp_micros({})", counted=self._counted)
 
-    def _counted(self) -> DataFrame:
+    def _counted(self, found: pa.Table) -> pa.Table:
         """The chunks whose landing is in the ledger."""
-        landed = self._lake.read(FILES).where(F.col("source") == self._source.name).select("landing")
-        rows = self._lake.read(chunks(self._source)).join(F.broadcast(landed), "landing", "left_semi")
-        return rows.withColumn("first_row_id", F.element_at("row_ids", 1))
+        met = set(found["landing"].unique().to_pylist())
+        if not met <= self._landed:
+            # once there a landing stays: the ledger is asked about others alone, after the chunks that name them
+            asked = (F.col("source") == self._source.name) & F.col("landing").isin(sorted(met - self._landed))
+            self._landed.update(self._lake.read(FILES).where(asked).select("landing").toArrow()["landing"].to_pylist())
+        if met <= self._landed:
+            return found
+        return found.filter(pc.is_in(found["landing"], pa.array(sorted(self._landed), pa.int64())))
 
     def _typed(self, component: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         kind = ARROW_TYPES[self._source.columns[component].type]
         return pa.chunked_array([pa.array(column.to_pylist(), kind)]) if column.type != kind else column
-
-
-def _timestamp(time_us: int) -> Column:
-    return F.timestamp_micros(F.lit(time_us))

@@ -22,6 +22,7 @@ QUOTING = {"name", "qualified", "literal"}
 """`storage.sql`: the functions that make names and text fit for SQL."""
 
 SQL_COMPOSERS = {
+    "spark_jobs/chunks/reading.py": "quoted names, comparisons of them with named parameters",
     "spark_jobs/gates/measures/query.py": "measures: constants of the gates and quoted names",
     "spark_jobs/windows/adapter.py": "names that `windows.expressions` quoted, expressions over them",
     "spark_jobs/windows/hot_keys.py": "numbers",

@@ -106,6 +106,24 @@ def test_a_chunk_that_no_ledger_row_names_is_not_seen(landed):
     assert found["load"].to_pylist() == [100]
 
 
+def test_what_lands_between_two_questions_is_in_the_second_answer(landed):
+    spark, source = landed
+    chunks = SourceChunks(spark, source)
+    asked = ("b", "taken", 0, micros(minutes(9999)), ["load"])
+    assert chunks.range_query(*asked)["load"].to_pylist() == [100]
+    spark.sql(
+        "INSERT INTO bronze.meters_chunks BY NAME SELECT * EXCEPT (landing, row_ids), 98 AS landing,"
+        " transform(row_ids, id -> id + 1000000) AS row_ids FROM bronze.meters_chunks WHERE entity = 'b'"
+    )
+    assert chunks.range_query(*asked)["load"].to_pylist() == [100], "written, not landed"
+    assert chunks.latest_at("b", "taken", micros(minutes(9999)), ["load"])["load"].value == 100
+    spark.sql(
+        "INSERT INTO bronze.files BY NAME SELECT * EXCEPT (landing), 98 AS landing FROM bronze.files"
+        " WHERE source = 'meters' LIMIT 1"
+    )
+    assert chunks.range_query(*asked)["load"].to_pylist() == [100, 100]
+
+
 def test_unknown_names_are_refused_by_name(landed):
     spark, source = landed
     chunks = SourceChunks(spark, source)
