@@ -36,16 +36,17 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
     ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
     accounts: dict[str, Account] = {}
-    largest = 0
+    memory: dict[str, dict[str, int]] = {}
     for definition in stage.definitions:
         made = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
         if made is not None:
             stage.lake.append(definition.table(), made.rows, None)
             accounts[definition.name] = made.account
-            largest = max(largest, made.largest_group)
-    stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, largest_group=largest)
+            memory[definition.name] = made.memory
+    stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, memory=memory)
     if any(ranges.values()) or stage.scope.everything:
-        late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token)
+        n_rows = sum(account.rows for account in accounts.values())
+        late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token, n_rows=n_rows)
         if late is not None:
             stage.lake.append(LATE, late, None)
     return ranges, accounts

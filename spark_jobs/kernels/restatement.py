@@ -7,6 +7,9 @@ Desired windows are recomputed from the rows that stand; published ones are what
 affected windows are compared, by key and start (or by what else tells a kind's windows apart). Equal ones (bit for
 bit) yield nothing; so an update that changes no result changes no table.
 
+Rows and published windows are streams in the order (key, time). Held of them is what `windows.streams` holds, the rows
+that open windows need, and the touched rows that can change a window to come.
+
 Guarantee: given all standing rows within reach of the affected windows, published + corrections = a recomputation
 from all rows.
 Not guaranteed: anything about windows that are not affected; rows at the edge of what was read may form parts of them.
@@ -15,22 +18,21 @@ Cost: O(n log n) in the rows and windows given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.equality import same_values
+from spark_jobs.kernels.comparison import PLACED, Comparison, Order, Published, key_codes, side_by_side, whole_parts
 from spark_jobs.kernels.geometry import Geometry
-from spark_jobs.kernels.windows import Wanted
-from spark_jobs.kernels.windows.rows import encode
+from spark_jobs.kernels.windows import Maker
+from spark_jobs.kernels.windows.rows import sort_rows
+from spark_jobs.kernels.windows.shapes import Settled
+from spark_jobs.kernels.windows.streams import Found, Tables, steps
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-LIVE, CLOSING = "live", "closing"
 SLICE = "slice"
 """Key column that numbers slices of time, where keys are cut into them."""
 
@@ -39,8 +41,8 @@ SLICE = "slice"
 class Windowing:
     """How one definition makes windows of rows.
 
-    `build` takes standing rows (key columns, `time`, whatever the aggregates read) and which windows are asked for,
-    and gives those: key columns, `window_start`, `window_end` (int64) and one column per aggregate.
+    `maker` takes standing rows (key columns, `time`, `placed`, whatever the aggregates read) and gives key columns,
+    `window_start`, `window_end` (int64) and one column per aggregate.
     `identity`: columns that tell windows of one time apart, the key's among them; each occurs once.
     `slice_length`: `key` starts with `SLICE`, the number of a slice of so many ticks; a slice holds all rows that bear
     on windows which start in it, and makes no others.
@@ -49,55 +51,124 @@ class Windowing:
     key: tuple[str, ...]
     identity: tuple[str, ...]
     geometry: Geometry
-    build: Callable[[pa.Table, Wanted], pa.Table]
+    maker: Maker
     slice_length: int | None = None
+
+    @property
+    def order(self) -> Order:
+        """How its windows are ordered and told apart."""
+        return Order(self.key, self.identity)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much is worked on at a time: rows, and about how many bytes of windows; see `steps` and `Tables`.
+
+    `held` is told the bytes of the rows that are held and their number, `made` the bytes of windows.
+    """
+
+    most_rows: int
+    most_bytes: int | None = None
+    held: Callable[[int, int], None] | None = None
+    made: Callable[[int], None] = lambda _: None
 
 
 def restate(
-    rows: pa.Table,
-    published: pa.Table,
+    rows: Iterator[pa.Table],
+    published: Published,
     windowing: Windowing,
+    pace: Pace,
     *,
     known_from: int,
     everything: bool = False,
     expired: int | None = None,
-) -> pa.Table:
-    """The corrections of the keys given.
+) -> Iterator[pa.Table]:
+    """The corrections of the keys given, some at a time.
 
     Args:
-        rows: updates within reach of the affected windows: key columns, `time` and `placed` int64 (where the row
-            counts, if not at its own time), `row_id` int64, `diff` int64, `touched` bool, and the columns that the
-            aggregates read. A row may come (+1) and go (−1); only what remains stands.
+        rows: in the order (key, `placed`) the updates within reach of the affected windows: key columns (no nulls),
+            `time` and `placed` int64, `row_id` int64, `diff` int64, `touched` bool, and the columns that the aggregates
+            read. A row may come (+1) and go (−1); only what remains stands.
         published: key columns, `window_start`, `window_end` int64, the aggregates, `known_from` int64, `revision`
-        int32.
+            int32, `era`: live ones, and the closing ones that end some of them.
         known_from: time of every correction made here.
         everything: all windows are affected (the definition changed).
         expired: windows that end at or before it are not kept: they are taken back where they are published, and no
             row brings them back.
 
-    Returns:
-        Columns of `published`, and `known_to` int64, `era`: `live` rows are insertions; `closing` rows take a
-        published row back.
+    Yields:
+        Columns of `published`, and `known_to` int64: `live` rows are insertions; `closing` rows take a published row
+        back.
     """
-    touched = rows.filter(rows.column("touched")).select([*windowing.key, "placed"])
+    comparison = Comparison(windowing.order, windowing.geometry, known_from, everything, expired)
+    tables = Tables(pace.most_bytes)
+    for step in steps(rows, _OfStanding(windowing), most_rows=pace.most_rows, held=pace.held):
+        updates = step.found.rows.table
+        touched = updates.filter(updates.column("touched")).select([*windowing.key, PLACED])
+        desired = tables.of(step, _Wanted(comparison, touched, windowing.slice_length))
+        parts = whole_parts(desired, step.upto, windowing.order)
+        for ours, theirs in side_by_side(parts, published, windowing.order):
+            pace.made(ours.nbytes + theirs.nbytes)
+            if ours.num_rows or theirs.num_rows:
+                yield comparison.corrections(ours, theirs, touched)
+    yield from _without_rows(published, comparison, windowing)
 
-    def wanted(windows: pa.Table) -> Mask:
-        asked = _of_slice(windows, windowing) & ~_ended(windows, expired)
-        return asked if everything else asked & _affected(windows, touched, windowing)
 
-    desired = windowing.build(standing(rows).drop_columns(["diff", "touched"]), wanted)
-    if not everything:
-        concerned = _affected(published, touched, windowing) | _ended(published, expired)
-        published = published.filter(pa.array(concerned))
-    return _difference(desired, published, windowing.identity, known_from)
+def _without_rows(published: Published, comparison: Comparison, windowing: Windowing) -> Iterator[pa.Table]:
+    """Corrections of the published windows that are left when there are no more rows."""
+    none = published.schema.empty_table()
+    untouched = none.select(list(windowing.key)).append_column(PLACED, pa.array([], pa.int64()))
+    for ours, theirs in side_by_side([(none, None)], published, windowing.order):
+        if theirs.num_rows:
+            yield comparison.corrections(ours, theirs, untouched)
 
 
-def _of_slice(windows: pa.Table, windowing: Windowing) -> Mask:
-    if windowing.slice_length is None:
-        return np.ones(windows.num_rows, np.bool_)
-    slices = windows.column("window_start").to_numpy() // windowing.slice_length
-    own: Mask = slices == windows.column(SLICE).to_numpy()
-    return own
+@dataclass(frozen=True)
+class _OfStanding(Maker):
+    """The windows of the rows that stand, of updates; it is updates that are carried over."""
+
+    windowing: Windowing
+
+    @property
+    def windows_a_row(self) -> int:  # type: ignore[override]
+        """As the definition has it."""
+        return self.windowing.maker.windows_a_row
+
+    @property
+    def halo(self) -> tuple[int, int] | None:
+        """As the definition has it."""
+        return self.windowing.maker.halo
+
+    def find(self, table: pa.Table) -> Found:
+        """The windows of the rows that stand; the found `rows` are all updates."""
+        updates = sort_rows(table, key=list(self.windowing.key), time=PLACED)
+        found = self.windowing.maker.find(standing(table).drop_columns(["diff", "touched"]))
+        windows = found.windows
+        if found.rows.keys.num_rows < updates.keys.num_rows:
+            every, own = key_codes([updates.keys, found.rows.keys], self.windowing.key)
+            windows = replace(windows, group=np.searchsorted(every, own)[windows.group])
+        return replace(found, rows=updates, windows=windows)
+
+    def settled(self, time: int, last_start: int | None) -> Settled:
+        """As the definition has it; updates that can change a window to come are needed, too."""
+        own = self.windowing.maker.settled(time, last_start)
+        start = np.array([own.before], np.int64)
+        return Settled(own.before, min(own.rows_from, int(self.windowing.geometry.changed_by(start, start)[0][0])))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Asks for the windows that start in their slice, that the comparison is about, and that are kept."""
+
+    comparison: Comparison
+    touched: pa.Table
+    slice_length: int | None
+
+    def __call__(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
+        asked = self.comparison.asks_for(windows, self.touched)
+        if self.slice_length is not None:
+            asked &= windows.column("window_start").to_numpy() // self.slice_length == windows.column(SLICE).to_numpy()
+        return asked
 
 
 def standing(rows: pa.Table) -> pa.Table:
@@ -108,89 +179,3 @@ def standing(rows: pa.Table) -> pa.Table:
     summed = rows.group_by(identity, use_threads=False).aggregate([("diff", "sum"), ("touched", "max")])
     summed = summed.rename_columns([name.removesuffix("_sum").removesuffix("_max") for name in summed.column_names])
     return summed.filter(pc.greater(summed.column("diff"), 0)).select(rows.column_names)
-
-
-def key_codes(tables: list[pa.Table], key: tuple[str, ...]) -> list[Ints]:
-    """Per table, one number per row that is equal for equal keys across all tables; null equals null."""
-    sizes = np.cumsum([0, *(table.num_rows for table in tables)])
-    codes = np.zeros(sizes[-1], np.int64)
-    for name in key:
-        column = pa.chunked_array(
-            [chunk for table in tables for chunk in table.column(name).chunks], tables[0].schema.field(name).type
-        )
-        flat = column.combine_chunks()
-        values, distinct = _with_nulls(flat)
-        codes, _ = encode(pa.array(codes * (distinct + 1) + values))
-    return [codes[sizes[i] : sizes[i + 1]] for i in range(len(tables))]
-
-
-def _with_nulls(values: pa.Array) -> tuple[Ints, int]:
-    codes = np.full(len(values), 0, np.int64)
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    present, distinct = encode(values.drop_null())
-    codes[valid] = present + 1
-    return codes, len(distinct) + 1
-
-
-def _ended(windows: pa.Table, expired: int | None) -> Mask:
-    if expired is None:
-        return np.zeros(windows.num_rows, np.bool_)
-    ended: Mask = windows.column("window_end").to_numpy() <= expired
-    return ended
-
-
-def _affected(windows: pa.Table, touched: pa.Table, windowing: Windowing) -> Mask:
-    window_codes, touched_codes = key_codes([windows, touched], windowing.key)
-    start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
-    times = touched.column("placed").to_numpy()
-    low, high = windowing.geometry.changed_by(start, end)
-    ranks = np.unique(times)
-    width = np.int64(ranks.size + 1)
-    composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))
-    first = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, low, "left"))
-    past = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, high, "right") - 1, "right")
-    affected: Mask = past > first
-    return affected
-
-
-def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...], known_from: int) -> pa.Table:
-    """Insertions and closings that turn `published` into `desired`; both hold each identity once."""
-    values = [name for name in published.column_names if name not in ("known_from", "revision")]
-    desired = desired.select(values).cast(published.select(values).schema)
-    ours, theirs = _matches(desired, published, identity)
-    same = np.ones(ours.size, np.bool_)
-    for name in values:
-        same &= same_values(desired.column(name).take(pa.array(ours)), published.column(name).take(pa.array(theirs)))
-    inserted, closed = np.ones(desired.num_rows, np.bool_), np.ones(published.num_rows, np.bool_)
-    inserted[ours[same]] = False
-    closed[theirs[same]] = False
-    revision = np.zeros(desired.num_rows, np.int32)
-    revision[ours] = published.column("revision").to_numpy()[theirs] + 1
-    n = desired.num_rows
-    insertions = (
-        desired.append_column("known_from", pa.array(np.full(n, known_from, np.int64)))
-        .append_column("revision", pa.array(revision))
-        .append_column("known_to", pa.nulls(n, pa.int64()))
-        .append_column("era", pa.array([LIVE] * n, pa.string()))
-        .filter(pa.array(inserted))
-    )
-    m = published.num_rows
-    closings = (
-        published.append_column("known_to", pa.array(np.full(m, known_from, np.int64)))
-        .append_column("era", pa.array([CLOSING] * m, pa.string()))
-        .filter(pa.array(closed))
-    )
-    return pa.concat_tables([insertions, closings.select(insertions.column_names).cast(insertions.schema)])
-
-
-def _matches(desired: pa.Table, published: pa.Table, identity: tuple[str, ...]) -> tuple[Ints, Ints]:
-    """Rows of both with the same identity, pairwise."""
-    ours, theirs = key_codes([desired, published], tuple(name for name in identity if name != "window_start"))
-    codes = np.concatenate([ours, theirs])
-    starts = np.zeros(codes.size, np.int64)
-    if "window_start" in identity:
-        starts = np.concatenate([table.column("window_start").to_numpy() for table in (desired, published)])
-    side = np.repeat(np.array([0, 1], np.int8), [desired.num_rows, published.num_rows])
-    order = np.lexsort((side, starts, codes))
-    pair = np.flatnonzero((codes[order][1:] == codes[order][:-1]) & (starts[order][1:] == starts[order][:-1]))
-    return order[pair], order[pair + 1] - desired.num_rows

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.checkpoints.frames import BUCKET
+from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.compact import STILL_KNOWN
 from spark_jobs.kernels.deltas.cutting import NEVER, Policy, ages_from
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
@@ -25,8 +26,6 @@ from spark_jobs.kernels.deltas.strategies import TimeBoundary
 from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.grouping import whole_groups
-from spark_jobs.kernels.restatement import CLOSING, LIVE
-from spark_jobs.restatement.published import without_closed
 from spark_jobs.storage.chain_tables import SEGMENT
 
 Ints = npt.NDArray[np.int64]

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.checkpoints.frames import NEEDED, together
+from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.deltas.restating import Frontiers
 from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.restatement import CLOSING, LIVE
 from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age
 from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.restatement.published import published_rows

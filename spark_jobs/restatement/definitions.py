@@ -6,6 +6,7 @@ microseconds, `row_id`, `diff`, `touched`; for adaptive windows also `delta_id`,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,9 @@ import pyarrow as pa
 from spark_jobs.kernels import windows as kernels
 from spark_jobs.kernels.lateness import Lateness, Policy, judge
 from spark_jobs.kernels.restatement import SLICE, Windowing
-from spark_jobs.kernels.windows import Deltas, Inputs, SkippedRows, Wanted, adaptive_table, stats_type, window_table
+from spark_jobs.kernels.windows import AdaptiveMaker, Deltas, Inputs, Maker, ShapeMaker, SkippedRows, stats_type
+from spark_jobs.kernels.windows.shapes import Settled
+from spark_jobs.kernels.windows.streams import Found
 from spark_jobs.restatement.calls import columns_read, described, kernel_aggregate, sql_type, with_vectors
 from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
@@ -27,6 +30,8 @@ from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import name
 from spark_jobs.storage.tables import SQL_TYPES, STATE, windows
 
+Watch = Callable[[pa.Table, SkippedRows], None]
+"""Told of standing rows, and how many of them count nowhere."""
 _ADAPTIVE_INPUTS = {"delta_id": pa.string(), "vector": pa.string(), "size": pa.int64()}
 _OWN_COLUMNS = {
     "window_id": (pa.string(), "Cell, a dot, and the window's place in the cell; unique within a key."),
@@ -116,18 +121,16 @@ class Definition:
         """What the late policy makes of rows at `times`, of drops that start at `lo`."""
         return judge(times, lo, self.kind.geometry, self.policy)
 
-    @cached_property
-    def windowing(self) -> Windowing:
-        """The kernel's view; `build` is this definition's."""
+    def windowing(self, watch: Watch | None = None) -> Windowing:
+        """The kernel's view; `watch` is told of all rows of which windows are made."""
         groups = tuple(self.groups)
         told_apart = "window_id" if self.is_adaptive else "window_start"
-        return Windowing(groups, (*groups, told_apart), self.kind.geometry, _Build(self), self.kind.slice_us)
+        maker = _Maker(self, self._maker, watch)
+        return Windowing(groups, (*groups, told_apart), self.kind.geometry, maker, self.kind.slice_us)
 
-    def build(self, rows: pa.Table, wanted: Wanted | None = None) -> tuple[pa.Table, SkippedRows]:
-        """Windows of standing rows that have a `min_end`, all or the `wanted` ones, and how many rows count nowhere.
-
-        Times are int64.
-        """
+    @cached_property
+    def _maker(self) -> Maker:
+        """Windows of standing rows that have a `min_end` and their vectors; times as int64."""
         inputs = Inputs(
             key=self.groups,
             time="time",
@@ -135,13 +138,11 @@ class Definition:
             min_end="min_end",
             forward_to="lo" if self.moves_late_rows else None,
             arrival="row_id",
-            wanted=wanted,
         )
-        rows = with_vectors(rows, self.window.aggregates)
         if self.kind.cuts is not None:
-            return adaptive_table(rows, self.kind.cuts, Deltas("delta_id", "vector", "size"), inputs)
+            return AdaptiveMaker(self.kind.cuts, Deltas("delta_id", "vector", "size"), inputs)
         assert self.kind.shape is not None
-        return window_table(rows, self.kind.shape, inputs)
+        return ShapeMaker(self.kind.shape, inputs)
 
     def inputs(self) -> pa.Schema:
         """The columns of a worker's table that hold rows, but for the marks of its caller."""
@@ -162,7 +163,7 @@ class Definition:
     def result_types(self) -> dict[str, pa.DataType]:
         """Output column -> its type, as the kernel gives it."""
         schema = self.inputs().append(pa.field("min_end", pa.int64()))
-        built, _ = self.build(schema.empty_table())
+        built = self.windowing().maker.find(schema.empty_table()).table(0, 0, None)
         return {name: built.schema.field(f"a_{name}").type for name in self.window.aggregates}
 
     def value_columns(self) -> list[Column]:
@@ -232,13 +233,33 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class _Build:
-    """`Definition.build` as the kernel takes it."""
+class _Maker(Maker):
+    """The windows of a definition, of rows as a worker has them; vectors are made of their components."""
 
     definition: Definition
+    inner: Maker
+    watch: Watch | None
 
-    def __call__(self, rows: pa.Table, wanted: Wanted) -> pa.Table:
-        return self.definition.build(rows, wanted)[0]
+    @property
+    def windows_a_row(self) -> int:  # type: ignore[override]
+        """As the kind has it."""
+        return self.inner.windows_a_row
+
+    @property
+    def halo(self) -> tuple[int, int] | None:
+        """As the kind has it."""
+        return self.inner.halo
+
+    def find(self, table: pa.Table) -> Found:
+        """The windows of standing rows that have a `min_end`."""
+        found = self.inner.find(with_vectors(table, self.definition.window.aggregates))
+        if self.watch is not None:
+            self.watch(table, found.skipped)
+        return found
+
+    def settled(self, time: int, last_start: int | None) -> Settled:
+        """As the kind has it."""
+        return self.inner.settled(time, last_start)
 
 
 def definitions(source: Source) -> list[Definition]:

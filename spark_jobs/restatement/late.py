@@ -20,10 +20,13 @@ from spark_jobs.restatement.windows import drop_start, has_required
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import visible
 from spark_jobs.storage.tables import LATE
+from spark_jobs.windows.parameters import DEFAULT_ROWS_A_SLICE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+ROWS_A_TASK = DEFAULT_ROWS_A_SLICE
+"""Of a task that judges: a day's rows make one small file, a year's are judged by all cores."""
 _TIMES = ("event_time", "drop_lo", "late_from", "late_to", "counts_from", "moved_to")
 _SCHEMA = (
     f"definition STRING, row_id BIGINT, entity STRING, diff BIGINT, {', '.join(f'{name} BIGINT' for name in _TIMES)},"
@@ -31,13 +34,19 @@ _SCHEMA = (
 )
 
 
-def late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
-    """The rows to append to `silver.late_history`; None for a source without windows, then and now."""
+def late_rows(
+    lake: Lake, scope: Scope, definitions: list[Definition], token: int, *, n_rows: int = 0
+) -> DataFrame | None:
+    """The rows to append to `silver.late_history`; None for a source without windows, then and now.
+
+    Each row is judged by itself, so any number of tasks does; each writes a file. `n_rows`: about how many rows touch,
+    over all definitions; one task serves ROWS_A_TASK of them.
+    """
     if not definitions:
         return _taken_back(lake, scope, token) if scope.everything else None
-    found = (
-        _candidates(lake, scope, definitions).coalesce(1).mapInArrow(_Judge({d.name: d for d in definitions}), _SCHEMA)
-    )
+    tasks = max(-(-n_rows // ROWS_A_TASK), 1)
+    candidates = _candidates(lake, scope, definitions).coalesce(tasks)
+    found = candidates.mapInArrow(_Judge({d.name: d for d in definitions}), _SCHEMA)
     stamped = found.withColumns(
         {
             **{name: F.timestamp_micros(name) for name in _TIMES},

@@ -1,8 +1,10 @@
 """What runs in the Python workers when windows are restated: rows and published windows of whole groups to corrections.
 
-A worker gets its partition sorted by group (the key, and the slice of time where keys are cut into slices) and holds
-the rows of one group, or of small ones together: `LEAST_ROWS`. A hot key is cut into slices for every kind but
-sessions, whose rows of one key near touched ones are held together.
+A worker gets its partition in any order, all of a group (the key, and the slice of time where keys are cut into slices)
+together. It sorts rows and published windows within its budget of memory (`memory.max_bytes` of the source; what passes
+it waits on disk), and compares the windows of the rows that stream by with the published ones: see
+`kernels.restatement`. One open window's rows, and a cell's windows of the adaptive kind, are held whatever the budget
+says; the peak then tells by how much it was passed.
 """
 
 from __future__ import annotations
@@ -17,18 +19,16 @@ import pyarrow.compute as pc
 
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account, account, astray, skipped_rows
-from spark_jobs.kernels.grouping import whole_groups
-from spark_jobs.kernels.restatement import SLICE, restate
-from spark_jobs.kernels.windows import SkippedRows, Wanted
+from spark_jobs.kernels.comparison import PLACED, Published
+from spark_jobs.kernels.restatement import SLICE, Pace, restate
+from spark_jobs.kernels.windows import MemoryBudget, RowSorter, SkippedRows
 from spark_jobs.restatement.definitions import Definition
-from spark_jobs.restatement.published import without_closed
+from spark_jobs.windows.spill import RunFiles
+from spark_jobs.windows.worker import METRICS, metric_column
 
-LEAST_ROWS = 1 << 17
-"""Rows that are worked on at once, if groups are small."""
 ACCOUNT_PREFIX = "__rows_"
-"""Columns of a worker's last row, which tells the account of its rows; they are null elsewhere. No name of a source
-file starts so."""
-LARGEST_GROUP = "__largest_group"
+"""Columns of a worker's last row, which tells the account of its rows; they are null elsewhere, as those of METRICS
+are. No name of a source file starts so."""
 
 
 def given_schema(definition: Definition) -> pa.Schema:
@@ -61,66 +61,92 @@ def result_schema(definition: Definition) -> pa.Schema:
             ("revision", pa.int32()),
             ("era", pa.string()),
             *[(f"{ACCOUNT_PREFIX}{name}", pa.int64()) for name in accounts.NAMES],
-            (LARGEST_GROUP, pa.int64()),
+            *[(metric_column(name), pa.int64()) for name in METRICS],
         ]
     )
 
 
 @dataclass(frozen=True)
 class Restater:
-    """The function of `mapInArrow`: sorted rows and windows to corrections, and one row with the account."""
+    """The function of `mapInArrow`: rows and windows in any order to corrections, and one row with the account.
+
+    `max_bytes`: what a worker may hold; None: as the source has it. `most_rows`: how many rows become windows at a
+    time; None: as many as that allows.
+    """
 
     definition: Definition
     known_from_us: int
     everything: bool
     expired_us: int | None = None
-    least_rows: int = LEAST_ROWS
+    max_bytes: int | None = None
+    most_rows: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Corrections group by group, and at the end the account."""
-        total, largest = Account(), 0
+        """Corrections in the order of groups, and at the end the account and the memory it took."""
         schema = result_schema(self.definition)
-        for held in whole_groups(batches, self.definition.groups, least_rows=self.least_rows):
-            made, own = self._restate(held)
-            total, largest = total + own, max(largest, held.num_rows)
-            yield from filled(made, schema).to_batches()
-        numbers = {f"{ACCOUNT_PREFIX}{name}": pa.array([getattr(total, name)]) for name in accounts.NAMES}
-        yield from filled(pa.table({**numbers, LARGEST_GROUP: pa.array([largest])}), schema).to_batches()
+        budget = MemoryBudget(self.max_bytes or self.definition.source.memory.max_bytes)
+        astray = _Astray(self.definition)
+        with RunFiles() as store:
+            rows, published = self._sorters(budget, store)
+            total = Account()
+            for batch in batches:
+                total += self._take(pa.Table.from_batches([batch]), rows, published)
+            for made in self._restated(rows, published, astray, budget):
+                named = made.rename_columns([_plain(name) for name in made.column_names])
+                yield from filled(named, schema).to_batches()
+        total = replace(total, astray=astray.rows)
+        told = {f"{ACCOUNT_PREFIX}{name}": getattr(total, name) for name in accounts.NAMES}
+        told |= {metric_column(name): getattr(budget.use, name) for name in METRICS}
+        yield from filled(pa.table({name: pa.array([n], pa.int64()) for name, n in told.items()}), schema).to_batches()
 
-    def _restate(self, held: pa.Table) -> tuple[pa.Table, Account]:
-        is_window = held.column("is_window")
-        marked = ["diff", "touched"]
-        rows = held.filter(pc.invert(is_window)).select([*self.definition.inputs().names, *marked])
-        published = without_closed(held.filter(is_window).select(self._window_columns()), self._identity())
-        lateness = self.definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
-        rows = rows.append_column("min_end", pa.array(lateness.min_end))
-        rows = rows.append_column("placed", pa.array(lateness.placed))
-        skipped = skipped_rows(rows, self.definition.required)
-        own = account(_ints(rows, "diff"), lateness, skipped, self._counted_here(rows))
-        off: list[int] = []
+    def _sorters(self, budget: MemoryBudget, store: RunFiles) -> tuple[RowSorter, RowSorter]:
+        """Of rows and of published windows, which come mixed."""
+        groups = self.definition.groups
+        rows = RowSorter(key=groups, time=PLACED, budget=budget, store=store, held_as="rows")
+        published = RowSorter(key=groups, time="window_start", budget=budget, store=store, held_as="published")
+        rows.share_with(published)
+        return rows, published
 
-        def build(standing: pa.Table, wanted: Wanted) -> pa.Table:
-            made, counts = self.definition.build(standing, wanted)
-            off.append(self._astray(standing, counts))
-            return made
+    def _take(self, table: pa.Table, rows: RowSorter, published: RowSorter) -> Account:
+        """Sort a batch in; what is made of its touched rows."""
+        is_window = table.column("is_window")
+        published.add(table.filter(is_window).select(self._published_schema().names))
+        updates = table.filter(pc.invert(is_window)).select([*self.definition.inputs().names, "diff", "touched"])
+        lateness = self.definition.lateness(_ints(updates, "time"), _ints(updates, "lo"))
+        updates = updates.append_column("min_end", pa.array(lateness.min_end))
+        updates = updates.append_column(PLACED, pa.array(lateness.placed))
+        rows.add(updates)
+        skipped = skipped_rows(updates, self.definition.required)
+        return account(_ints(updates, "diff"), lateness, skipped, self._counted_here(updates))
 
-        windowing = replace(self.definition.windowing, build=build)
-        made = restate(
-            rows,
-            published,
+    def _restated(
+        self, rows: RowSorter, published: RowSorter, astray: _Astray, budget: MemoryBudget
+    ) -> Iterator[pa.Table]:
+        windowing = self.definition.windowing(astray)
+        a_row, columns = windowing.maker.windows_a_row, len(self._published_schema())
+        most_rows = self.most_rows or budget.rows_at_a_time(rows.row_bytes(), a_row, columns)
+
+        def held(n_bytes: int, n_rows: int) -> None:
+            budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, a_row), windows=0)
+
+        def made(n_bytes: int) -> None:
+            budget.use.holds(windows=n_bytes)
+
+        yield from restate(
+            rows.chunks(most_rows),
+            Published(published.chunks(most_rows), self._published_schema()),
             windowing,
+            Pace(most_rows, budget.table_bytes(), held, made),
             known_from=self.known_from_us,
             everything=self.everything,
             expired=self.expired_us,
         )
-        return made.rename_columns([_plain(name) for name in made.column_names]), replace(own, astray=sum(off))
 
-    def _window_columns(self) -> list[str]:
+    def _published_schema(self) -> pa.Schema:
         own = ["window_start", "window_end", *self.definition.own_columns, *self.definition.aggregates]
-        return [*self.definition.groups, *own, "known_from", "revision", "era"]
-
-    def _identity(self) -> list[str]:
-        return [*self.definition.groups, "window_start"]
+        names = [*self.definition.groups, *own, "known_from", "revision", "era"]
+        given = given_schema(self.definition)
+        return pa.schema([given.field(name) for name in names])
 
     def _counted_here(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Touched rows; of a row that is in several slices, the copy in the slice of its own time."""
@@ -128,9 +154,18 @@ class Restater:
         length = self.definition.kind.slice_us
         return chosen if length is None else chosen & (_ints(rows, "time") // length == _ints(rows, SLICE))
 
-    def _astray(self, standing: pa.Table, counts: SkippedRows) -> int:
+
+@dataclass
+class _Astray:
+    """How many rows the windows made differ from what their lateness says, see `accounts`."""
+
+    definition: Definition
+    rows: int = 0
+
+    def __call__(self, standing: pa.Table, counts: SkippedRows) -> None:
+        """Of rows that became windows together."""
         lateness = self.definition.lateness(_ints(standing, "time"), _ints(standing, "lo"))
-        return astray(lateness, skipped_rows(standing, self.definition.required), counts)
+        self.rows += astray(lateness, skipped_rows(standing, self.definition.required), counts)
 
 
 def _ints(table: pa.Table, column: str) -> npt.NDArray[np.int64]:

@@ -20,11 +20,13 @@ from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.restatement import SLICE
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.published import published_rows
-from spark_jobs.restatement.restater import ACCOUNT_PREFIX, LARGEST_GROUP, Restater, result_schema
+from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, result_schema
 from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, within
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import name
+from spark_jobs.windows.adapter import metric_totals
+from spark_jobs.windows.worker import METRICS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -50,9 +52,10 @@ class Corrections:
         return Account(*(found[n] or 0 for n in accounts.NAMES))
 
     @property
-    def largest_group(self) -> int:
-        """Rows and windows that a worker held at once; blocks like `account`."""
-        return int(self._observed.get[LARGEST_GROUP] or 0)
+    def memory(self) -> dict[str, int]:
+        """What the workers took in and flushed, together, and the greatest peak of one; blocks like `account`."""
+        found = self._observed.get
+        return {name: int(found[name] or 0) for name in METRICS}
 
 
 def drop_start(source: Source) -> Column:
@@ -121,12 +124,12 @@ def corrections(
         near, published = _within_reach(definition, near, published, _falls_due(scope, definition))
     rows = _rows(lake, scope, definition, near)
     both = rows.unionByName(_prefixed(definition, published), allowMissingColumns=True)
-    grouped = both.repartition(*definition.groups).sortWithinPartitions(*definition.groups)
+    grouped = both.repartition(*definition.groups)
     kernel = Restater(definition, scope.known_from_us, scope.everything, expired_us)
     made = grouped.mapInArrow(kernel, from_arrow_schema(result_schema(definition)))
     observation = Observation(f"windows_{definition.name}_{token}")
     sums = [F.sum(f"{ACCOUNT_PREFIX}{n}").alias(n) for n in accounts.NAMES]
-    observed = made.observe(observation, *sums, F.max(LARGEST_GROUP).alias(LARGEST_GROUP)).where("era IS NOT NULL")
+    observed = made.observe(observation, *sums, *metric_totals(made)).where("era IS NOT NULL")
     columns = [c for c in definition.table().column_names if c != "token"]
     stamped = observed.select(*[F.timestamp_micros(c).alias(c) if c in TIMES else F.col(name(c)) for c in columns])
     stamped = stamped.withColumn("token", F.lit(token).cast("bigint"))

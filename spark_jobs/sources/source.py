@@ -6,17 +6,19 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator
 
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import Schedule
-from spark_jobs.sources.quantities import DAY_US, Instant, PositiveDuration
+from spark_jobs.sources.problems import refuse
+from spark_jobs.sources.quantities import DAY_US, Instant, PositiveDuration, Size
 from spark_jobs.sources.section import Identifier, Section
 from spark_jobs.sources.state import Compaction, State, names_to_themselves
 from spark_jobs.sources.windows import Names, Window
 
 NameMap = Annotated[dict[Identifier, str], BeforeValidator(names_to_themselves), Field(min_length=1)]
 """`{name: column}`, or a list of columns that keep their names."""
+_LEAST_MEMORY_BYTES = 1 << 20
 
 
 class Retention(Section):
@@ -41,6 +43,20 @@ class Dag(Section):
     max_active_runs: PositiveInt = 1
 
 
+class Memory(Section):
+    """What a worker may hold of rows and windows, beside Python itself and the rows of one open window; what passes it
+    waits on the worker's disk. No result depends on it."""
+
+    max_bytes: Size = 100 << 20
+
+    @field_validator("max_bytes")
+    @classmethod
+    def _check_size(cls, max_bytes: int) -> int:
+        if max_bytes < _LEAST_MEMORY_BYTES:
+            raise refuse("1 MiB or more, as a worker sorts its rows in it", max_bytes)
+        return max_bytes
+
+
 class Source(Section):
     """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits."""
 
@@ -60,6 +76,7 @@ class Source(Section):
     state: State | None = None
     compaction: Compaction | None = None
     retention: Retention = Retention()
+    memory: Memory = Memory()
     dag: Dag = Dag()
 
     @property
@@ -104,8 +121,8 @@ class Source(Section):
         """A hash for each part of the definition that results depend on: `drops`, `parse`, `delta`, `state`,
         `window.<name>`, and `chains` where gold keeps them.
 
-        Order of keys, comments, the DAG's settings, the description, the retention, how chains are compacted and the
-        files' place change none.
+        Order of keys, comments, the DAG's settings, the description, the retention, the memory, how chains are
+        compacted and the files' place change none.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}

@@ -123,7 +123,8 @@ class WindowCall:
         fields = [StructField(name, self.frame.types[name]) for name in self._needed()]
         fields += [StructField(name, self._bound()) for name in ("window_start", "window_end")]
         fields += [StructField("reason", StringType(), nullable=False)]
-        return self._apply(shape.null_values, SkippedTask(shape, self.inputs()), fields)
+        task = SkippedTask(shape, self.inputs(), self.running.memory_max_bytes, most_columns=len(fields))
+        return self._apply(shape.null_values, task, fields)
 
     def inputs(self) -> Inputs:
         """Which columns of a worker's table are what."""
@@ -158,9 +159,9 @@ class WindowCall:
     def _task(
         self, maker: Any, over: Spread | None, required: list[str], *, drop_negative: bool = False
     ) -> WindowsTask:
-        inputs = self.inputs()
+        inputs, wanted = self.inputs(), None
         if over is not None and over.hot:
-            inputs = replace(inputs, key=[*self.key, SLICE_COLUMN], wanted=OwnSlice(over.hot))
+            inputs, wanted = replace(inputs, key=[*self.key, SLICE_COLUMN]), OwnSlice(over.hot)
         return WindowsTask(
             maker(inputs),
             inputs,
@@ -168,6 +169,7 @@ class WindowCall:
             drop_negative,
             max_bytes=self.running.memory_max_bytes,
             most_columns=len(self.key) + len(self.outputs) + 2,
+            wanted=wanted,
             with_metrics=self.running.metrics is not None,
         )
 
@@ -210,7 +212,8 @@ class WindowCall:
     def _observed(self, made: DataFrame, outputs: list[str]) -> DataFrame:
         """The windows alone; what workers tell about themselves goes to the observation."""
         assert self.running.metrics is not None
-        return made.observe(self.running.metrics, *_totals(made)).select(*map(quoted, outputs))
+        observed = made.observe(self.running.metrics, *metric_totals(made))
+        return observed.where(f"{metric_column(METRICS[0])} IS NULL").select(*map(quoted, outputs))
 
     def _stream_time(self, null_values: NullValues) -> str:
         """SQL: the greatest time among the rows that arrived up to this one; rows that can't count don't move it."""
@@ -225,7 +228,7 @@ class WindowCall:
         )
 
 
-def _totals(made: DataFrame) -> list[Column]:
-    """The metrics of all workers: sums, and the greatest peak."""
+def metric_totals(made: DataFrame) -> list[Column]:
+    """The METRICS of all workers: sums, and the greatest peak."""
     folds = {name: "max" if name == "peak_bytes" else "sum" for name in METRICS}
     return [column(made, f"coalesce({fold}({metric_column(name)}), 0L)").alias(name) for name, fold in folds.items()]

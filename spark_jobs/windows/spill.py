@@ -49,3 +49,5 @@ def _read(path: str) -> Iterator[pa.Table]:
     with pa.OSFile(path, "rb") as source, pa.ipc.open_stream(source) as batches:
         for batch in batches:
             yield pa.Table.from_batches([batch])
+    # a run is read once
+    Path(path).unlink()

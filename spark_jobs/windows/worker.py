@@ -5,13 +5,25 @@ sorted rows stream by, hand them back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.kernels.windows import Inputs, Maker, MemoryBudget, MemoryUse, RowSorter, Shape, skipped_table
+from spark_jobs.kernels.windows import (
+    Inputs,
+    Maker,
+    MemoryBudget,
+    MemoryUse,
+    RowSorter,
+    Shape,
+    Wanted,
+    late_stream,
+    late_table,
+    unable_rows,
+)
 from spark_jobs.kernels.windows.rows import as_ticks
 from spark_jobs.kernels.windows.slices import HotKey, kept
 from spark_jobs.kernels.windows.streams import stream_windows
@@ -51,9 +63,10 @@ class WindowsTask:
 
     Args:
         required, drop_negative: which rows can't count, see `rows.able_rows`.
+        wanted: the windows asked for; None: all.
         most_columns: of a window, for counting memory.
-        with_metrics: each table of windows has the METRICS as columns: what came to it since the last table, and for
-            `peak_bytes` the greatest so far.
+        with_metrics: tables have the METRICS as columns, null but in a row of their own, the task's last, which has
+            nothing else.
     """
 
     maker: Maker
@@ -62,11 +75,12 @@ class WindowsTask:
     drop_negative: bool
     max_bytes: int
     most_columns: int
+    wanted: Wanted | None = None
     with_metrics: bool = False
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """One row a window."""
-        budget, told = MemoryBudget(self.max_bytes), MemoryUse()
+        budget, blank = MemoryBudget(self.max_bytes), None
         with RunFiles() as store:
             sorter = RowSorter(
                 key=self.inputs.key,
@@ -77,43 +91,70 @@ class WindowsTask:
                 drop_negative=self.drop_negative,
             )
             for table in tables:
+                blank = table.slice(0, 0) if blank is None else blank
                 sorter.add(table)
             for windows in self._windows(sorter, budget):
                 if windows.num_rows:
-                    yield self._with_metrics(windows, budget.use, told) if self.with_metrics else windows
+                    yield _with_metrics(windows, None) if self.with_metrics else windows
+            if self.with_metrics and blank is not None:
+                # a task may have no window, but it has flushed all the same
+                kinds = self.maker.find(blank).table(0, 0, None).schema
+                no_window = pa.table([pa.nulls(1, kind) for kind in kinds.types], names=kinds.names)
+                yield _with_metrics(no_window, budget.use)
 
     def _windows(self, sorter: RowSorter, budget: MemoryBudget) -> Iterator[pa.Table]:
         per_row = self.maker.windows_a_row
         most_rows = budget.rows_at_a_time(sorter.row_bytes(), per_row, self.most_columns)
 
         def held(n_bytes: int, n_rows: int) -> None:
-            budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, per_row, self.most_columns))
+            budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, per_row), windows=0)
 
-        return stream_windows(sorter.chunks(most_rows), self.maker, most_rows=most_rows, held=held)
+        chunks, most_bytes = sorter.chunks(most_rows), budget.table_bytes()
+        how: Any = {"most_rows": most_rows, "most_bytes": most_bytes, "wanted": self.wanted, "held": held}
+        for windows in stream_windows(chunks, self.maker, **how):
+            budget.use.holds(windows=windows.nbytes)
+            yield windows
 
-    def _with_metrics(self, windows: pa.Table, use: MemoryUse, told: MemoryUse) -> pa.Table:
-        for name in METRICS:
-            value = getattr(use, name) - (0 if name == "peak_bytes" else getattr(told, name))
-            column: npt.NDArray[np.int64] = np.zeros(windows.num_rows, np.int64)
-            column[0] = value
-            windows = windows.append_column(metric_column(name), pa.array(column))
-        for part in fields(use):
-            setattr(told, part.name, getattr(use, part.name))
-        return windows
+
+def _with_metrics(windows: pa.Table, use: MemoryUse | None) -> pa.Table:
+    """The table with the METRICS; None: with nulls in their place."""
+    for name in METRICS:
+        values = pa.nulls(windows.num_rows, pa.int64()) if use is None else pa.array([getattr(use, name)], pa.int64())
+        windows = windows.append_column(metric_column(name), values)
+    return windows
 
 
 @dataclass(frozen=True)
 class SkippedTask:
-    """What does not count of a table; holds all rows of a partition."""
+    """What does not count of rows in any order: told of at once, but for rows that are late for windows of other rows.
+
+    `most_columns`: of a window, for counting memory.
+    """
 
     shape: Shape
     inputs: Inputs
+    max_bytes: int
+    most_columns: int
 
     def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """One row for each row, or pair of a row and a window, that does not count."""
-        held = list(tables)
-        if held:
-            yield skipped_table(pa.concat_tables(held).combine_chunks(), self.shape, self.inputs)
+        budget = MemoryBudget(self.max_bytes)
+        with RunFiles() as store:
+            sorter = RowSorter(key=self.inputs.key, time=self.inputs.time, budget=budget, store=store)
+            for table in tables:
+                able, unable = unable_rows(table, self.shape, self.inputs)
+                yield from unable
+                if self.inputs.min_end is None:
+                    continue
+                if self.shape.halo is None:
+                    # lateness for a session is the row's own matter
+                    yield late_table(able, self.shape, self.inputs)
+                else:
+                    sorter.add(able)
+            most_rows = budget.rows_at_a_time(sorter.row_bytes(), self.shape.windows_a_row, self.most_columns)
+            chunks = sorter.chunks(most_rows)
+            if self.shape.halo is not None:
+                yield from late_stream(chunks, self.shape, self.inputs, most_rows=most_rows)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
+from spark_jobs.restatement import late
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import load_source, row_id
 from spark_jobs.storage.sql import name
@@ -218,8 +219,9 @@ def check(spark: SparkSession, settings: Settings, found: list[Record], drops: s
 
 @pytest.mark.long
 def test_windows_of_every_kind_are_what_the_landed_rows_define_whatever_the_order_of_days(
-    lake: SparkSession, home: Settings
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(late, "ROWS_A_TASK", 10)
     found = records(seed=23)
     write(home, found)
     run(lake, home, 2, 2)
@@ -229,10 +231,14 @@ def test_windows_of_every_kind_are_what_the_landed_rows_define_whatever_the_orde
     accounts = summaries[2]["accounts"]
     assert set(accounts) == set(WINDOWS)
     assert all(account["astray"] == 0 for account in accounts.values())
+    memory = summaries[2]["memory"]
+    assert {window: used["rows"] > 0 for window, used in memory.items()} == dict.fromkeys(WINDOWS, True)
+    assert all(0 < used["peak_bytes"] <= 100 << 20 for used in memory.values())
+    assert all(used["flushed_runs"] == used["flushed_bytes"] == 0 for used in memory.values())
     wanted = {(window, r.row_id): action(spec_of(window), r) for window in WINDOWS for r in due(found, {0, 1, 2, 3})}
-    late = {(r.definition, r.row_id): r.action for r in lake.table("silver.late").collect()}
-    assert late == {place: done for place, done in wanted.items() if done is not None}
-    assert set(late.values()) == {"next_window", "discard", "reemit", "partial"}
+    listed = {(r.definition, r.row_id): r.action for r in lake.table("silver.late").collect()}
+    assert listed == {place: done for place, done in wanted.items() if done is not None}
+    assert set(listed.values()) == {"next_window", "discard", "reemit", "partial"}
 
 
 def _daily(spark: SparkSession, settings: Settings) -> None:

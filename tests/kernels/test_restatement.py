@@ -3,11 +3,10 @@ history."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -15,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels import windows as kernels
-from spark_jobs.kernels.geometry import GridGeometry, SessionGeometry, SlidingGeometry
-from spark_jobs.kernels.restatement import CLOSING, LIVE, Windowing, key_codes, restate, standing
+from spark_jobs.kernels.comparison import CLOSING, LIVE, Published, key_codes
+from spark_jobs.kernels.geometry import Geometry, GridGeometry, SessionGeometry, SlidingGeometry
+from spark_jobs.kernels.restatement import Pace, Windowing, restate, standing
+from spark_jobs.kernels.windows.monoid import WindowRows
 from tests.effort import tries
 
 AGGREGATES = {"n": kernels.count(), "total": kernels.sum_("value"), "mean": kernels.avg("ratio")}
@@ -39,30 +40,45 @@ _SHARED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _all(windows: pa.Table) -> npt.NDArray[np.bool_]:
-    return np.ones(windows.num_rows, np.bool_)
+INPUTS = kernels.Inputs(**_SHARED)
 
 
-def _sliding(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
-    return kernels.sliding_table(rows, size=SIZE, clip_at_zero=False, wanted=wanted, **_SHARED)[0]
-
-
-def _session(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
-    return kernels.session_table(rows, gap=SIZE, wanted=wanted, **_SHARED)[0]
-
-
-def _hopping(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
-    return kernels.hopping_table(rows, size=SIZE, advance=2, wanted=wanted, **_SHARED)[0]
+def _windowing(shape: kernels.Shape, geometry: Geometry) -> Windowing:
+    return Windowing(("key",), ("key", "window_start"), geometry, kernels.ShapeMaker(shape, INPUTS))
 
 
 KINDS = {
-    "sliding": Windowing(("key",), ("key", "window_start"), SlidingGeometry(SIZE), _sliding),
-    "session": Windowing(("key",), ("key", "window_start"), SessionGeometry(SIZE), _session),
-    "hopping": Windowing(("key",), ("key", "window_start"), GridGeometry(SIZE, 2), _hopping),
+    "sliding": _windowing(kernels.Sliding(SIZE, clip_at_zero=False), SlidingGeometry(SIZE)),
+    "session": _windowing(kernels.Sessions(SIZE), SessionGeometry(SIZE)),
+    "hopping": _windowing(kernels.Hopping(SIZE, 2), GridGeometry(SIZE, 2)),
 }
+chunks = st.integers(1, 7)
+
+
+def windows_of(windowing: Windowing, rows: list[dict[str, Any]]) -> pa.Table:
+    """All windows of rows that stand."""
+    found = windowing.maker.find(_table(rows).drop_columns(["diff", "touched"]))
+    return found.table(0, found.windows.start.size, None)
+
+
+def corrected(
+    rows: list[dict[str, Any]], published: pa.Table, windowing: Windowing, size: int = 1, **how: Any
+) -> pa.Table:
+    """`restate` of whole tables, as streams of chunks of this size that are worked on one by one."""
+    updates = _table(rows).sort_by([("key", "ascending"), ("placed", "ascending")])
+    shown = published.append_column("era", pa.array([LIVE] * published.num_rows, pa.string()))
+    shown = shown.sort_by([("key", "ascending"), ("window_start", "ascending")])
+    stream = Published(_chunks(shown, size), shown.schema)
+    made = list(restate(_chunks(updates, size), stream, windowing, Pace(size, most_bytes=size), **how))
+    return pa.concat_tables(made) if made else shown.slice(0, 0).append_column("known_to", pa.array([], pa.int64()))
+
+
+def _chunks(table: pa.Table, size: int) -> Iterator[pa.Table]:
+    return (table.slice(begin, size) for begin in range(0, table.num_rows, size))
+
 
 row = st.tuples(
-    st.sampled_from(["a", "b", None]), st.integers(-20, 20), st.integers(-30, 25), st.integers(-9, 9), st.integers(1, 7)
+    st.sampled_from(["a", "b", ""]), st.integers(-20, 20), st.integers(-30, 25), st.integers(-9, 9), st.integers(1, 7)
 )
 step = st.tuples(st.lists(row, max_size=6), st.lists(st.integers(0, 10**6), max_size=3))
 
@@ -81,8 +97,8 @@ def _apply(published: pa.Table, made: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=tries(60), deadline=None)
-@given(steps=st.lists(step, min_size=1, max_size=5))
-def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[Any]) -> None:
+@given(steps=st.lists(step, min_size=1, max_size=5), size=chunks)
+def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[Any], size: int) -> None:
     windowing = KINDS[kind]
     published = _empty(windowing)
     updates: list[dict[str, Any]] = []
@@ -95,19 +111,20 @@ def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[A
         for pick in went:
             if alive:
                 fresh.append({**alive.pop(pick % len(alive)), "diff": -1, "touched": True})
-        made = restate(_table(updates + fresh), published, windowing, known_from=known_from)
+        made = corrected(updates + fresh, published, windowing, size, known_from=known_from)
         published = _apply(published, made)
         updates += [{**u, "touched": False} for u in fresh]
         alive += [u for u in fresh if u["diff"] == 1]
         values = [name for name in published.column_names if name not in ("known_from", "revision")]
-        expected = windowing.build(_table(alive).drop_columns(["diff", "touched"]), _all).select(values)
+        expected = windows_of(windowing, alive).select(values)
         assert _sorted(published.select(values)) == _sorted(expected)
 
 
 def _empty(windowing: Windowing) -> pa.Table:
-    built = windowing.build(_table([]).drop_columns(["diff", "touched"]), _all)
-    return built.append_column("known_from", pa.array([], pa.int64())).append_column(
-        "revision", pa.array([], pa.int32())
+    return (
+        windows_of(windowing, [])
+        .append_column("known_from", pa.array([], pa.int64()))
+        .append_column("revision", pa.array([], pa.int32()))
     )
 
 
@@ -116,18 +133,27 @@ def _sorted(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def test_an_update_that_changes_no_result_makes_no_correction() -> None:
-    windowing = Windowing(("key",), ("key", "window_start"), SlidingGeometry(SIZE), partial(_counted_at_most_once))
+    at_most_one = replace(INPUTS, aggregates={"n": _AtMostOne()})
+    capped = kernels.ShapeMaker(kernels.Sliding(SIZE, clip_at_zero=False), at_most_one)
+    windowing = replace(KINDS["sliding"], maker=capped)
     rows = [{"key": "a", "time": 3, "row_id": i, "diff": 1, "touched": False, "min_end": -99, "value": 1, "ratio": 1.0}
             for i in (1, 2)]  # fmt: skip
-    first = restate(_table(rows[:1]), _capped(), windowing, known_from=0, everything=True)
+    first = corrected(rows[:1], _capped(), windowing, known_from=0, everything=True)
     published = first.select(_capped().column_names)
     rows[1]["touched"] = True
-    assert restate(_table(rows), published, windowing, known_from=1).num_rows == 0
+    assert corrected(rows, published, windowing, known_from=1).num_rows == 0
 
 
-def _counted_at_most_once(rows: pa.Table, wanted: kernels.Wanted) -> pa.Table:
-    built = _sliding(rows, wanted).select(["key", "window_start", "window_end", "n"])
-    return built.set_column(3, "n", pc.min_element_wise(built["n"], 1))
+class _AtMostOne(kernels.Aggregate):
+    """1 in every window."""
+
+    column = None
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        return pa.int64()
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        return pa.array([1] * rows.spans.n_windows, pa.int64())
 
 
 def _capped() -> pa.Table:
@@ -143,7 +169,7 @@ def test_only_affected_windows_are_compared() -> None:
          "mean": [1.0, 1.0], "known_from": [0, 0], "revision": pa.array([0, 0], pa.int32())}
     )  # fmt: skip
     touched = {"key": "a", "time": 3, "row_id": 1, "diff": 1, "touched": True, "min_end": -99, "value": 1, "ratio": 1.0}
-    made = restate(_table([touched]), published, KINDS["sliding"], known_from=9)
+    made = corrected([touched], published, KINDS["sliding"], known_from=9)
     assert made.filter(pc.equal(made["era"], CLOSING))["window_start"].to_pylist() == [0]
 
 
@@ -152,10 +178,10 @@ def test_a_window_of_which_half_was_read_is_not_summed() -> None:
     base = {"key": "a", "diff": 1, "min_end": -99, "ratio": 1.0, "touched": False, "value": 2**62}
     rows = [{**base, "time": 3, "row_id": 1, "touched": True, "value": 1}]
     rows += [{**base, "time": 90, "row_id": at} for at in (2, 3)]
-    made = restate(_table(rows), _empty(KINDS["sliding"]), KINDS["sliding"], known_from=9)
+    made = corrected(rows, _empty(KINDS["sliding"]), KINDS["sliding"], known_from=9)
     assert made.select(["window_start", "n", "total"]).to_pylist() == [{"window_start": -2, "n": 1, "total": 1}]
     with pytest.raises(kernels.IntegerOverflow):
-        restate(_table(rows), _empty(KINDS["sliding"]), KINDS["sliding"], known_from=9, everything=True)
+        corrected(rows, _empty(KINDS["sliding"]), KINDS["sliding"], known_from=9, everything=True)
 
 
 def test_a_restated_window_counts_its_revisions() -> None:
@@ -164,7 +190,7 @@ def test_a_restated_window_counts_its_revisions() -> None:
     published = _empty(KINDS["session"])
     for seen in (1, 2, 3):
         current = [{**r, "touched": r["row_id"] == seen - 1} for r in rows[:seen]]
-        published = _apply(published, restate(_table(current), published, KINDS["session"], known_from=seen))
+        published = _apply(published, corrected(current, published, KINDS["session"], known_from=seen))
     assert published.select(["n", "revision", "known_from"]).to_pylist() == [{"n": 3, "revision": 2, "known_from": 3}]
 
 
@@ -185,9 +211,9 @@ def test_equal_keys_have_equal_codes_across_tables_and_null_is_a_key() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=tries(20), deadline=None)
-@given(steps=st.lists(step, min_size=1, max_size=4), keep=st.integers(0, 30))
+@given(steps=st.lists(step, min_size=1, max_size=4), keep=st.integers(0, 30), size=chunks)
 def test_windows_that_are_kept_no_longer_go_and_no_late_row_brings_them_back(
-    kind: str, steps: list[Any], keep: int
+    kind: str, steps: list[Any], keep: int, size: int
 ) -> None:
     windowing = KINDS[kind]
     published = _empty(windowing)
@@ -199,10 +225,10 @@ def test_windows_that_are_kept_no_longer_go_and_no_late_row_brings_them_back(
         ]
         rows += [{**row, "diff": 1, "touched": True} for row in fresh]
         expired = 10 * now - keep
-        made = restate(_table(rows), published, windowing, known_from=now, expired=expired)
+        made = corrected(rows, published, windowing, size, known_from=now, expired=expired)
         published = _apply(published, made)
         rows = [{**row, "touched": False} for row in rows]
         values = [name for name in published.column_names if name not in ("known_from", "revision")]
-        everything = windowing.build(_table(rows).drop_columns(["diff", "touched"]), _all).select(values)
+        everything = windows_of(windowing, rows).select(values)
         expected = everything.filter(pc.greater(everything["window_end"], expired))
         assert _sorted(published.select(values)) == _sorted(expected)

@@ -12,12 +12,15 @@ from spark_jobs.kernels.windows import (
     Sessions,
     Sliding,
     count,
+    late_stream,
+    late_table,
     naive,
     skipped_table,
     sum_,
+    unable_rows,
     window_table,
 )
-from spark_jobs.kernels.windows.naive import LEAST, Row
+from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row
 from tests.effort import tries
 
 ROW = st.tuples(
@@ -103,3 +106,31 @@ def test_a_row_late_for_its_session_is_named_once(table, gap):
     )
     assert late == Counter((row["k"], row["t"], row["least"]) for row in skipped if row["reason"] == "late_row")
     assert all(row["window_start"] is None for row in skipped)
+
+
+EDGE = st.sampled_from([LEAST, LEAST + 1, LEAST + 6, -1, 0, 3, GREATEST - 6, GREATEST - 1, GREATEST])
+EDGES = st.tuples(st.sampled_from("xy"), EDGE, st.none() | EDGE, st.integers(0, 1))
+WIDE = st.sampled_from([Sliding(5, False), Hopping(10, 3), Sliding(GREATEST, False), Hopping(GREATEST, 2**62)])
+
+
+def edges(rows):
+    keys, times, least, values = zip(*rows, strict=True) if rows else ((), (), (), ())
+    columns = {"k": pa.array(keys, pa.string()), "t": pa.array(times, pa.int64())}
+    least = pa.array([LEAST if at is None else at for at in least], pa.int64())
+    return pa.table(columns | {"least": least, "v": pa.array(values, pa.int64())})
+
+
+@settings(max_examples=tries(80), deadline=None)
+@given(
+    st.lists(ROW, max_size=16).map(table_of) | st.lists(EDGES, max_size=10).map(edges),
+    SHAPES | WIDE,
+    st.integers(1, 4),
+    st.integers(1, 6),
+)
+def test_a_stream_tells_what_the_table_does(table, shape, size, most_rows):
+    able, _ = unable_rows(table, shape, INPUTS)
+    able = able.sort_by([("k", "ascending"), ("t", "ascending")])
+    chunks = (able.slice(begin, size) for begin in range(0, able.num_rows, size))
+    told = [row for part in late_stream(chunks, shape, INPUTS, most_rows=most_rows) for row in part.to_pylist()]
+    expected = late_table(able, shape, INPUTS).to_pylist()
+    assert Counter(map(repr, told)) == Counter(map(repr, expected))

@@ -3,6 +3,7 @@ the very function that the workers run."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +12,14 @@ import pyarrow as pa
 
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.definitions import Definition
-from spark_jobs.restatement.restater import ACCOUNT_PREFIX, LARGEST_GROUP, Restater, given_schema
+from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema
+from spark_jobs.windows.worker import METRICS, metric_column
 from tests.restatement.oracle import Row
 
 BATCH = 3
-"""Rows of a batch: groups straddle batches."""
-LEAST_ROWS = 4
-"""Rows that a worker holds at least."""
+"""Rows of a batch."""
+MOST_ROWS = 2
+"""Rows that become windows at a time: what follows them is carried over from step to step."""
 
 
 @dataclass
@@ -38,16 +40,19 @@ class Simulation:
     windows: list[dict[str, Any]] = field(default_factory=list)
     """As workers are given them."""
     runs: int = 0
-    largest_group: int = 0
-    """Rows and windows that the last run held at once."""
+    memory: dict[str, int] = field(default_factory=dict)
+    """What the last run's worker told of its memory."""
+    max_bytes: int = 1
+    """What a worker may hold: each row waits on disk."""
+    most_rows: int | None = MOST_ROWS
 
     def run(self, came: Iterable[Row], went: Iterable[Row] = (), *, everything: bool = False) -> Account:
         """Publish what these rows change; returns the account of the run."""
         self.updates += [Update(row) for row in came] + [Update(row, -1) for row in went]
         given = list(self._given(everything))
-        given.sort(key=lambda row: tuple(row[group] for group in self.definition.groups))
+        random.Random(self.runs).shuffle(given)
         table = pa.Table.from_pylist(given, schema=given_schema(self.definition))
-        worker = Restater(self.definition, known_from_us=self.runs, everything=everything, least_rows=LEAST_ROWS)
+        worker = Restater(self.definition, self.runs, everything, max_bytes=self.max_bytes, most_rows=self.most_rows)
         made = pa.Table.from_batches(list(worker(iter(table.to_batches(max_chunksize=BATCH))))).to_pylist()
         self.runs += 1
         for update in self.updates:
@@ -71,7 +76,7 @@ class Simulation:
     def _publish(self, made: list[dict[str, Any]]) -> Account:
         account = made.pop()
         assert account["era"] is None
-        self.largest_group = account[LARGEST_GROUP]
+        self.memory = {name: account[metric_column(name)] for name in METRICS}
         names = {c: f"k_{c}" for c in self.definition.key} | {a[2:]: a for a in self.definition.aggregates}
         for row in made:
             renamed = {names.get(name, name): value for name, value in row.items()}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import yaml
 
 from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sources import parse_source
+from spark_jobs.windows.worker import METRICS, metric_column
 from tests.restatement.oracle import Row, Spec, expected
 from tests.restatement.simulation import Simulation
 
@@ -17,17 +23,22 @@ START = 1_704_067_200_000_000
 N = ("n", "count", (), ())
 
 
+def definition(kind: str, **length: Any) -> Definition:
+    return _definition(yaml.safe_dump({"kind": kind, **length, "key": "meter", "aggregates": {"n": "count()"}}))
+
+
 @cache
-def definition(kind: str, **length: str) -> Definition:
+def _definition(window: str) -> Definition:
     document = {
         "source": "meters",
         "start": "2024-01-01",
         "landing": {"path": "meters/{date}/*", "format": "ndjson"},
-        "columns": {"meter": "string", "at": "timestamp"},
+        "columns": {"meter": "string", "at": "timestamp", "id": "string"},
+        "delta_id": "id",
         "timelines": ["at"],
         "event_time": "at",
         "entity": "meter",
-        "windows": {"found": {"kind": kind, **length, "key": "meter", "aggregates": {"n": "count()"}}},
+        "windows": {"found": yaml.safe_load(window)},
     }
     return Definition(parse_source(yaml.safe_dump(document), file="meters.yml"), "found")
 
@@ -66,12 +77,85 @@ def test_a_late_row_touches_the_sessions_it_meets_and_reads_no_others() -> None:
     simulation.run([row(6, 3, 99)])
     known = {(w["window_start"] - START) // HOUR: w["known_from"] for w in simulation.windows}
     assert known == {0: 0, 5: 1, 9: 0, 20: 0}
-    assert simulation.largest_group == 3, "a published session, its row, and the one that came"
+    assert simulation.memory["rows"] == 3, "a published session, its row, and the one that came"
 
 
 def test_a_hot_key_is_worked_on_in_slices_with_exact_windows_across_their_cuts() -> None:
-    simulation = Simulation(definition("sliding", size="1 h"))
+    simulation = Simulation(definition("sliding", size="1 h"), max_bytes=MiB)
     rows = [row(0.4 * n, 40, n) for n in range(24 * 20)]
     simulation.run(rows)
     assert simulation.published() == expected(Spec("sliding", {"size": HOUR}, aggregates=[N]), rows)
-    assert simulation.largest_group < len(rows) / 5, "of eight days no worker held more than one and its halo"
+
+
+MiB = 1 << 20
+
+
+def of_many_rows(n_rows: int, *, every: int, drop: int = 0) -> pa.Table:
+    """Rows of one key, three ticks apart, and a break after each `every` of them; in no order."""
+    number = (np.arange(n_rows, dtype=np.int64) * 7919) % n_rows
+    columns = {"time": START + number * 3 + number // every * HOUR, "row_id": number + (drop << 40)}
+    return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+
+def restated(
+    rows: pa.Table, published: pa.Table | None = None, *, diff: int = 1, gap: str = "1 second"
+) -> tuple[pa.Table, dict[str, int]]:
+    """What a worker with 1 MiB makes of touched rows of one key, and of windows that are published; and its memory."""
+    found = definition("session", gap=gap)
+    n = rows.num_rows
+    same = {"is_window": False, "k_meter": "a", "lo": START, "diff": diff, "touched": True}
+    given = rows
+    for name, value in same.items():
+        given = given.append_column(name, pa.array([value] * n))
+    tables = [filled(given, given_schema(found))]
+    if published is not None:
+        renamed = published.rename_columns([{"meter": "k_meter", "n": "a_n"}.get(c, c) for c in published.column_names])
+        tables.append(filled(renamed.append_column("is_window", pa.array([True] * len(renamed))), given_schema(found)))
+    worker = Restater(found, known_from_us=diff + 5, everything=False, max_bytes=MiB)
+    made = pa.Table.from_batches(list(worker(iter(pa.concat_tables(tables).to_batches(max_chunksize=4096)))))
+    told = made.slice(made.num_rows - 1).to_pylist()[0]
+    return made.slice(0, made.num_rows - 1), {name: told[metric_column(name)] for name in METRICS}
+
+
+def test_a_hot_key_of_sessions_takes_no_more_memory_for_more_rows() -> None:
+    peaks = []
+    for n_rows in (20_000, 80_000):
+        made, memory = restated(of_many_rows(n_rows, every=100))
+        assert made.column("n").to_pylist() == [100] * (n_rows // 100)
+        assert memory["rows"] == n_rows
+        assert memory["flushed_runs"] > 1
+        assert memory["flushed_bytes"] > n_rows * 40
+        peaks.append(memory["peak_bytes"])
+        closed, memory = restated(of_many_rows(n_rows, every=100), made, diff=-1)
+        assert closed.column("era").to_pylist() == ["closing"] * (n_rows // 100), "all its rows are gone"
+        peaks.append(memory["peak_bytes"])
+    assert max(peaks) <= MiB
+
+
+def test_a_session_larger_than_the_budget_is_exact_and_tells_by_how_much_it_passed_it() -> None:
+    made, memory = restated(of_many_rows(40_000, every=40_000))
+    (window,) = made.to_pylist()
+    assert (window["n"], window["window_start"], window["window_end"]) == (40_000, START, START + 3 * 39_999)
+    assert memory["peak_bytes"] > MiB
+
+
+def test_published_windows_that_fall_due_together_are_taken_back_a_part_at_a_time() -> None:
+    made, _ = restated(of_many_rows(40_000, every=1))
+    found = definition("session", gap="1 second")
+    given = made.rename_columns([{"meter": "k_meter", "n": "a_n"}.get(c, c) for c in made.column_names])
+    given = filled(given.append_column("is_window", pa.array([True] * made.num_rows)), given_schema(found))
+    worker = Restater(found, known_from_us=9, everything=False, expired_us=2**60, max_bytes=MiB)
+    closed = list(worker(iter(given.to_batches(max_chunksize=4096))))
+    assert sum(batch.num_rows for batch in closed) == 40_000 + 1
+    assert closed[-1].column(metric_column("peak_bytes"))[-1].as_py() <= MiB
+
+
+def test_of_two_adaptive_windows_that_start_together_one_is_taken_back() -> None:
+    lengths = {"target_batch_size": 2, "min": "1 h", "max": "6 h", "reset": "12 h", "triggers": ["count(2)"]}
+    simulation = Simulation(definition("adaptive", **lengths))
+    rows = [replace(row(1, 0, n), delta_id=f"d{n}", entity="a") for n in range(4)]
+    simulation.run(rows)
+    for _ in range(2):
+        simulation.run([], [rows.pop()])
+    (left,) = simulation.windows
+    assert (left["window_id"], left["delta_ids"]) == ("39446.0", ["d0", "d1"])

@@ -450,3 +450,12 @@ def test_reading_sources_imports_neither_spark_nor_airflow() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_a_worker_may_hold_is_part_of_no_definition() -> None:
+    assert read(shop()).memory.max_bytes == 100 << 20
+    larger = read({**shop(), "memory": {"max_bytes": "256 MiB"}})
+    assert larger.memory.max_bytes == 256 << 20
+    assert larger.definition_hash() == read(shop()).definition_hash()
+    refused = problems({**shop(), "memory": {"max_bytes": "1 KiB"}})
+    assert "1 MiB or more" in refused["memory.max_bytes"][0]

@@ -5,12 +5,35 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_jobs.kernels.windows import Inputs, IntegerOverflow, ShapeMaker, Sliding, count, sum_, window_table
+from spark_jobs.kernels.windows import (
+    Hopping,
+    Inputs,
+    IntegerOverflow,
+    Sessions,
+    ShapeMaker,
+    Sliding,
+    collect,
+    count,
+    skipped_table,
+    sum_,
+    vector_sum,
+    window_table,
+)
 from spark_jobs.kernels.windows.slices import SLICES, HotKey
 from spark_jobs.windows.hot_keys import SLICE_COLUMN
-from spark_jobs.windows.worker import METRICS, OwnSlice, Partition, WindowsTask, metric_column
+from spark_jobs.windows.worker import (
+    METRICS,
+    MIN_END,
+    STREAM_TIME,
+    OwnSlice,
+    Partition,
+    SkippedTask,
+    WindowsTask,
+    metric_column,
+)
 
 SHAPE = Sliding(50, False)
+WIDER = Sliding(1500, False)
 INPUTS = Inputs(["k"], "t", {"n": count(), "s": sum_("v")})
 OUTPUTS = ["k", "window_start", "window_end", "n", "s"]
 
@@ -40,13 +63,62 @@ def test_a_worker_keeps_to_its_budget_and_leaves_no_file(local_folder, max_bytes
         made.append(batch)
         assert any(local_folder.iterdir()) == (max_bytes == 2**20)
     assert not any(local_folder.iterdir())
-    found = pa.Table.from_batches(made)
+    found, told = found_and_told(made)
     whole = pa.Table.from_batches(batches(n)).rename_columns(["k", "t", "v"])
-    assert found.select(OUTPUTS) == window_table(whole, SHAPE, INPUTS)[0]
-    told = {name: found.column(metric_column(name)).to_pylist() for name in METRICS}
-    assert sum(told["rows"]) == n
-    assert (sum(told["flushed_runs"]) > 1) == (sum(told["flushed_bytes"]) > n * 20) == (max_bytes == 2**20)
-    assert 0 < max(told["peak_bytes"]) <= max_bytes
+    assert found == window_table(whole, SHAPE, INPUTS)[0]
+    assert told["rows"] == n
+    assert (told["flushed_runs"] > 1) == (told["flushed_bytes"] > n * 20) == (max_bytes == 2**20)
+    assert 0 < told["peak_bytes"] <= max_bytes
+
+
+def found_and_told(made):
+    """The windows, and the metrics of the task's last row, which is no window."""
+    table = pa.Table.from_batches(made)
+    *windows, told = table.select(list(map(metric_column, METRICS))).to_pylist()
+    assert all(value is None for row in windows for value in row.values())
+    assert all(value is None for value in table.select(OUTPUTS).slice(table.num_rows - 1).to_pylist()[0].values())
+    return table.select(OUTPUTS).slice(0, table.num_rows - 1), {name: told[metric_column(name)] for name in METRICS}
+
+
+def test_a_task_without_windows_tells_what_it_flushed(local_folder):
+    cell = Hopping(50, 50)
+    late = Inputs(INPUTS.key, INPUTS.time, INPUTS.aggregates, min_end=MIN_END)
+    task = WindowsTask(ShapeMaker(cell, late), late, [], False, 2**20, most_columns=5, with_metrics=True)
+    worker = Partition(task, ["k", "t", "v", STREAM_TIME], [*OUTPUTS, *map(metric_column, METRICS)], grace=0)
+    n = 50_000
+    given = (batch.append_column("c3", pa.array([10 * n] * batch.num_rows, pa.int64())) for batch in batches(n))
+    found, told = found_and_told(list(worker(given)))
+    assert found.num_rows == 0
+    assert (told["rows"], told["flushed_runs"] > 1, told["flushed_bytes"] > n * 20) == (n, True, True)
+
+
+WIDE = {"collected": collect("v", 500), "sums": vector_sum("w")}
+
+
+def test_windows_of_wide_values_keep_to_the_budget_by_their_real_bytes(local_folder):
+    # each window has a list of 500 numbers and a vector of 40: a hundred times what columns of 8 bytes are
+    n, inputs = 10_000, Inputs(["k"], "t", WIDE)
+    outputs = ["k", "window_start", "window_end", *WIDE]
+    task = WindowsTask(ShapeMaker(WIDER, inputs), inputs, ["v", "w"], False, 2**23, most_columns=5, with_metrics=True)
+    worker = Partition(task, ["k", "t", "v", "w"], [*outputs, *map(metric_column, METRICS)], grace=None)
+    vector = pa.array([[1.0] * 40] * 5000, pa.list_(pa.float64()))
+    given = [batch.append_column("c3", vector) for batch in batches(n)]
+    made = list(worker(iter(given)))
+    assert max(batch.nbytes for batch in made) <= 2**23 / 6
+    assert made[-1].column(metric_column("peak_bytes"))[-1].as_py() <= 2**23
+    found = pa.Table.from_batches(made).select(outputs)
+    whole = pa.Table.from_batches(given).rename_columns(["k", "t", "v", "w"])
+    assert found.slice(0, found.num_rows - 1) == window_table(whole, WIDER, inputs)[0]
+
+
+def test_one_window_larger_than_the_budget_is_exact_and_tells_by_how_much(local_folder):
+    n, session = 50_000, Sessions(10)
+    task = WindowsTask(ShapeMaker(session, INPUTS), INPUTS, [], False, 2**20, most_columns=5, with_metrics=True)
+    worker = Partition(task, ["k", "t", "v"], [*OUTPUTS, *map(metric_column, METRICS)], grace=None)
+    found, told = found_and_told(list(worker(batches(n))))
+    assert found.column("n").to_pylist() == [16667, 16667, 16666]
+    assert found.column("s").to_pylist() == [16667, 16667, 16666]
+    assert told["peak_bytes"] > 2**20
 
 
 def test_an_error_on_the_way_leaves_no_file_either(local_folder):
@@ -58,8 +130,8 @@ def test_an_error_on_the_way_leaves_no_file_either(local_folder):
 def test_windows_of_a_halo_which_hold_half_their_rows_are_not_summed():
     # the slice 0 .. 99 gets the rows up to 150: of the window 101 .. 151 all but one, without which its sum is 2**63
     hot = HotKey(0, 1, low=0, length=100, cells=2)
-    inputs = replace(INPUTS, key=["k", SLICE_COLUMN], wanted=OwnSlice((hot,)))
-    task = WindowsTask(ShapeMaker(SHAPE, inputs), inputs, ["v"], False, 2**27, most_columns=6)
+    inputs = replace(INPUTS, key=["k", SLICE_COLUMN])
+    task = WindowsTask(ShapeMaker(SHAPE, inputs), inputs, ["v"], False, 2**27, most_columns=6, wanted=OwnSlice((hot,)))
     times, values = [20, 100, 130, 140, 150, 151], [1, -(2**62), 2**61, 2**61, 2**62, -1]
     rows = pa.table({"k": [1] * 6, SLICE_COLUMN: [SLICES] * 6, "t": times, "v": values})
     made = pa.concat_tables(task(iter([rows.slice(0, 5)])))
@@ -73,3 +145,37 @@ def test_a_worker_that_is_not_read_to_the_end_leaves_no_file(local_folder):
     next(made)
     made.close()
     assert not any(local_folder.iterdir())
+
+
+LATE = Inputs(["k"], "t", {"n": count()}, min_end=MIN_END)
+
+
+@pytest.mark.parametrize("shape", [SHAPE, Hopping(50, 10), Sessions(20)], ids=["sliding", "hopping", "session"])
+def test_what_does_not_count_is_told_within_the_budget(local_folder, shape):
+    n, step = 30_000, []
+    task = SkippedTask(shape, LATE, 2**20, most_columns=6)
+    columns = ["k", "t", "window_start", "window_end", "reason"]
+
+    def given():
+        for batch in batches(n):
+            times = batch.column(1)
+            reached = pa.array([t + 30 + t % 40 if t % 5 == 0 else t for t in times.to_pylist()], pa.int64())
+            key = pa.array(
+                [
+                    None if t % 1000 == 0 else k
+                    for k, t in zip(batch.column(0).to_pylist(), times.to_pylist(), strict=True)
+                ],
+                pa.int64(),
+            )
+            yield pa.record_batch([key, times, reached], names=["c0", "c1", "c2"])
+
+    for batch in Partition(task, ["k", "t", STREAM_TIME], columns, grace=0)(given()):
+        step.append(batch)
+        if shape.halo is not None and batch.column("reason")[0].as_py() != "null_key":
+            assert any(local_folder.iterdir()), "rows wait on disk"
+    assert max(batch.num_rows for batch in step) < n / 4
+    whole = pa.Table.from_batches(given()).rename_columns(["k", "t", MIN_END])
+    order = [(name, "ascending") for name in columns]
+    expected = skipped_table(whole, shape, LATE).select(columns)
+    assert expected.num_rows > n / 5
+    assert pa.Table.from_batches(step).sort_by(order) == expected.sort_by(order).combine_chunks()

@@ -6,8 +6,8 @@ sliding.py sessions.py aligned.py calendars.py adaptive.py
 exact.py sweeps.py monoid.py aggregates.py summaries.py
                     spans and values  ->  one value per window
 shapes.py           the kinds with their parameters, as values
-tables.py adaptive_tables.py
-                    the whole way for one table
+tables.py adaptive_tables.py skipped.py
+                    the whole way for one table, and what it leaves out
 memory.py runs.py streams.py
                     the same for any number of rows, within a budget of memory, as Spark workers call it
 naive.py            the slow, obvious twins
@@ -34,17 +34,16 @@ from .monoid import Aggregate, Monoid
 from .rows import NullValues, SkippedRows
 from .runs import RowSorter
 from .shapes import Hopping, Sessions, Shape, Sliding
-from .streams import Maker, stream_windows
+from .skipped import late_stream, late_table, skipped_table, unable_rows
+from .streams import Maker, Wanted, stream_windows
 from .summaries import DimensionMismatch, approx_quantile, collect, vector_mean, vector_sum
 from .tables import (
     Inputs,
     ShapeMaker,
-    Wanted,
     bounds_type,
     hopping_table,
     required_columns,
     session_table,
-    skipped_table,
     sliding_table,
     tumbling_table,
     window_table,
@@ -84,6 +83,8 @@ __all__ = [
     "first",
     "hopping_table",
     "last",
+    "late_stream",
+    "late_table",
     "max_",
     "min_",
     "required_columns",
@@ -95,6 +96,7 @@ __all__ = [
     "stream_windows",
     "sum_",
     "tumbling_table",
+    "unable_rows",
     "variance",
     "vector_mean",
     "vector_sum",

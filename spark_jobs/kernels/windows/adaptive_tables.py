@@ -15,9 +15,9 @@ from .monoid import WindowRows
 from .rows import SkippedRows, SortedRows, encode, own, settle_ties, sort_rows
 from .shapes import Settled
 from .spans import Spans, Windows
-from .streams import Found, Maker
+from .streams import Found, Maker, Wanted
 from .sweeps import distinct_counts
-from .tables import Inputs, asked_for, window_columns, with_results
+from .tables import Inputs, asked_for, rows_between, window_columns, with_results
 
 Ints = npt.NDArray[np.int64]
 
@@ -52,8 +52,8 @@ def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) 
     `window_id` is `<cell>.<place in the cell>`, unique within a key. Rows whose key, time, id, vector or size is null
     are in no window (`null_value`).
     """
-    found, late = _find(table, cuts, deltas, inputs)
-    return found.table(0, found.windows.start.size), replace(found.rows.skipped, late_rows=late)
+    found = _find(table, cuts, deltas, inputs)
+    return found.table(0, found.windows.start.size, None), found.skipped
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class AdaptiveMaker(Maker):
 
     def find(self, table: pa.Table) -> Found:
         """The windows of a table's rows."""
-        return _find(table, self.cuts, self.deltas, self.inputs)[0]
+        return _find(table, self.cuts, self.deltas, self.inputs)
 
     def settled(self, time: int, last_start: int | None) -> Settled:
         """Windows never cross a cell: all before the cell of `time`."""
@@ -80,8 +80,8 @@ class AdaptiveMaker(Maker):
         return Settled(start, start)
 
 
-def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> tuple[Found, int]:
-    """The windows of a table, and how many rows are late for all of theirs."""
+def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
+    """The windows of a table."""
     rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
     ids = rows.column(deltas.delta)
     # an id that comes twice at one time is told apart by all else, so that no order of rows matters
@@ -95,20 +95,27 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> tuple[
         offsets=rows.offsets, times=rows.times, sizes=sizes, cuts=cuts, min_end=rows.ticks(inputs.min_end)
     )
 
-    def made(begin: int, end: int) -> pa.Table:
-        columns = window_columns(rows, windows)
-        columns["window_id"] = _ids(windows, cuts.reset)
-        columns["delta_ids"] = _lists(ids.filter(pa.array(chosen)), spans)
-        columns["stats"] = _stats(rows, windows, spans, chosen, sizes[chosen], deltas.vector)
-        columns["trigger"] = pa.array(REASONS, pa.string()).take(pa.array(reason))
-        described, asked = asked_for(pa.table(columns).slice(begin, end - begin), inputs.wanted)
-        held, has_one = spans.between(begin, end, asked)
-        counted = np.zeros(chosen.size, np.bool_)
-        counted[np.flatnonzero(chosen)[has_one]] = True
+    names = _ids(windows, cuts.reset)
+
+    def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
+        part = windows.between(begin, end)
+        bounds = pa.table({**window_columns(rows, part), "window_id": names.slice(begin, end - begin)})
+        described, asked = asked_for(bounds, wanted)
+        held, counted = rows_between(spans, chosen, begin, end, asked)
+        own_reason = reason[begin:end]
+        if asked is not None:
+            part, own_reason = part.select(asked), own_reason[asked]
+        columns = {
+            "delta_ids": _lists(ids.filter(pa.array(counted)), held),
+            "stats": _stats(rows, part, held, counted, sizes[counted], deltas.vector),
+            "trigger": pa.array(REASONS, pa.string()).take(pa.array(own_reason)),
+        }
+        for name, column in columns.items():
+            described = described.append_column(name, column)
         read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival))
         return with_results(described, inputs.aggregates, read)
 
-    return Found(rows, windows, made), int(chosen.size - np.count_nonzero(chosen))
+    return Found(rows, windows, made, int(chosen.size - np.count_nonzero(chosen)))
 
 
 def _ids(windows: Windows, reset: int) -> pa.Array:

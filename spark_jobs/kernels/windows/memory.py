@@ -14,6 +14,8 @@ itself is cut up."""
 _WINDOWS_SHARE = 0.3
 _FILL = 0.75
 """Rows are made into windows at this share of what they may take: the last to come pass it."""
+_TABLE_SHARE = 0.1
+"""Of the budget, for one table of windows: those of wide values are cut into several."""
 _SORT_BYTES_A_ROW = 40
 """Key number, tick, sort key, permutation, and one more while sorting."""
 _WORK_BYTES_A_ROW, _WORK_BYTES_A_WINDOW = 160, 96
@@ -37,14 +39,12 @@ class MemoryUse:
     flushed_bytes: int = 0
     peak_bytes: int = 0
     """Greatest number of bytes held at one time: rows, and the arrays and windows made of them, as counted here."""
-    _sorting: int = 0
-    _windowing: int = 0
+    _held: dict[str, int] = field(default_factory=dict)
 
-    def holds(self, *, sorting: int | None = None, windowing: int | None = None) -> None:
-        """Note how many bytes are held for sorting, or for windows, from now on."""
-        self._sorting = self._sorting if sorting is None else sorting
-        self._windowing = self._windowing if windowing is None else windowing
-        self.peak_bytes = max(self.peak_bytes, self._sorting + self._windowing)
+    def holds(self, **n_bytes: int) -> None:
+        """Note how many bytes are held from now on, by what they are held for."""
+        self._held.update(n_bytes)
+        self.peak_bytes = max(self.peak_bytes, sum(self._held.values()))
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class MemoryBudget:
     """Bytes that one task may hold: a part for rows waiting to be sorted, the rest for windows being made.
 
     Exact about what it counts (Arrow's buffers, and the kernels' arrays by their number of rows and windows). The
-    interpreter and its libraries come on top. The rows of one open window are held whatever the budget says.
+    interpreter and its libraries come on top. The rows of one open window are held whatever the budget says: its
+    aggregates need them all. `MemoryUse.peak_bytes` then tells by how much it was passed.
     """
 
     max_bytes: int
@@ -66,17 +67,20 @@ class MemoryBudget:
         """Whether rows may be held, up to a share of their part of the budget."""
         return self.sorting_bytes(n_bytes, n_rows) <= share * (1 - _WINDOWS_SHARE) * self.max_bytes
 
-    def windowing_bytes(self, n_bytes: int, n_rows: int, windows_a_row: int, columns: int) -> int:
-        """What it takes to make windows of rows of so many bytes."""
-        window = _WORK_BYTES_A_WINDOW + 8 * columns
-        return 2 * n_bytes + n_rows * (_WORK_BYTES_A_ROW + windows_a_row * window)
+    def windowing_bytes(self, n_bytes: int, n_rows: int, windows_a_row: int) -> int:
+        """What it takes to find the windows of rows of so many bytes; tables of windows come on top."""
+        return 2 * n_bytes + n_rows * (_WORK_BYTES_A_ROW + windows_a_row * _WORK_BYTES_A_WINDOW)
 
     def rows_at_a_time(self, row_bytes: int, windows_a_row: int, columns: int) -> int:
-        """How many rows become windows at a time."""
-        one = self.windowing_bytes(row_bytes, 1, windows_a_row, columns)
+        """How many rows become windows at a time, of so many columns."""
+        one = self.windowing_bytes(row_bytes, 1, windows_a_row) + windows_a_row * 8 * columns
         return max(
             int(_FILL * _WINDOWS_SHARE * self.max_bytes) // one, _FEWEST_ROWS // min(windows_a_row, _FEWEST_ROWS)
         )
+
+    def table_bytes(self) -> int:
+        """How many bytes a table of windows may have."""
+        return int(_TABLE_SHARE * self.max_bytes)
 
     def rows_of_a_run(self, row_bytes: int, runs: int) -> int:
         """How many rows of each run are held while `runs` of them are merged."""

@@ -1,7 +1,8 @@
 """Rows in any order to rows sorted by key and time, within a budget of memory: sorted runs that are merged.
 
 Rows that fit into the budget are sorted where they are. Beyond, each fill of the budget is sorted and put away as a
-run, and the runs are merged from their beginnings. What comes out is the same, whatever the budget.
+run, and the runs are merged from their beginnings; many runs first some at a time, so that merging keeps to the budget,
+too. What comes out is the same, whatever the budget.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PARTS = 4
 _MOST_BATCH_ROWS = 4096
 """Of a run, read at a time."""
 _MANY_RUNS = 32
-"""Batches are so small that one of each of so many runs fits into the budget."""
+"""Batches are so small that one of each of so many runs fits into the budget; more are merged in several passes."""
 
 
 class RowSorter:
@@ -36,14 +37,23 @@ class RowSorter:
         store: RunStore,
         required: Collection[str] = (),
         drop_negative: bool = False,
+        held_as: str = "rows",
     ) -> None:
-        """`required`, `drop_negative`: which rows can't count, see `rows.sort_rows`."""
+        """`required`, `drop_negative`: which rows can't count, see `rows.sort_rows`; `held_as`: see
+        `MemoryUse.holds`."""
         self._key, self._time, self._required, self._drop_negative = key, time, required, drop_negative
-        self._budget, self._store = budget, store
+        self._budget, self._store, self._held_as = budget, store, held_as
+        self._taken_bytes = self._taken_rows = 0
         self._held: list[pa.Table] = []
         self._held_bytes = self._held_rows = 0
-        self._runs: list[Iterator[pa.Table]] = []
+        self._runs: list[list[Iterator[pa.Table]]] = []
+        """By how often their rows have been merged."""
         self._batch_rows = 0
+        self._beside: RowSorter | None = None
+
+    def share_with(self, other: RowSorter) -> None:
+        """Keep to one budget, this one's and the other's being the same: what holds more is flushed."""
+        self._beside, other._beside = other, self
 
     def add(self, rows: pa.Table) -> None:
         """Take rows in; what is held may be flushed before."""
@@ -55,19 +65,30 @@ class RowSorter:
             self.add(rows.slice(0, middle))
             self.add(rows.slice(middle))
             return
-        if not self._budget.allows(self._held_bytes + rows.nbytes, self._held_rows + rows.num_rows, HIGH_WATER):
-            self._flush()
+        self._make_room(rows)
         self._held.append(rows)
         self._held_bytes += rows.nbytes
         self._held_rows += rows.num_rows
-        use = self._budget.use
-        use.rows += rows.num_rows
-        use.holds(sorting=self._budget.sorting_bytes(self._held_bytes, self._held_rows))
+        self._taken_bytes += rows.nbytes
+        self._taken_rows += rows.num_rows
+        self._budget.use.rows += rows.num_rows
+        self._holds(self._budget.sorting_bytes(self._held_bytes, self._held_rows))
+
+    def _make_room(self, rows: pa.Table) -> None:
+        sorters = [self] if self._beside is None else [self, self._beside]
+        while any(sorter._held_rows for sorter in sorters):
+            n_bytes = rows.nbytes + sum(sorter._held_bytes for sorter in sorters)
+            n_rows = rows.num_rows + sum(sorter._held_rows for sorter in sorters)
+            if self._budget.allows(n_bytes, n_rows, HIGH_WATER):
+                return
+            max(sorters, key=lambda sorter: sorter._held_bytes)._flush()
 
     def row_bytes(self) -> int:
         """Bytes of one row, on average."""
-        use = self._budget.use
-        return (self._held_bytes + use.flushed_bytes) // max(use.rows, 1) + 1
+        return self._taken_bytes // max(self._taken_rows, 1) + 1
+
+    def _holds(self, n_bytes: int) -> None:
+        self._budget.use.holds(**{self._held_as: n_bytes})
 
     def chunks(self, most_rows: int) -> Iterator[pa.Table]:
         """All rows in the order (key, time); nothing may be added any more."""
@@ -75,12 +96,10 @@ class RowSorter:
             yield from self._sorted_chunks(most_rows)
             return
         self._flush()
-        row_bytes, runs = self.row_bytes(), len(self._runs)
-        # a run is read batch by batch: what is held passes what is wanted by less than one
-        rows = max(self._budget.rows_of_a_run(row_bytes, runs) - self._batch_rows, 1)
-        self._budget.use.holds(sorting=self._budget.sorting_bytes(row_bytes, 1) * (rows + self._batch_rows) * runs)
-        for chunk in merged(self._runs, key=self._key, time=self._time, rows_of_a_run=rows):
-            part = max(most_rows // _PARTS, 1)
+        while sum(map(len, self._runs)) > _MANY_RUNS:
+            self._join(next(level for level, runs in enumerate(self._runs) if runs))
+        part = max(most_rows // _PARTS, 1)
+        for chunk in self._merged([run for runs in self._runs for run in runs]):
             for begin in range(0, chunk.num_rows, part):
                 yield chunk.slice(begin, part)
 
@@ -91,9 +110,36 @@ class RowSorter:
         use = self._budget.use
         use.flushed_runs += 1
         use.flushed_bytes += self._held_bytes
-        batch = min(self._budget.rows_of_a_run(self._held_bytes // self._held_rows + 1, _MANY_RUNS), _MOST_BATCH_ROWS)
-        self._batch_rows = max(self._batch_rows, batch)
-        self._runs.append(self._store.save(self._sorted_chunks(batch)))
+        batch = self._rows_of_a_run(self._held_bytes // self._held_rows + 1, _MANY_RUNS)
+        self._batch_rows = max(self._batch_rows, min(batch, _MOST_BATCH_ROWS))
+        self._put_away(self._store.save(self._sorted_chunks(self._batch_rows)), 0)
+        self._holds(0)
+
+    def _rows_of_a_run(self, row_bytes: int, runs: int) -> int:
+        """Of runs that are merged; two sorters may merge at the same time."""
+        return self._budget.rows_of_a_run(row_bytes, runs if self._beside is None else 2 * runs)
+
+    def _put_away(self, run: Iterator[pa.Table], level: int) -> None:
+        """Keep a run; as many of a level as can be read at once become one of the next."""
+        if level == len(self._runs):
+            self._runs.append([])
+        self._runs[level].append(run)
+        if len(self._runs[level]) == _MANY_RUNS:
+            self._join(level)
+
+    def _join(self, level: int) -> None:
+        """Make the runs of a level into one of the next."""
+        runs, self._runs[level] = self._runs[level], []
+        batch = self._batch_rows
+        whole = (chunk.slice(n, batch) for chunk in self._merged(runs) for n in range(0, chunk.num_rows, batch))
+        self._put_away(self._store.save(whole), level + 1)
+
+    def _merged(self, runs: list[Iterator[pa.Table]]) -> Iterator[pa.Table]:
+        row_bytes = self.row_bytes()
+        # a run is read batch by batch: what is held passes what is wanted by less than one
+        rows = max(self._rows_of_a_run(row_bytes, len(runs)) - self._batch_rows, 1)
+        self._holds(self._budget.sorting_bytes(row_bytes, 1) * (rows + self._batch_rows) * len(runs))
+        return merged(runs, key=self._key, time=self._time, rows_of_a_run=rows)
 
     def _sorted_chunks(self, most_rows: int) -> Iterator[pa.Table]:
         """What is held, in order; it is not held any more."""

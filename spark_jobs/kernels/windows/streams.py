@@ -13,24 +13,41 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from .rows import SortedRows
+from .rows import SkippedRows, SortedRows
 from .shapes import Settled
 from .spans import Windows
 
 Rows = Iterator[pa.Table]
+Wanted = Callable[[pa.Table], npt.NDArray[np.bool_]]
+"""Of windows given by key columns, `window_start` and `window_end`: which are asked for. The others are not made: at
+the edge of what was read a window may have half its rows, whose sum need not fit where the sum of all of them does."""
+_TRIED = 64
+"""Windows of a first table, by whose bytes the next ones are cut."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The windows of some rows, made when asked for: `table(begin, end)` gives those numbered `begin .. end-1`."""
+    """The windows of some rows, made when asked for: `table(begin, end, wanted)` gives those numbered `begin .. end-1`,
+    of them the `wanted` ones (None: all).
+
+    `late_rows`: how many rows are late for all their windows.
+    """
 
     rows: SortedRows
     windows: Windows
-    table: Callable[[int, int], pa.Table]
+    table: Callable[[int, int, Wanted | None], pa.Table]
+    late_rows: int = 0
+
+    @property
+    def skipped(self) -> SkippedRows:
+        """Rows that count in no window, by reason."""
+        return replace(self.rows.skipped, late_rows=self.late_rows)
 
 
 class Maker(ABC):
@@ -54,16 +71,84 @@ class Maker(ABC):
 
 
 @dataclass(frozen=True)
+class Place:
+    """A place in the order (key, start of a window): the row `key` of a table with one row, and a time."""
+
+    key: pa.Table
+    time: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """Rows of a stream, and those of their windows that no row to come bears on: the ones numbered `begin .. end-1`.
+
+    All windows before `upto` have been made then; None: all there are.
+    """
+
+    found: Found
+    begin: int
+    end: int
+    upto: Place | None
+
+
+@dataclass(frozen=True)
 class _Carried:
     rows: pa.Table
     before: int
     """Windows of the first key that start earlier are made already."""
 
 
+class Tables:
+    """Cuts the windows of steps into tables of about `most_bytes`, by what tables of them have taken so far."""
+
+    def __init__(self, most_bytes: int | None) -> None:
+        self._most_bytes = most_bytes
+        self._window_bytes, self._enough = 1, _TRIED
+
+    def of(self, step: Step, wanted: Wanted | None) -> Rows:
+        """The settled windows of a step that are wanted, in order; one empty table where there are none."""
+        begin, end = step.begin, step.end
+        while True:
+            n = end - begin if self._most_bytes is None else min(end - begin, self._enough)
+            table = step.found.table(begin, begin + n, wanted)
+            self._learn(table)
+            yield table
+            begin += n
+            if begin >= end:
+                return
+
+    def _learn(self, table: pa.Table) -> None:
+        if self._most_bytes is not None and table.num_rows:
+            self._window_bytes = max(self._window_bytes, table.nbytes // table.num_rows)
+            # step by step: a key's first windows hold few rows, and the next ones may be larger
+            self._enough = max(min(self._most_bytes // self._window_bytes, 2 * self._enough), 1)
+
+
 def stream_windows(
-    chunks: Rows, maker: Maker, *, most_rows: int, held: Callable[[int, int], None] | None = None
+    chunks: Rows,
+    maker: Maker,
+    *,
+    most_rows: int,
+    most_bytes: int | None = None,
+    wanted: Wanted | None = None,
+    held: Callable[[int, int], None] | None = None,
 ) -> Rows:
     """Tables of windows ordered by (key, start), of chunks of rows ordered by (key, time).
+
+    Args:
+        most_bytes: about how large a table of windows may be; None: as large as they are.
+        wanted: the windows asked for; None: all.
+        most_rows, held: see `steps`.
+    """
+    tables = Tables(most_bytes)
+    for step in steps(chunks, maker, most_rows=most_rows, held=held):
+        yield from tables.of(step, wanted)
+
+
+def steps(
+    chunks: Rows, maker: Maker, *, most_rows: int, held: Callable[[int, int], None] | None = None
+) -> Iterator[Step]:
+    """The windows of chunks of rows ordered by (key, time), step by step.
 
     Args:
         most_rows: how many rows become windows at a time, unless one window holds more.
@@ -79,33 +164,39 @@ def stream_windows(
             held(sum(part.nbytes for part in waiting), n_rows)
         if n_rows < wanted:
             continue
-        made, carried = _step(waiting, carried, maker, last=False)
-        yield made
-        assert carried is not None
+        step, carried = _step(waiting, carried, maker)
+        yield step
         waiting = [carried.rows]
         n_rows = carried.rows.num_rows
         wanted = max(most_rows, 2 * n_rows)
     if n_rows:
-        yield _step(waiting, carried, maker, last=True)[0]
+        found = _found(waiting, maker)
+        yield Step(found, _made_already(found, carried), found.windows.start.size, None)
 
 
-def _step(
-    waiting: list[pa.Table], carried: _Carried | None, maker: Maker, *, last: bool
-) -> tuple[pa.Table, _Carried | None]:
-    """Make what is settled of the rows waiting; what is carried over is None for the `last` ones."""
-    found = maker.find(pa.concat_tables(waiting).combine_chunks())
+def _found(waiting: list[pa.Table], maker: Maker) -> Found:
+    return maker.find(pa.concat_tables(waiting).combine_chunks())
+
+
+def _made_already(found: Found, carried: _Carried | None) -> int:
+    """How many windows were made of earlier rows."""
+    if carried is None:
+        return 0
+    first_key = int(found.windows.group.searchsorted(0, side="right"))
+    return int(found.windows.start[:first_key].searchsorted(carried.before))
+
+
+def _step(waiting: list[pa.Table], carried: _Carried | None, maker: Maker) -> tuple[Step, _Carried]:
+    """What is settled of the rows waiting, and what is carried over."""
+    found = _found(waiting, maker)
     rows, windows = found.rows, found.windows
-    begin, end = 0, windows.start.size
-    if carried is not None:
-        first_key = int(windows.group.searchsorted(0, side="right"))
-        begin = int(windows.start[:first_key].searchsorted(carried.before))
-    if last:
-        return found.table(begin, end), None
-    opens = int(rows.offsets[-2])
-    last_key = int(windows.group.searchsorted(rows.offsets.size - 2))
+    begin, end = _made_already(found, carried), windows.start.size
+    opens, last = int(rows.offsets[-2]), rows.offsets.size - 2
+    last_key = int(windows.group.searchsorted(last))
     last_start = int(windows.start[-1]) if last_key < end else None
     settled = maker.settled(int(rows.times[-1]), last_start)
     if last_key < end:
         end = max(last_key + int(windows.start[last_key:].searchsorted(settled.before)), begin)
     kept = opens + int(rows.times[opens:].searchsorted(settled.rows_from))
-    return found.table(begin, end), _Carried(rows.following(kept), settled.before)
+    upto = Place(rows.keys.slice(last, 1), settled.before)
+    return Step(found, begin, end, upto), _Carried(rows.following(kept).select(waiting[0].column_names), settled.before)

@@ -17,8 +17,8 @@ column's type (int64 for every integer).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,10 @@ from .monoid import Aggregate, WindowRows, columns_read
 from .rows import NullValues, SkippedRows, SortedRows, as_ticks, sort_rows
 from .shapes import Hopping, Sessions, Settled, Shape, Sliding
 from .spans import Spans, Windows
-from .streams import Found, Maker
+from .streams import Found, Maker, Wanted
 
 Ints = npt.NDArray[np.int64]
 Aggregates = Mapping[str, Aggregate]
-Wanted = Callable[[pa.Table], npt.NDArray[np.bool_]]
-"""Of windows given by key columns, `window_start` and `window_end`: which are asked for."""
 _PLACED = "__placed"
 
 
@@ -50,15 +48,12 @@ class Inputs:
     """Times: a row that is late for all its windows counts in the windows over this time instead, with its own time
     for `first` and `last` (the late policy `next_window`; the column holds `lo`). Hopping and tumbling windows only."""
     arrival: str | None = None
-    wanted: Wanted | None = None
-    """The windows asked for; None: all. The others are not made: at the edge of what was read a window may have half
-    its rows, whose sum need not fit where the sum of all of them does."""
 
 
 def window_table(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
     """The windows of any kind; see the module."""
-    found, late = _find(table, shape, inputs)
-    return found.table(0, found.windows.start.size), replace(found.rows.skipped, late_rows=late)
+    found = _find(table, shape, inputs)
+    return found.table(0, found.windows.start.size, None), found.skipped
 
 
 @dataclass(frozen=True)
@@ -80,36 +75,49 @@ class ShapeMaker(Maker):
 
     def find(self, table: pa.Table) -> Found:
         """The windows of a table's rows."""
-        return _find(table, self.shape, self.inputs)[0]
+        return _find(table, self.shape, self.inputs)
 
     def settled(self, time: int, last_start: int | None) -> Settled:
         """As the shape has it."""
         return self.shape.settled(time, last_start)
 
 
-def _find(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[Found, int]:
-    """The windows of a table, and how many rows are late for all of theirs."""
-    rows = _sorted(*_placed(table, shape, inputs), shape, inputs)
+def _find(table: pa.Table, shape: Shape, inputs: Inputs) -> Found:
+    """The windows of a table."""
+    rows = sorted_rows(*_placed(table, shape, inputs), shape, inputs)
     event_times = None if inputs.forward_to is None else rows.ticks(inputs.time)
     windows, spans, chosen = shape.find(rows.offsets, rows.times, rows.ticks(inputs.min_end))
 
-    def made(begin: int, end: int) -> pa.Table:
-        bounds, asked = asked_for(pa.table(window_columns(rows, windows.between(begin, end))), inputs.wanted)
-        counted, held = chosen, spans
-        if bounds.num_rows < spans.n_windows:
-            held, has_one = spans.between(begin, end, asked)
-            counted = np.zeros(chosen.size, np.bool_)
-            counted[np.flatnonzero(chosen)[has_one]] = True
+    def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
+        bounds, asked = asked_for(pa.table(window_columns(rows, windows.between(begin, end))), wanted)
+        held, counted = rows_between(spans, chosen, begin, end, asked)
         read = WindowRows(rows, held, counted, event_times, rows.places(inputs.arrival))
         return with_results(bounds, inputs.aggregates, read)
 
-    return Found(rows, windows, made), int(chosen.size - np.count_nonzero(chosen))
+    return Found(rows, windows, made, int(chosen.size - np.count_nonzero(chosen)))
 
 
-def asked_for(bounds: pa.Table, wanted: Wanted | None) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
+def asked_for(windows: pa.Table, wanted: Wanted | None) -> tuple[pa.Table, npt.NDArray[np.bool_] | None]:
     """The windows that are asked for, and which those are; None: all of them."""
-    asked = None if wanted is None else wanted(bounds)
-    return (bounds, None) if asked is None or asked.all() else (bounds.filter(pa.array(asked)), asked)
+    asked = None if wanted is None else wanted(windows)
+    return (windows, None) if asked is None or asked.all() else (windows.filter(pa.array(asked)), asked)
+
+
+def rows_between(
+    spans: Spans,
+    chosen: npt.NDArray[np.bool_],
+    begin: int,
+    end: int,
+    asked: npt.NDArray[np.bool_] | None,
+) -> tuple[Spans, npt.NDArray[np.bool_]]:
+    """The spans over the windows `begin .. end-1` alone (those `asked` for) of the `chosen` rows, and which of all rows
+    have one."""
+    if asked is None and end - begin == spans.n_windows:
+        return spans, chosen
+    held, has_one = spans.between(begin, end, asked)
+    counted = np.zeros(chosen.size, np.bool_)
+    counted[np.flatnonzero(chosen)[has_one]] = True
+    return held, counted
 
 
 def with_results(windows: pa.Table, aggregates: Aggregates, rows: WindowRows) -> pa.Table:
@@ -117,56 +125,6 @@ def with_results(windows: pa.Table, aggregates: Aggregates, rows: WindowRows) ->
     for name, aggregate in aggregates.items():
         windows = windows.append_column(name, aggregate.evaluate(rows))
     return windows
-
-
-def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
-    """What does not count: the table's columns, `window_start`, `window_end`, `reason`.
-
-    One row for each row that can't count (`null_key`, `null_time`, `null_value`, `negative_time`; no bounds), and one
-    for each pair of a late row and a window that it is too late for (`late`): a window of the definition with no row
-    late that holds the row's time and whose last instant is before the row's `min_end`. Rows late for their session
-    have no bounds. A row that is in no window, being late, is there once more, without bounds: `late_row`.
-    """
-    rows = _sorted(table, None, shape, inputs)
-    parts = [_with_bounds(left_out, None, reason, rows.time_type) for reason, left_out in rows.left_out.items()]
-    least = rows.ticks(inputs.min_end)
-    if least is not None and np.any(least > rows.times):
-        windows, spans, chosen = shape.find(rows.offsets, rows.times, None)
-        last = shape.last_instants(windows)
-        nowhere = rows.table.take(pa.array(rows.order[~shape.find(rows.offsets, rows.times, least)[2]]))
-        if last is None:
-            parts.append(_with_bounds(nowhere, None, "late", rows.time_type))
-        else:
-            pair_rows, pair_windows = _late_pairs(spans, last, least[chosen])
-            numbers = rows.order[np.flatnonzero(chosen)[pair_rows]]
-            bounds = (windows.start[pair_windows], windows.end[pair_windows])
-            parts.append(_with_bounds(rows.table.take(pa.array(numbers)), bounds, "late", rows.time_type))
-        parts.append(_with_bounds(nowhere, None, "late_row", rows.time_type))
-    return pa.concat_tables(parts) if parts else _with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
-
-
-def _late_pairs(spans: Spans, last: Ints, least: Ints) -> tuple[Ints, Ints]:
-    """Pairs (row, window): the windows over each row that end too early for it, which come first in its span."""
-    # last instants rise within a span but not from key to key: each row's own run is searched by halves
-    low, high = spans.first.copy(), spans.past.copy()
-    while np.any(low < high):
-        middle = (low + high) >> 1
-        open_ = low < high
-        early = open_ & (last[np.minimum(middle, last.size - 1)] < least)
-        low = np.where(early, middle + 1, low)
-        high = np.where(open_ & ~early, middle, high)
-    counts = low - spans.first
-    rows = np.repeat(np.arange(counts.size), counts)
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, spans.first[rows] + within
-
-
-def _with_bounds(held: pa.Table, bounds: tuple[Ints, Ints] | None, reason: str, time_type: pa.DataType) -> pa.Table:
-    kind = bounds_type(time_type)
-    for place, name in enumerate(("window_start", "window_end")):
-        column = pa.nulls(held.num_rows, kind) if bounds is None else pa.array(bounds[place]).cast(kind)
-        held = held.append_column(name, column)
-    return held.append_column("reason", pa.array([reason] * held.num_rows, pa.string()))
 
 
 def _placed(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, str | None]:
@@ -187,7 +145,8 @@ def required_columns(shape: Shape, aggregates: Aggregates) -> list[str]:
     return columns_read(aggregates.values()) if shape.null_values == "skip_row" else []
 
 
-def _sorted(table: pa.Table, placed: str | None, shape: Shape, inputs: Inputs) -> SortedRows:
+def sorted_rows(table: pa.Table, placed: str | None, shape: Shape, inputs: Inputs) -> SortedRows:
+    """The rows that can count, by key and time; `placed`: the column of times to sort by, if not their own."""
     return sort_rows(
         table,
         key=inputs.key,

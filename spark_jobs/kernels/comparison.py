@@ -1,0 +1,247 @@
+"""Desired and published windows side by side, part by part: which published ones an update can have changed, and what
+turns them into the desired ones.
+
+Both come in the order (key, start). Equal windows (bit for bit) yield nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.equality import same_values
+from spark_jobs.kernels.geometry import Geometry
+from spark_jobs.kernels.windows.rows import encode, group_rows
+from spark_jobs.kernels.windows.streams import Place
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+LIVE, CLOSING = "live", "closing"
+PLACED = "placed"
+"""Column of rows: the time at which a row counts, its own if it did not move on."""
+_LEAST = -(2**63)
+
+
+@dataclass(frozen=True)
+class Order:
+    """How windows are ordered and told apart: by `key` and start; `identity` occurs once, and is either key and start
+    or, for windows of which several may have one start, the key and another column."""
+
+    key: tuple[str, ...]
+    identity: tuple[str, ...]
+
+    def begin(self, windows: pa.Table) -> Place:
+        """The place before which no window belongs with the last of these."""
+        last = windows.slice(windows.num_rows - 1)
+        start = last.column("window_start")[0].as_py() if "window_start" in self.identity else _LEAST
+        return Place(last.select(list(self.key)), start)
+
+    def before(self, windows: pa.Table, place: Place) -> int:
+        """How many of these windows, which are in order, come before a place."""
+        if not windows.num_rows:
+            return 0
+        own = windows.select(list(self.key))
+        both = pa.concat_tables([own, place.key.select(own.column_names).cast(own.schema)])
+        codes, _ = group_rows(both.combine_chunks(), own.column_names)
+        earlier = codes[:-1] < codes[-1]
+        earlier |= (codes[:-1] == codes[-1]) & (windows.column("window_start").to_numpy() < place.time)
+        return int(np.count_nonzero(earlier))
+
+
+class Published:
+    """A stream of published windows with the columns of `schema`, in order, taken part by part."""
+
+    def __init__(self, chunks: Iterable[pa.Table], schema: pa.Schema) -> None:
+        self._chunks = iter(chunks)
+        self.schema = schema
+        self._left = schema.empty_table()
+
+    def take(self, place: Place | None, order: Order) -> tuple[pa.Table, Place | None]:
+        """The next windows before `place` (None: any), and the place before which none is left: `place` itself once
+        that is so."""
+        while True:
+            self._left = self._left if self._left.num_rows else next(self._chunks, self._left)
+            held = self._left
+            n = held.num_rows if place is None else order.before(held, place)
+            more = None if n < held.num_rows else next(self._chunks, None)
+            if more is None:
+                self._left = held.slice(n)
+                return held.slice(0, n), place
+            # what belongs together may go on in the next chunk
+            begin = order.begin(held) if held.num_rows else None
+            n = 0 if begin is None else order.before(held, begin)
+            self._left = pa.concat_tables([held.slice(n), more])
+            if n:
+                return held.slice(0, n), begin
+
+
+def side_by_side(
+    parts: Iterable[tuple[pa.Table, Place | None]], published: Published, order: Order
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Desired windows, and the published ones that belong with them: those of one identity come together.
+
+    Args:
+        parts: desired windows in order, each table with the place before which there are no more to come.
+    """
+    for windows, place in parts:
+        left = windows
+        while True:
+            theirs, bound = published.take(place, order)
+            if bound is None or bound is place:
+                yield left, theirs
+                break
+            n = order.before(left, bound)
+            yield left.slice(0, n), theirs
+            left = left.slice(n)
+
+
+def whole_parts(
+    tables: Iterable[pa.Table], upto: Place | None, order: Order
+) -> Iterator[tuple[pa.Table, Place | None]]:
+    """Tables of windows in order, all there are before `upto`, cut where no window belongs with one of the next table;
+    each with the place before which there are no more to come."""
+    left: pa.Table | None = None
+    for table in tables:
+        if left is None or not left.num_rows:
+            left = table
+            continue
+        begin = order.begin(left)
+        n = order.before(left, begin)
+        if n:
+            yield left.slice(0, n), begin
+        left = pa.concat_tables([left.slice(n), table])
+    if left is not None:
+        yield left, upto
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What turns published windows into desired ones. `expired`, `everything`, `known_from`: see `restatement`."""
+
+    order: Order
+    geometry: Geometry
+    known_from: int
+    everything: bool
+    expired: int | None
+
+    def asks_for(self, desired: pa.Table, touched: pa.Table) -> Mask:
+        """Which windows that could be made are desired, and can be changed by rows of `touched` (key columns,
+        PLACED)."""
+        kept = ~_ended(desired, self.expired)
+        return kept if self.everything else kept & self._affected(desired, touched)
+
+    def corrections(self, desired: pa.Table, published: pa.Table, touched: pa.Table) -> pa.Table:
+        """Corrections of the published windows that rows of `touched` can have changed, or that ended; of desired ones
+        those that `asks_for` says."""
+        published = without_closed(published, self.order.identity)
+        if not self.everything:
+            concerned = self._affected(published, touched) | _ended(published, self.expired)
+            published = published.filter(pa.array(concerned))
+        return _difference(desired, published, self.order.identity, self.known_from)
+
+    def _affected(self, windows: pa.Table, touched: pa.Table) -> Mask:
+        window_codes, touched_codes = key_codes([windows, touched], self.order.key)
+        start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
+        times = touched.column(PLACED).to_numpy()
+        low, high = self.geometry.changed_by(start, end)
+        ranks = np.unique(times)
+        width = np.int64(ranks.size + 1)
+        composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))
+        first = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, low, "left"))
+        past = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, high, "right") - 1, "right")
+        affected: Mask = past > first
+        return affected
+
+
+def without_closed(rows: pa.Table, identity: Sequence[str]) -> pa.Table:
+    """The live rows that no closing row ends, of `rows` with the columns `identity`, `known_from` and `era`.
+
+    A closing row ends the live row with equal `identity` and `known_from`. The column `era` is left out.
+    """
+    is_closing = pc.equal(rows.column("era"), CLOSING)
+    live = rows.filter(pc.invert(is_closing)).drop_columns(["era"])
+    closings = rows.filter(is_closing)
+    if closings.num_rows == 0:
+        return live
+    same = [*identity, "known_from"]
+    # only what tells rows apart goes through the join: Arrow joins no lists
+    places = live.select(same).append_column("place", pa.array(range(live.num_rows), pa.int64()))
+    left = places.join(closings.select(same), keys=same, join_type="left anti")
+    return live.take(left.column("place"))
+
+
+def key_codes(tables: list[pa.Table], key: tuple[str, ...]) -> list[Ints]:
+    """Per table, one number per row that is equal for equal keys across all tables; null equals null."""
+    sizes = np.cumsum([0, *(table.num_rows for table in tables)])
+    codes = np.zeros(sizes[-1], np.int64)
+    for name in key:
+        column = pa.chunked_array(
+            [chunk for table in tables for chunk in table.column(name).chunks], tables[0].schema.field(name).type
+        )
+        flat = column.combine_chunks()
+        values, distinct = _with_nulls(flat)
+        codes, _ = encode(pa.array(codes * (distinct + 1) + values))
+    return [codes[sizes[i] : sizes[i + 1]] for i in range(len(tables))]
+
+
+def _with_nulls(values: pa.Array) -> tuple[Ints, int]:
+    codes = np.full(len(values), 0, np.int64)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    present, distinct = encode(values.drop_null())
+    codes[valid] = present + 1
+    return codes, len(distinct) + 1
+
+
+def _ended(windows: pa.Table, expired: int | None) -> Mask:
+    if expired is None:
+        return np.zeros(windows.num_rows, np.bool_)
+    ended: Mask = windows.column("window_end").to_numpy() <= expired
+    return ended
+
+
+def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...], known_from: int) -> pa.Table:
+    """Insertions and closings that turn `published` into `desired`; both hold each identity once."""
+    values = [name for name in published.column_names if name not in ("known_from", "revision")]
+    desired = desired.select(values).cast(published.select(values).schema)
+    ours, theirs = _matches(desired, published, identity)
+    same = np.ones(ours.size, np.bool_)
+    for name in values:
+        same &= same_values(desired.column(name).take(pa.array(ours)), published.column(name).take(pa.array(theirs)))
+    inserted, closed = np.ones(desired.num_rows, np.bool_), np.ones(published.num_rows, np.bool_)
+    inserted[ours[same]] = False
+    closed[theirs[same]] = False
+    revision = np.zeros(desired.num_rows, np.int32)
+    revision[ours] = published.column("revision").to_numpy()[theirs] + 1
+    n = desired.num_rows
+    insertions = (
+        desired.append_column("known_from", pa.array(np.full(n, known_from, np.int64)))
+        .append_column("revision", pa.array(revision))
+        .append_column("known_to", pa.nulls(n, pa.int64()))
+        .append_column("era", pa.array([LIVE] * n, pa.string()))
+        .filter(pa.array(inserted))
+    )
+    m = published.num_rows
+    closings = (
+        published.append_column("known_to", pa.array(np.full(m, known_from, np.int64)))
+        .append_column("era", pa.array([CLOSING] * m, pa.string()))
+        .filter(pa.array(closed))
+    )
+    return pa.concat_tables([insertions, closings.select(insertions.column_names).cast(insertions.schema)])
+
+
+def _matches(desired: pa.Table, published: pa.Table, identity: tuple[str, ...]) -> tuple[Ints, Ints]:
+    """Rows of both with the same identity, pairwise."""
+    ours, theirs = key_codes([desired, published], tuple(name for name in identity if name != "window_start"))
+    codes = np.concatenate([ours, theirs])
+    starts = np.zeros(codes.size, np.int64)
+    if "window_start" in identity:
+        starts = np.concatenate([table.column("window_start").to_numpy() for table in (desired, published)])
+    side = np.repeat(np.array([0, 1], np.int8), [desired.num_rows, published.num_rows])
+    order = np.lexsort((side, starts, codes))
+    pair = np.flatnonzero((codes[order][1:] == codes[order][:-1]) & (starts[order][1:] == starts[order][:-1]))
+    return order[pair], order[pair + 1] - desired.num_rows

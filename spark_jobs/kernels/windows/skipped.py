@@ -1,0 +1,130 @@
+"""What does not count, by name: rows without a window, and pairs of a late row and a window that had closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .rows import SortedRows, able_rows
+from .shapes import Shape
+from .spans import Spans
+from .tables import Inputs, bounds_type, required_columns, sorted_rows
+
+Ints = npt.NDArray[np.int64]
+_LEAST = -(2**63)
+
+
+def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
+    """What does not count: the table's columns, `window_start`, `window_end`, `reason`.
+
+    One row for each row that can't count (`null_key`, `null_time`, `null_value`, `negative_time`; no bounds), and one
+    for each pair of a late row and a window that it is too late for (`late`): a window of the definition with no row
+    late that holds the row's time and whose last instant is before the row's `min_end`. Rows late for their session
+    have no bounds. A row that is in no window, being late, is there once more, without bounds: `late_row`.
+    """
+    able, unable = unable_rows(table, shape, inputs)
+    return pa.concat_tables([*unable, late_table(able, shape, inputs)])
+
+
+def unable_rows(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, list[pa.Table]]:
+    """The rows that can count, and what `skipped_table` tells of those that can't."""
+    required = required_columns(shape, inputs.aggregates)
+    able, left_out = able_rows(table, inputs.key, inputs.time, required, shape.drop_negative)
+    kind = table.schema.field(inputs.time).type
+    return able, [_with_bounds(rows, None, reason, kind) for reason, rows in left_out.items()]
+
+
+def late_table(able: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
+    """What `skipped_table` tells of rows that can count but are late."""
+    rows = sorted_rows(able, None, shape, inputs)
+    return _late(rows, shape, inputs, np.ones(rows.times.size, np.bool_))
+
+
+def late_stream(
+    chunks: Iterator[pa.Table],
+    shape: Shape,
+    inputs: Inputs,
+    *,
+    most_rows: int,
+) -> Iterator[pa.Table]:
+    """`late_table` of chunks of rows that can count, in the order (key, time); for windows of a bounded reach.
+
+    A row is told of once no row to come bears on any window over it. Rows that bear on windows over later ones are
+    carried over.
+
+    Args:
+        most_rows: how many rows are worked on at a time, unless more are within reach of one.
+    """
+    assert shape.halo is not None
+    reach = sum(shape.halo)
+    waiting: list[pa.Table] = []
+    n_rows, wanted, told = 0, most_rows, _LEAST
+    for chunk in chunks:
+        waiting.append(chunk)
+        n_rows += chunk.num_rows
+        if n_rows < wanted:
+            continue
+        rows = sorted_rows(pa.concat_tables(waiting).combine_chunks(), None, shape, inputs)
+        opens, until = int(rows.offsets[-2]), max(int(rows.times[-1]) - reach, _LEAST)
+        asked = _told_first(rows, told)
+        asked[opens:] &= rows.times[opens:] < until
+        yield _late(rows, shape, inputs, asked)
+        left = rows.following(opens + int(rows.times[opens:].searchsorted(max(until - reach, _LEAST))))
+        waiting, n_rows, told = [left], left.num_rows, until
+        wanted = max(most_rows, 2 * n_rows)
+    if n_rows:
+        rows = sorted_rows(pa.concat_tables(waiting).combine_chunks(), None, shape, inputs)
+        yield _late(rows, shape, inputs, _told_first(rows, told))
+
+
+def _told_first(rows: SortedRows, told: int) -> npt.NDArray[np.bool_]:
+    """All rows but those of the first key before a time, which have been told of."""
+    asked = np.ones(rows.times.size, np.bool_)
+    asked[: rows.offsets[1]] = rows.times[: rows.offsets[1]] >= told
+    return asked
+
+
+def _late(rows: SortedRows, shape: Shape, inputs: Inputs, told: npt.NDArray[np.bool_]) -> pa.Table:
+    """Of the rows `told` alone."""
+    least = rows.ticks(inputs.min_end)
+    if least is None or not np.any(least > rows.times):
+        return _with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
+    counted = shape.find(rows.offsets, rows.times, least)[2]
+    windows, spans, chosen = shape.find(rows.offsets, rows.times, None)
+    nowhere = rows.table.take(pa.array(rows.order[~counted & told]))
+    last = shape.last_instants(windows)
+    if last is None:
+        pairs = _with_bounds(nowhere, None, "late", rows.time_type)
+    else:
+        pair_rows, pair_windows = _late_pairs(spans.select(told[chosen]), last, least[chosen & told])
+        numbers = rows.order[np.flatnonzero(chosen & told)[pair_rows]]
+        bounds = (windows.start[pair_windows], windows.end[pair_windows])
+        pairs = _with_bounds(rows.table.take(pa.array(numbers)), bounds, "late", rows.time_type)
+    return pa.concat_tables([pairs, _with_bounds(nowhere, None, "late_row", rows.time_type)])
+
+
+def _late_pairs(spans: Spans, last: Ints, least: Ints) -> tuple[Ints, Ints]:
+    """Pairs (row, window): the windows over each row that end too early for it, which come first in its span."""
+    # last instants rise within a span but not from key to key: each row's own run is searched by halves
+    low, high = spans.first.copy(), spans.past.copy()
+    while np.any(low < high):
+        middle = (low + high) >> 1
+        open_ = low < high
+        early = open_ & (last[np.minimum(middle, last.size - 1)] < least)
+        low = np.where(early, middle + 1, low)
+        high = np.where(open_ & ~early, middle, high)
+    counts = low - spans.first
+    rows = np.repeat(np.arange(counts.size), counts)
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, spans.first[rows] + within
+
+
+def _with_bounds(held: pa.Table, bounds: tuple[Ints, Ints] | None, reason: str, time_type: pa.DataType) -> pa.Table:
+    kind = bounds_type(time_type)
+    for place, name in enumerate(("window_start", "window_end")):
+        column = pa.nulls(held.num_rows, kind) if bounds is None else pa.array(bounds[place]).cast(kind)
+        held = held.append_column(name, column)
+    return held.append_column("reason", pa.array([reason] * held.num_rows, pa.string()))
