@@ -68,7 +68,7 @@ def test_a_run_killed_after_each_of_its_commits_and_run_again(
         if target != COMMITS[-1]:
             assert before == {table: published(lake, table) for table in ALL}, f"visible after {target}"
     assert expected == {table: published(lake, table, "final") for table in ALL}
-    assert [stage["commits"] for stage in run(lake, home, 1, 1)] == [0] * len(STAGES)
+    _assert_at_rest(lake, home)
     assert expected == {table: published(lake, table, "final") for table in ALL}
 
 
@@ -92,7 +92,14 @@ def test_chains_after_a_kill_at_each_of_golds_commits_are_those_of_an_undisturbe
         if target != "trace.published":
             assert before == {table: published(lake, table) for table in GOLD}, f"visible after {target}"
     assert expected == {table: published(lake, table) for table in GOLD}
-    assert [stage["commits"] for stage in run(lake, home, 1, 1)] == [0] * len(STAGES)
+    _assert_at_rest(lake, home)
+
+
+def _assert_at_rest(spark: SparkSession, home: Settings) -> None:
+    """The first run with nothing new removes the batches that merges have replaced, now that it is published; the next
+    one finds nothing to do."""
+    first, second = ({s["stage"]: s["commits"] for s in run(spark, home, 1, 1)} for _ in range(2))
+    assert {**first, "compact": 0} == second == dict.fromkeys(STAGES, 0)
 
 
 def _kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
