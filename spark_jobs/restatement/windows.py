@@ -88,7 +88,7 @@ def _touched_times(definition: Definition) -> list[Column]:
 
 
 def _bucket(definition: Definition, time: Column) -> Column:
-    bucket = F.when(has_key(definition), F.floor(time / F.lit(BUCKET_US)))
+    bucket = F.when(has_key(definition), _floored(time, BUCKET_US))
     return F.struct(F.lit(definition.name).alias("name"), bucket.alias("bucket"))
 
 
@@ -165,7 +165,7 @@ def _overlapping(ranges: list[Range]) -> Column:
 
 def _bounds(sessions: DataFrame) -> list[Range]:
     """Ranges that cover these sessions, gathered by the hour in which they start."""
-    bucket = F.floor(F.unix_micros("window_start") / F.lit(BUCKET_US)).alias("bucket")
+    bucket = _floored(F.unix_micros("window_start"), BUCKET_US).alias("bucket")
     start, end = F.min(F.unix_micros("window_start")).alias("lo"), F.max(F.unix_micros("window_end")).alias("hi")
     return [(row.lo, row.hi) for row in sessions.groupBy(bucket).agg(start, end).collect()]
 

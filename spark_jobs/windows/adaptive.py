@@ -96,7 +96,8 @@ def adaptive_windows(
     are in `spark_jobs.kernels.windows.adaptive`.
 
     Args:
-        delta: the column with a row's id, which breaks ties of time.
+        delta: the column with a row's id, which breaks ties of time. Rows of one cell with one id are one delta, which
+            counts at the first of their times (of one time: at the least of what the rows hold).
         aggregates: further columns, as in `sliding_windows`; none by default.
         vector: the column that says what a row changes; `stats.vectors_affected` counts the different ones.
         size_bytes: the integer column with a row's size; None: 0, and no trigger may ask for sizes.
@@ -114,7 +115,8 @@ def adaptive_windows(
         memory_pressure, or reset where the cell ended), aggregates.
 
     Raises:
-        ParameterError: a parameter is outside of the above; no job has been started.
+        ParameterError: a parameter is outside of the above; no job has been started. IntegerOverflow, from the action:
+            the bytes of a window pass int64.
     """
     deltas = Deltas(delta, vector, size_bytes)
     frame = Frame.of(df)

@@ -17,6 +17,7 @@ from spark_jobs.kernels.windows import (
     Cuts,
     Deltas,
     Inputs,
+    IntegerOverflow,
     Trigger,
     adaptive_table,
     collect,
@@ -45,6 +46,11 @@ TRIGGERS = st.lists(
 ROWS = st.lists(st.tuples(st.integers(-50, 90), st.integers(0, 30), st.none() | st.integers(0, 200)), max_size=40).map(
     lambda rows: [Delta(t, n, size, -(2**63) if late is None else late) for n, (t, size, late) in enumerate(rows)]
 )
+IDS = st.tuples(st.integers(-50, 90), st.integers(0, 4), st.none() | st.integers(0, 200))
+REPEATED = st.lists(IDS, max_size=30).map(
+    lambda rows: [Delta(t, n, n, -(2**63) if late is None else late) for t, n, late in rows]
+)
+"""Ids that come several times, some of them late."""
 INPUTS = Inputs(["k"], "t", {"n": count(), "bytes": sum_("size")}, min_end="least")
 DELTAS = Deltas("id", vector="vector", size_bytes="size")
 
@@ -63,7 +69,7 @@ def table_of(rows):
 
 
 @settings(max_examples=tries(100), deadline=None)
-@given(ROWS, TRIGGERS, st.randoms(use_true_random=False))
+@given(ROWS | REPEATED, TRIGGERS, st.randoms(use_true_random=False))
 def test_adaptive_windows_equal_the_twin_in_any_order_of_rows(rows, triggers, random):
     cuts = replace(CUTS, triggers=triggers)
     shuffled = list(rows)
@@ -99,6 +105,40 @@ def test_an_id_that_comes_twice_at_one_time_leaves_no_choice():
     assert all(windows.equals(found[0]) for windows in found)
 
 
+def test_a_delta_that_comes_again_counts_once_in_its_cell():
+    rows = [Delta(0, 1, 5), Delta(0, 1, 5), Delta(3, 1, 9), Delta(3, 2, 1), Delta(41, 1, 7)]
+    cuts = replace(CUTS, triggers=(Trigger("time"),))
+    found, counts = adaptive_table(table_of(rows), cuts, DELTAS, INPUTS)
+    assert found.column("delta_ids").to_pylist() == [[1, 2], [1]]
+    assert [stats["total_bytes"] for stats in found.column("stats").to_pylist()] == [6, 7]
+    assert counts.late_rows == 0
+    late = [replace(rows[0], min_end=40), *rows[2:]]
+    found, counts = adaptive_table(table_of(late), cuts, DELTAS, INPUTS)
+    assert found.column("delta_ids").to_pylist() == [[1, 2], [1]], "the one that was not late counts"
+    assert counts.late_rows == 1
+
+
+SIZES = st.sampled_from([0, 1, 7, 2**53, 2**53 + 1, 2**62, 2**63 - 1])
+
+
+@settings(max_examples=tries(100), deadline=None)
+@given(st.lists(SIZES, min_size=1, max_size=8), st.sampled_from([7, 2**53 + 1, 2**62 + 1, 2**63 - 1]))
+def test_sizes_are_exact_up_to_int64_and_refused_beyond(sizes, limit):
+    rows = [Delta(t, t, size) for t, size in enumerate(sizes)]
+    inputs = replace(INPUTS, aggregates={"n": count()})
+    for trigger in (Trigger("size", limit), Trigger("count", 5)):
+        cuts = replace(CUTS, triggers=(trigger,))
+        wanted = adaptive(rows, cuts)
+        totals = [sum(delta.size for delta in window.deltas) for window in wanted]
+        if max(totals) >= 2**63:
+            with pytest.raises(IntegerOverflow, match="sum of size"):
+                adaptive_table(table_of(rows), cuts, DELTAS, inputs)
+        else:
+            found, _ = adaptive_table(table_of(rows), cuts, DELTAS, inputs)
+            assert found.column("n").to_pylist() == [len(window.deltas) for window in wanted]
+            assert [stats["total_bytes"] for stats in found.column("stats").to_pylist()] == totals
+
+
 def test_keys_do_not_touch_each_other():
     rows = [Delta(t, t, 1) for t in (0, 1, 2, 50, 51)]
     cuts = replace(CUTS, triggers=(Trigger("time"), Trigger("count", 2)))
@@ -127,8 +167,9 @@ def test_a_cell_cuts_and_starts_the_rate_afresh():
 def test_adaptive_windows_hold_at_the_ends_of_int64():
     times = np.array([-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1])
     cuts = replace(CUTS, triggers=(Trigger("time"),))
-    windows, spans, _, reason = adaptive_spans(
-        offsets=np.array([0, 4]), times=times, sizes=np.zeros(4, np.int64), cuts=cuts, min_end=None
+    every = np.ones(4, np.bool_)
+    windows, spans, reason = adaptive_spans(
+        offsets=np.array([0, 4]), times=times, sizes=np.zeros(4, np.int64), cuts=cuts, counted=every
     )
     assert windows.start.tolist() == [-(2**63), 2**63 - 2]
     assert windows.end[1] == 2**63 - 1
@@ -140,7 +181,8 @@ def test_the_adaptive_kernel_cuts_millions_of_deltas_a_second():
     n = 1_000_000
     times = np.arange(n) * 50
     cuts = replace(CUTS, longest=5_000, reset=10**9, target=100, triggers=(Trigger("time"), Trigger("count", 100)))
-    arguments = {"offsets": np.array([0, n]), "times": times, "sizes": np.zeros(n, np.int64), "min_end": None}
+    arguments = {"offsets": np.array([0, n]), "times": times, "sizes": np.zeros(n, np.int64)}
+    arguments["counted"] = np.ones(n, np.bool_)
     adaptive_spans(cuts=cuts, **arguments)
     began = time.process_time()
     adaptive_spans(cuts=cuts, **arguments)

@@ -12,7 +12,7 @@ from spark_jobs.config import Settings
 from spark_jobs.restatement.catalog import ensure_source
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.restatement.windows import corrections, touched_ranges
+from spark_jobs.restatement.windows import _bucket, corrections, touched_ranges
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED, updates
@@ -69,3 +69,12 @@ def test_a_late_row_reads_the_files_of_its_days_however_long_the_history(lake: S
     assert read[0] == read[1]
     # of trace and history the day of the row, the late batch, and the publication
     assert all(files <= 6 and corrected > 0 for files, corrected in read[0].values())
+
+
+def test_the_hours_of_touched_times_are_exact_in_any_year(spark: SparkSession, source: Source) -> None:
+    hour, last = 3_600_000_000, 253_402_300_799_999_999
+    times = [-1, 0, hour - 1, 2**53 - 1, 2**53 + 1, last // hour * hour - 1, last // hour * hour, last]
+    rows = spark.createDataFrame([(time,) for time in times], "us BIGINT").selectExpr("us", "'a' AS c_meter")
+    hours = rows.select("us", _bucket(definitions(source)[0], F.col("us")).alias("of"))
+    found = {row.us: row.bucket for row in hours.select("us", "of.bucket").collect()}
+    assert found == {time: time // hour for time in times}

@@ -13,12 +13,15 @@ All in event time, so that the same rows give the same windows in any run. Rows 
 
 `window_end` is the instant of closing: the end of the duration or of the cell, or the time of the row that fired.
 A row is late for all windows of its cell, or for none: it counts iff the cell's last instant is at or after `min_end`.
+A delta whose id comes several times among the rows of a cell that are not late counts once, at the first of these.
+Cells share nothing, so an id that comes in two of them names two deltas.
 
 Cost: O(rows) once sorted.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +32,7 @@ from .spans import Spans, Windows
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 REASONS = ("time", "count", "size", "rate_change", "memory_pressure", "reset")
 """What may close a window; the number in this list is the kernel's code for it."""
 _TIME, _COUNT, _SIZE, _RATE_CHANGE, _MEMORY, _RESET = range(6)
@@ -42,6 +46,7 @@ class Trigger:
 
     reason: str
     threshold: float = 0.0
+    """Rows or bytes, exactly, or a share."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +79,17 @@ def _changed(samples: Floats, count: int, threshold: float) -> bool:
 
 
 @njit(cache=True)
-def _fired(kinds: Ints, limits: Floats, rows: int, size: int, samples: Floats, sampled: int) -> int:
-    """The first trigger that fires after a row was added; -1: none."""
+def _fired(
+    kinds: Ints, limits: Ints, shares: Floats, rows: int, size: int, wraps: int, samples: Floats, sampled: int
+) -> int:
+    """The first trigger that fires after a row was added; -1: none. The window's size is `size + wraps * 2**64`."""
     for place in range(kinds.size):
         kind, limit = kinds[place], limits[place]
         if kind == _COUNT and rows >= limit:
             return kind
-        if kind in (_SIZE, _MEMORY) and size >= limit:
+        if kind in (_SIZE, _MEMORY) and (wraps > 0 or (wraps == 0 and size >= limit)):
             return kind
-        if kind == _RATE_CHANGE and _changed(samples, sampled, limit):
+        if kind == _RATE_CHANGE and _changed(samples, sampled, shares[place]):
             return kind
     return -1
 
@@ -94,7 +101,8 @@ def _cut(
     times: Ints,
     sizes: Ints,
     kinds: Ints,
-    limits: Floats,
+    limits: Ints,
+    shares: Floats,
     bounds: tuple[int, int, int, int],
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit."""
@@ -107,7 +115,7 @@ def _cut(
     reason = np.empty(times.size, np.int64)
     samples = np.zeros(_RECENT + _OLDER, np.float64)
     window, is_open = -1, False
-    tail = cell_first = sampled = rows = size = duration = 0
+    tail = cell_first = sampled = rows = size = wraps = duration = 0
     rate = 0.0
     for row in range(times.size):
         time = times[row]
@@ -125,7 +133,7 @@ def _cut(
             samples[sampled % samples.size] = rate * unit
             sampled += 1
         if not is_open:
-            window, is_open, rows, size = window + 1, True, 0, 0
+            window, is_open, rows, size, wraps = window + 1, True, 0, 0, 0
             wanted = target / rate if rate > 0.0 else float(longest)
             duration = longest if wanted >= longest else max(shortest, int(wanted))
             closes = time + duration if time <= _GREATEST - duration else _GREATEST
@@ -136,8 +144,14 @@ def _cut(
             else:
                 end[window], reason[window] = cell_end[row], _RESET
         number[row] = window
-        rows, size = rows + 1, size + sizes[row]
-        kind = _fired(kinds, limits, rows, size, samples, sampled)
+        rows, before = rows + 1, size
+        size = before + sizes[row]
+        # a sum that passes int64 comes out at the other end
+        if sizes[row] > 0 and size < before:
+            wraps += 1
+        elif sizes[row] < 0 and size > before:
+            wraps -= 1
+        kind = _fired(kinds, limits, shares, rows, size, wraps, samples, sampled)
         if kind >= 0:
             end[window], reason[window], is_open = time, kind, False
     return number, start[: window + 1], end[: window + 1], reason[: window + 1]
@@ -161,32 +175,51 @@ def _cells(offsets: Ints, times: Ints, reset: int) -> tuple[npt.NDArray[np.bool_
     return new_cell, cell_end
 
 
+def in_time(offsets: Ints, times: Ints, cuts: Cuts, min_end: Ints | None) -> Flags:
+    """Which rows are not late: the last instant of their cell is at or after their `min_end`; see `adaptive_spans`."""
+    if min_end is None or not np.any(min_end > times):
+        return np.ones(times.size, np.bool_)
+    return _cells(offsets, times, cuts.reset)[1] - 1 >= min_end
+
+
+def first_of_deltas(offsets: Ints, times: Ints, cuts: Cuts, deltas: Ints, counted: Flags) -> Flags:
+    """Which of the `counted` rows are the first of their delta in their cell; `deltas` numbers the ids from 0."""
+    cell = np.cumsum(_cells(offsets, times, cuts.reset)[0])[counted]
+    # numbers of cells and of ids stay below the number of rows, so the product stays below 2**63
+    first = np.unique(cell * np.int64(deltas.max(initial=0) + 1) + deltas[counted], return_index=True)[1]
+    rows = np.flatnonzero(counted)[first]
+    chosen = np.zeros(times.size, np.bool_)
+    chosen[rows] = True
+    return chosen
+
+
 def adaptive_spans(
-    *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, min_end: Ints | None
-) -> tuple[Windows, Spans, npt.NDArray[np.bool_], Ints]:
+    *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, counted: Flags
+) -> tuple[Windows, Spans, Ints]:
     """All adaptive windows of many keys, which rows are in which, and why each was closed (a place in `REASONS`).
 
     Args:
         offsets: rows `offsets[k] .. offsets[k+1]-1` belong to key k.
         times: in ticks, not falling within a key; rows of one time in the order in which they count.
         sizes: bytes of each row.
-        min_end: per row the least last instant of a cell that it counts in; None: no row is late.
+        counted: which rows there are; the others are left out.
     """
-    new_cell, cell_end = _cells(offsets, times, cuts.reset)
-    counted = np.ones(times.size, np.bool_)
-    if min_end is not None and np.any(min_end > times):
-        counted = cell_end - 1 >= min_end
+    if not counted.all():
         n_counted = np.concatenate(([0], np.cumsum(counted)))
         offsets, times, sizes = n_counted[offsets], times[counted], sizes[counted]
-        new_cell, cell_end = _cells(offsets, times, cuts.reset)
+    new_cell, cell_end = _cells(offsets, times, cuts.reset)
     kinds = np.array([REASONS.index(trigger.reason) for trigger in cuts.triggers], np.int64)
-    limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.float64)
+    limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.int64)
+    shares = np.array([trigger.threshold for trigger in cuts.triggers], np.float64)
     bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.rate_unit)
-    number, start, end, reason = _cut(new_cell, cell_end, times, sizes, kinds, limits, bounds)
+    number, start, end, reason = _cut(new_cell, cell_end, times, sizes, kinds, limits, shares, bounds)
     opens = np.flatnonzero(np.diff(number, prepend=-1))
     group = np.searchsorted(offsets, opens, side="right") - 1
-    return Windows(group, start, end), Spans(number, number + 1, start.size), counted, reason
+    return Windows(group, start, end), Spans(number, number + 1, start.size), reason
 
 
-def _limit(trigger: Trigger, cuts: Cuts) -> float:
-    return trigger.threshold * (cuts.memory_bytes if trigger.reason == "memory_pressure" else 1)
+def _limit(trigger: Trigger, cuts: Cuts) -> int:
+    """The least number of rows or bytes at which a trigger fires; 0 for those that ask for neither."""
+    if trigger.reason == "memory_pressure":
+        return min(math.ceil(trigger.threshold * cuts.memory_bytes), _GREATEST)
+    return min(math.ceil(trigger.threshold), _GREATEST) if trigger.reason in ("count", "size") else 0

@@ -35,7 +35,10 @@ def adaptive(deltas: Sequence[Delta], cuts: Cuts) -> list[AdaptiveWindow]:
     for cell in sorted({delta.time // cuts.reset for delta in deltas}):
         end = (cell + 1) * cuts.reset
         held = [delta for delta in deltas if delta.time // cuts.reset == cell and end - 1 >= delta.min_end]
-        windows += _cell(sorted(held, key=lambda delta: (delta.time, delta.delta)), end, cuts)
+        once: dict[int, Delta] = {}
+        for delta in sorted(held, key=lambda delta: (delta.time, delta.delta, delta.size)):
+            once.setdefault(delta.delta, delta)
+        windows += _cell(list(once.values()), end, cuts)
     return windows
 
 

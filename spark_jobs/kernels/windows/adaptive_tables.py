@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .adaptive import REASONS, Cuts, adaptive_spans
+from .adaptive import REASONS, Cuts, adaptive_spans, first_of_deltas, in_time
+from .aggregates import exact_totals
 from .monoid import WindowRows
 from .rows import SkippedRows, SortedRows, encode, own, settle_ties, sort_rows
 from .shapes import Settled
@@ -20,6 +22,7 @@ from .sweeps import distinct_counts
 from .tables import Inputs, asked_for, rows_between, window_columns, with_results
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) 
     """One row a window: key, `window_start`, `window_end`, `window_id`, `delta_ids`, `stats`, `trigger`, aggregates.
 
     `window_id` is `<cell>.<place in the cell>`, unique within a key. Rows whose key, time, id, vector or size is null
-    are in no window (`null_value`).
+    are in no window (`null_value`). IntegerOverflow where a window's bytes pass int64.
     """
     found = _find(table, cuts, deltas, inputs)
     return found.table(0, found.windows.start.size, None), found.skipped
@@ -91,10 +94,10 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
     sizes = np.zeros(rows.times.size, np.int64)
     if deltas.size_bytes is not None:
         sizes = own(rows.column(deltas.size_bytes).cast(pa.int64()))
-    windows, spans, chosen, reason = adaptive_spans(
-        offsets=rows.offsets, times=rows.times, sizes=sizes, cuts=cuts, min_end=rows.ticks(inputs.min_end)
-    )
-
+    cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
+    punctual = in_time(**cells, min_end=rows.ticks(inputs.min_end))
+    chosen = _once(ids, punctual, cells)
+    windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen)
     names = _ids(windows, cuts.reset)
 
     def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
@@ -107,7 +110,7 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
             part, own_reason = part.select(asked), own_reason[asked]
         columns = {
             "delta_ids": _lists(ids.filter(pa.array(counted)), held),
-            "stats": _stats(rows, part, held, counted, sizes[counted], deltas.vector),
+            "stats": _stats(rows, part, held, counted, sizes[counted], deltas),
             "trigger": pa.array(REASONS, pa.string()).take(pa.array(own_reason)),
         }
         for name, column in columns.items():
@@ -115,7 +118,15 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
         read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival))
         return with_results(described, inputs.aggregates, read)
 
-    return Found(rows, windows, made, int(chosen.size - np.count_nonzero(chosen)))
+    return Found(rows, windows, made, int(punctual.size - np.count_nonzero(punctual)))
+
+
+def _once(ids: pa.Array, punctual: Flags, cells: dict[str, Any]) -> Flags:
+    """Of the rows that are not late, those that count: of each delta of a cell the first."""
+    encoded = ids.dictionary_encode()
+    if len(encoded.dictionary) == len(ids):
+        return punctual
+    return first_of_deltas(**cells, deltas=own(encoded.indices.cast(pa.int64())), counted=punctual)
 
 
 def _ids(windows: Windows, reset: int) -> pa.Array:
@@ -133,19 +144,11 @@ def _lists(values: pa.Array, spans: Spans) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
 
 
-def _stats(
-    rows: SortedRows,
-    windows: Windows,
-    spans: Spans,
-    chosen: npt.NDArray[np.bool_],
-    sizes: Ints,
-    vector: str | None,
-) -> pa.Array:
+def _stats(rows: SortedRows, windows: Windows, spans: Spans, chosen: Flags, sizes: Ints, deltas: Deltas) -> pa.Array:
     affected: npt.NDArray = np.zeros(spans.n_windows, np.int64)
-    if vector is not None:
-        codes, distinct = encode(rows.column(vector))
+    if deltas.vector is not None:
+        codes, distinct = encode(rows.column(deltas.vector))
         affected = distinct_counts(codes[chosen], len(distinct), spans.first, spans.past, spans.entry, spans.n_windows)
-    total = np.zeros(spans.n_windows, np.int64)
-    np.add.at(total, spans.first, sizes)
+    total = exact_totals(deltas.size_bytes or "size", sizes, spans)
     fields = [spans.counts, affected, total, total / np.maximum(spans.counts, 1), windows.end - windows.start]
     return pa.StructArray.from_arrays([pa.array(part) for part in fields], fields=list(stats_type()))

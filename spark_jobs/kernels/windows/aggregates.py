@@ -64,7 +64,8 @@ def _nullable(results: npt.NDArray, defined: npt.NDArray[np.bool_], dtype: pa.Da
     return pa.array(results, dtype, mask=None if defined.all() else ~defined)
 
 
-def _integer_sums(column: str, values: Ints, spans: Spans) -> Ints:
+def exact_totals(column: str, values: Ints, spans: Spans) -> Ints:
+    """Per window the sum of its values; IntegerOverflow, which names the column, past int64."""
     sums, rounded, overflow = integer_sums(values, spans.first, spans.past, spans.entry, spans.n_windows)
     if overflow >= 0:
         raise IntegerOverflow(
@@ -131,11 +132,11 @@ class Sum(Aggregate):
             sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows)
             return _nullable(sums, defined, output)
         if pa.types.is_decimal(values.type):
-            totals = _integer_sums(self.column, _unscaled(values), spans)
+            totals = exact_totals(self.column, _unscaled(values), spans)
             words = np.stack([totals, totals >> 63], axis=1)
             whole = pa.Array.from_buffers(output, spans.n_windows, [None, pa.py_buffer(words.tobytes())])
             return whole if defined.all() else pc.if_else(pa.array(defined), whole, pa.scalar(None, output))
-        return _nullable(_integer_sums(self.column, own(values.cast(pa.int64())), spans), defined, output)
+        return _nullable(exact_totals(self.column, own(values.cast(pa.int64())), spans), defined, output)
 
 
 @dataclass(frozen=True)
