@@ -46,6 +46,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
     stage.summary.update(
         appended=moved.appended,
         drained=moved.drained,
+        below_horizon=moved.below_horizon,
         unsealed=sum(batch.n_updates for batch in moved.after.arrangement.unsealed),
         seal_us=moved.after.seal_us,
         moved=moved.moved,

@@ -31,7 +31,8 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
     """Write the corrections of every window definition and the late rows; per definition the touched times and what
     became of the touched rows, None if there is nothing to do."""
     stage.summary["definitions"] = [d.name for d in stage.definitions]
-    if stage.scope.nothing_to_do() or not (stage.definitions or stage.scope.everything):
+    scope = stage.scope
+    if scope.nothing_to_do() or not (stage.definitions or scope.everything or scope.has_horizon):
         return None
     ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
@@ -44,9 +45,9 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
             accounts[definition.name] = made.account
             memory[definition.name] = made.memory
     stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, memory=memory)
-    if any(ranges.values()) or stage.scope.everything:
+    if any(ranges.values()) or scope.everything or scope.has_horizon:
         n_rows = sum(account.rows for account in accounts.values())
-        late = late_rows(stage.lake, stage.scope, stage.definitions, stage.fence.token, n_rows=n_rows)
+        late = late_rows(stage.lake, scope, stage.definitions, stage.fence.token, n_rows=n_rows)
         if late is not None:
             stage.lake.append(LATE, late, None)
     return ranges, accounts

@@ -9,9 +9,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX
-from spark_jobs.landing.standing import DUPLICATE, as_json, standing_identities, standing_rows
+from spark_jobs.landing.standing import DUPLICATE, standing_identities, standing_rows
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.row_json import as_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -20,10 +20,8 @@ from spark_jobs.landing.ledger import LANDED, RETRACTED, UNREADABLE, Version
 from spark_jobs.landing.standing import (
     DUPLICATE,
     REJECT,
-    as_json,
     file_of,
     line_of,
-    rows_of_json,
     standing_duplicates,
     standing_rejects,
     standing_rows,
@@ -32,6 +30,7 @@ from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import FILE_BITS, LINE_BITS
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.row_json import as_json, rows_of_json
 from spark_jobs.storage.tables import row_columns
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from spark_jobs.sources import Source
 from spark_jobs.sources.drops import LINE_BITS, LINE_LIMIT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import name
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
 
 if TYPE_CHECKING:
@@ -26,9 +25,6 @@ REJECT = ("seq_no", "file", "line", "rule", "reason", "raw")
 """What tells two rejected records apart."""
 DUPLICATE = ("seq_no", "file", "line", "row_id", "delta_id", "counted_row_id", "conflict", "row")
 """What tells two duplicates apart."""
-
-_PLAIN = {"TIMESTAMP": "BIGINT", "DATE": "INT"}
-"""Types of a row's JSON in place of those whose text would lose digits."""
 
 
 def file_of(row_id: str) -> Column:
@@ -88,20 +84,3 @@ def _open(lake: Lake, source: Source, table: Table, identity: tuple[str, ...]) -
     rows = lake.read(table).where(F.col("source") == source.name)
     counted = rows.join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
     return counted.groupBy(*identity).agg(F.sum("diff").alias("diff")).where("diff > 0").drop("diff")
-
-
-def as_json(source: Source, prefix: str = "") -> Column:
-    """The columns of `tables.row_columns` (those whose names start with `prefix`) as text: `rows_of_json` reads it."""
-    plain = {"TIMESTAMP": F.unix_micros, "DATE": F.unix_date}
-    columns = [c for c in row_columns(source) if c.name.startswith(prefix)]
-    return F.to_json(F.struct(*[plain.get(c.type, F.col)(name(c.name)).alias(c.name) for c in columns]))
-
-
-def rows_of_json(frame: DataFrame, source: Source, *others: str) -> DataFrame:
-    """The columns of `tables.row_columns` out of the column `row` of `frame`, and its columns `others`."""
-    columns = row_columns(source)
-    schema = ", ".join(f"{name(c.name)} {_PLAIN.get(c.type, c.type)}" for c in columns)
-    whole = {"TIMESTAMP": F.timestamp_micros, "DATE": F.date_from_unix_date}
-    parsed = frame.select(F.from_json("row", schema).alias("parsed"), *[F.col(o).alias(f"_{o}") for o in others])
-    fields = [whole.get(c.type, F.col)(f"parsed.{name(c.name)}").alias(c.name) for c in columns]
-    return parsed.select(*fields, *[F.col(f"_{o}").alias(o) for o in others])

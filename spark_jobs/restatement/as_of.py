@@ -27,7 +27,7 @@ from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.tables import SQL_TYPES
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
-from spark_jobs.trace.advance import batch_rows, trace_handles
+from spark_jobs.trace.advance import counting_rows
 from spark_jobs.trace.horizon import check_state_time
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def states_at(
         chains = published_chains(lake, source, current, entity=entity)
         # of the newest times one segment of an entity says all; of others those before it may be needed
         return _from_chains(chains, source, event_us and limit_us, known_us and time_us)
-    rows = batch_rows(lake, source, trace_handles(standing.arrangement))
+    rows = counting_rows(lake, source, standing.arrangement)
     rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") <= at(limit_us)))
     if entity is not None:
         rows = rows.where(F.col("entity") == entity)

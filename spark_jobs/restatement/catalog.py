@@ -16,7 +16,7 @@ from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import qualified
-from spark_jobs.storage.tables import DATABASES, SHARED, STATE, VALIDITY, chunks, updates
+from spark_jobs.storage.tables import BELOW_HORIZON, DATABASES, SHARED, STATE, VALIDITY, chunks, updates
 
 
 def ensure_source(lake: Lake, source: Source, known: Collection[Source]) -> None:
@@ -28,6 +28,10 @@ def ensure_source(lake: Lake, source: Source, known: Collection[Source]) -> None
     chains = [CHAINS] if source.keeps_chains else []
     tables = [*SHARED, *chains, chunks(source), updates(source), *[d.table() for d in own]]
     new_tables = lake.ensure(DATABASES, tables)
+    of_updates = updates(source)
+    if of_updates not in new_tables and BELOW_HORIZON.name not in lake.read(of_updates).columns:
+        # a table that an older version made: everything in it counts
+        lake.define(of_updates.added([BELOW_HORIZON]))
     if not new_tables:
         return
     created = {table.qualified for table in new_tables}

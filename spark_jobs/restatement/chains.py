@@ -70,8 +70,6 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, w
     touching, known_us = scope.touching(lake), 0
     frontiers = retention_of(scope.frontiers)
     if not scope.everything:
-        # what falls before the horizon changes nothing that is published
-        touching = touching.where(F.unix_micros("event_time") >= frontiers.horizon)
         known_us = publication.published_us
     rows = chain_inputs(touching, source, known_us)
     segments = _whole(published_rows(lake, CHAINS, publication).where(F.col("source") == source.name))

@@ -2,7 +2,8 @@
 
 With `published` and `reached` the frontiers of the publication in force, and `seal` and `reached'` those of the run,
 an update is *touching* iff it is sealed and not future-dated now, and was not both before: `time < seal and
-event_time < reached'`, and `time >= published or event_time >= reached`.
+event_time < reached'`, and `time >= published or event_time >= reached`. Updates that landed below the
+horizon of then neither touch nor stand.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.trace.advance import batch_rows, trace_handles
-from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.storage.tables import BELOW_HORIZON
+from spark_jobs.trace.advance import batch_rows, counting_rows, trace_handles
+from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,8 +45,8 @@ class Scope:
         return self.frontiers.seal_us - 1
 
     def standing(self, lake: Lake) -> DataFrame:
-        """Updates of the trace that are sealed and not future-dated, with the column `touched`."""
-        rows = batch_rows(lake, self.source, trace_handles(self.frontiers.arrangement))
+        """Updates of the trace that count, are sealed and not future-dated, with the column `touched`."""
+        rows = counting_rows(lake, self.source, self.frontiers.arrangement)
         due = rows.where(F.col("event_time") < at(self.frontiers.reached_us))
         return due.withColumn("touched", F.lit(True) if self.everything else self._touching())
 
@@ -57,6 +59,17 @@ class Scope:
         skipped."""
         rows = self.standing(lake)
         return rows if self.everything else rows.where(self._touching())
+
+    @property
+    def has_horizon(self) -> bool:
+        """Whether rows may lie below a horizon."""
+        return self.source.retention.horizon_us is not None or self.frontiers.horizon_us != NO_HORIZON_US
+
+    def below_horizon(self, lake: Lake) -> DataFrame:
+        """Updates of the trace that came or went below the horizon of then. The column has statistics, so that files
+        without such are skipped."""
+        rows = batch_rows(lake, self.source, trace_handles(self.frontiers.arrangement))
+        return rows.where(F.col(BELOW_HORIZON.name).isNotNull())
 
     def nothing_to_do(self) -> bool:
         """Whether this publication would show what is shown already."""

@@ -25,7 +25,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES
 from spark_jobs.storage.times import EPOCH, instant, micros
 from spark_jobs.trace import frontiers
-from spark_jobs.trace.advance import batch_rows, trace_handles
+from spark_jobs.trace.advance import counting_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -138,7 +138,7 @@ def _behind(
     lake: Lake, source: Source, table: PublishedTable, published: Revision, key: Row, files: _Ledger, limit: int
 ) -> list[Row]:
     time_us, current = as_of_time(lake, source, None)
-    rows = batch_rows(lake, source, trace_handles(frontiers.load(lake, source).arrangement))
+    rows = counting_rows(lake, source, frontiers.load(lake, source).arrangement)
     rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") < at(current.reached_us)))
     rows = rows.where(_near(table, published, key))
     read = [F.col(f"c_{column}").alias(column) for column in table.read]

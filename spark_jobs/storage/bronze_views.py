@@ -5,10 +5,16 @@ from __future__ import annotations
 from spark_jobs.sources import Source
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import CHUNK_LIST, DUPLICATES, FILES, QUARANTINE, chunks
+from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE, chunks
 from spark_jobs.storage.views import create_view
 
 _LEDGER = qualified(FILES.database, FILES.table)
+
+CHUNK_LIST = (
+    *("entity", "chunk_id", "seq_no", "rows", "row_ids", "event_times", "event_min", "event_max"),
+    *("diff", "landing"),
+)
+"""The columns that the chunk tables of all sources have in common."""
 
 
 def quarantine_view() -> str:

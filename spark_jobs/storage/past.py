@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from spark_jobs.sources import Source
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import FRONTIERS, LATE, PUBLISHED, STATE, updates
+from spark_jobs.storage.tables import COUNTS, FRONTIERS, LATE, PUBLISHED, STATE, updates
 from spark_jobs.storage.views import VISIBLE, create_view, held, publication, state_columns
 
 AT = Column("at", "TIMESTAMP", "The visible time to read at; without it the newest that is published.")
@@ -232,14 +232,15 @@ def _as_json(fields: str) -> str:
 
 
 def stored_rows(source: Source, *kinds: str) -> str:
-    """The updates of the batches that the arrangement holds: of `trace` or `unsealed` ones, or of both."""
+    """The updates that count of the batches that the arrangement holds: of `trace` or `unsealed` ones, or of both."""
     held = [
         f"from_json(get_json_object(max_by(state, token), '$.arrangement.{kind}'), 'ARRAY<STRUCT<handle: STRING>>')"
         for kind in kinds
     ]
     handles = f"SELECT explode(concat({', '.join(held)}).handle) AS batch FROM {_FRONTIERS}"
     of_source = f"{handles} WHERE source = {literal(source.source)}"
-    return f"SELECT * FROM {qualified('trace', updates(source).table)} LEFT SEMI JOIN ({of_source}) USING (batch)"
+    table = qualified("trace", updates(source).table)
+    return f"SELECT * FROM {table} LEFT SEMI JOIN ({of_source}) USING (batch) WHERE {COUNTS}"
 
 
 def _is_shared(table: Table) -> bool:

@@ -172,7 +172,7 @@ LATE = Table(
     "Rows that were late for a window of a definition, and what was done with them.",
     (
         SOURCE,
-        Column("definition", "STRING", "Name of the window definition."),
+        Column("definition", "STRING", "Name of the window definition; null: the source's state."),
         Column("row_id", "BIGINT", "The late row."),
         Column("entity", "STRING", "Its entity."),
         Column("event_time", "TIMESTAMP", "Its own time in this definition."),
@@ -196,7 +196,9 @@ LATE = Table(
             "action",
             "STRING",
             "reemit: counted, its windows were restated. discard: left out of every window it is late for, and of all. "
-            "partial: counted where the policy allows, left out elsewhere. next_window: counted at moved_to.",
+            "partial: counted where the policy allows, left out elsewhere. next_window: counted at moved_to. "
+            "below_horizon: came below the horizon of then, counted nowhere. kept_below_horizon: taken back below it, "
+            "still counted.",
         ),
         Column("diff", "BIGINT", "+1 the row came, -1 it was taken back."),
         Column("known_from", "TIMESTAMP", "Visible time of the change."),
@@ -270,12 +272,6 @@ PINS = Table(
     ),
 )
 
-CHUNK_LIST = (
-    *("entity", "chunk_id", "seq_no", "rows", "row_ids", "event_times", "event_min", "event_max"),
-    *("diff", "landing"),
-)
-"""The columns that the chunk tables of all sources have in common."""
-
 SHARED = (FILES, QUARANTINE, DUPLICATES, FRONTIERS, PUBLISHED, LATE, STATE, VERDICTS)
 
 SQL_TYPES = {
@@ -311,19 +307,28 @@ UPDATE = (
 )
 """The columns that a data plane's table has besides its data."""
 
+BELOW_HORIZON = Column(
+    "below_horizon",
+    "TIMESTAMP",
+    "The horizon below which the row lay when it came or went: it changes nothing that is published. Else null.",
+)
+COUNTS = f"{BELOW_HORIZON.name} IS NULL"
+"""SQL: whether an update bears on what is published. Everything that reads updates for their meaning asks for it."""
+
 
 def updates(source: Source) -> Table:
     """`trace.<source>_updates`: the source's updates, unsealed batches and trace batches alike, told apart by `batch`.
 
     It is partitioned by batch, so that a batch is read and removed by its name alone, whatever else is in the table.
     """
+    bounded = ("time", "diff", "event_time", "seq_no", "row_id", "token", BELOW_HORIZON.name)
     return Table(
         "trace",
         f"{source.source}_updates",
         f"Updates of {source.source}: (row, time, diff) by batch. Which batches count, trace.frontiers says.",
-        (*UPDATE, *row_columns(source), TOKEN),
+        (*UPDATE, *row_columns(source), BELOW_HORIZON, TOKEN),
         ("batch",),
-        ("time", "diff", "event_time", "seq_no", "row_id", "token", *[f"t_{t}" for t in source.timelines]),
+        (*bounded, *[f"t_{t}" for t in source.timelines]),
     )
 
 

@@ -23,9 +23,10 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import updates
+from spark_jobs.storage.tables import BELOW_HORIZON, COUNTS, updates
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, commit
+from spark_jobs.trace.horizon import passed_by_horizon
 from spark_jobs.trace.plane import Slice
 
 if TYPE_CHECKING:
@@ -38,12 +39,14 @@ ORDER = ("entity", "event_time", "row_id")
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What one advance did: frontiers before and after, updates appended, drained and still unsealed."""
+    """What one advance did: frontiers before and after, updates appended, drained and still unsealed, and how many
+    of those that it wrote lie below the horizon."""
 
     before: SourceFrontiers
     after: SourceFrontiers
     appended: int
     drained: int
+    below_horizon: int = 0
 
     @property
     def moved(self) -> bool:
@@ -77,6 +80,11 @@ def batch_rows(lake: Lake, source: Source, handles: list[str]) -> DataFrame:
     return lake.read(updates(source)).where(F.col("batch").isin(handles))
 
 
+def counting_rows(lake: Lake, source: Source, state: ArrangementState) -> DataFrame:
+    """The updates of the trace that bear on what is published."""
+    return batch_rows(lake, source, trace_handles(state)).where(COUNTS)
+
+
 def advance(
     lake: Lake,
     source: Source,
@@ -92,7 +100,8 @@ def advance(
     publication: Publication,
     n_landed: int = 0,
 ) -> Advance:
-    """Append `landed` (columns of `updates` but batch, time, token; null if nothing landed), seal and drain.
+    """Append `landed` (columns of `updates` but batch, time, below_horizon, token; null if nothing landed), seal and
+    drain.
 
     `unpublished` says that the seal is beyond `publication`, so that there is something to publish anyway.
     `n_landed` is about how many rows `landed` has.
@@ -109,12 +118,13 @@ def advance(
     if landed is not None or moving:
         fresh = None if landed is None else landed.withColumn("time", visible_time(source, frontiers.seal_us))
         removed = frontiers.removable(publication.token)
-        moved = _write(lake, source, fence, moving, fresh, seal_us, n_landed, removed)
+        passed = passed_by_horizon(source, frontiers, drops)
+        moved = _write(lake, source, fence, moving, fresh, passed, seal_us, n_landed, removed)
         after = after.without_replaced(removed)
     state = _transitions(frontiers.arrangement, seal_us, moving, moved)
     after = replace(after.replacing(state, fence.token), published_us=publication.published_us)
     commit(lake, source, fence, run_id, after)
-    return Advance(frontiers, after, moved.n_appended, moved.n_sealed)
+    return Advance(frontiers, after, moved.n_appended, moved.n_sealed, moved.n_below)
 
 
 def buckets(source: Source) -> Buckets:
@@ -128,12 +138,13 @@ class _Moved:
 
     n_appended: int
     n_sealed: int
+    n_below: int
     drained: StoredBatch | None
     rests: tuple[StoredBatch, ...]
 
     @classmethod
     def none(cls) -> _Moved:
-        return cls(0, 0, None, ())
+        return cls(0, 0, 0, None, ())
 
 
 def _write(
@@ -142,20 +153,25 @@ def _write(
     fence: Fence,
     moving: tuple[UnsealedBatch, ...],
     landed: DataFrame | None,
+    passed: Column,
     seal_us: int,
     n_landed: int,
     removed: list[str],
 ) -> _Moved:
-    plane = source_plane(lake, source, fence)
-    parts = [] if landed is None else [landed.withColumn("landed", F.lit(True))]
+    plane, below = source_plane(lake, source, fence), BELOW_HORIZON.name
+    parts = []
+    if landed is not None:
+        parts.append(landed.withColumns({"landed": F.lit(True), below: F.lit(None).cast(BELOW_HORIZON.type)}))
     if moving:
         parts.append(plane.read([Slice(b.handle) for b in moving]).withColumn("landed", F.lit(False)))
-    rows = reduce(DataFrame.unionByName, parts)
+    # what waited is judged again: the horizon may have passed it
+    rows = reduce(DataFrame.unionByName, parts).withColumn(below, F.coalesce(below, passed))
     drained, rests = plane.new_handle("T"), [plane.new_handle("U") for _ in range(LEVELS)]
     sealed = F.col("time") < F.timestamp_micros(F.lit(seal_us))
     rest = F.element_at(F.array(*map(F.lit, rests)), _level(buckets(source), seal_us) + 1)
     observation = Observation(f"advance_{drained}")
-    metrics = [F.count_if("landed").alias("appended"), F.count_if(sealed).alias("sealed")]
+    counted = {"appended": F.col("landed"), "sealed": sealed, "below": F.col(below).isNotNull()}
+    metrics = [F.count_if(condition).alias(what) for what, condition in counted.items()]
     placed = rows.withColumn("batch", F.when(sealed, F.lit(drained)).otherwise(rest))
     observed = placed.observe(observation, *metrics).drop("landed")
     n_rows = n_landed + sum(b.n_updates for b in moving)
@@ -163,7 +179,8 @@ def _write(
     # updates that cancel make an empty batch
     of_trace = stored.pop(drained, StoredBatch(drained, 0, 0, 0, 0))
     waiting = tuple(stored[handle] for handle in rests if handle in stored)
-    return _Moved(observation.get["appended"], observation.get["sealed"], of_trace, waiting)
+    found = observation.get
+    return _Moved(found["appended"], found["sealed"], found["below"], of_trace, waiting)
 
 
 def _level(buckets: Buckets, seal_us: int) -> Column:

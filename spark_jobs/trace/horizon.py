@@ -1,11 +1,22 @@
-"""The horizon: before it states are not kept exact, so that neither a read nor a drop from before it is taken."""
+"""The horizon: before it states are not kept exact, so that neither a read nor a drop from before it is taken, and a
+row from before it that lands in a later drop changes nothing that is published.
+
+Which rows those are is decided once, when a row lands, by the horizon of then: see `passed_by_horizon`.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
 from spark_jobs.storage.times import instant
 from spark_jobs.trace.frontiers import SourceFrontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 SHOWN_DROPS = 5
 """Drops that a refusal's sentence names; its facts hold all of them."""
@@ -31,23 +42,48 @@ def check_state_time(frontiers: SourceFrontiers, event_us: int) -> None:
     )
 
 
+def landing_horizon(source: Source, frontiers: SourceFrontiers) -> int:
+    """The horizon that a run meets, in microseconds: retention's distance before what has been reached; never before
+    the one that stands, which follows only when a run has been published. The first run of a source meets none."""
+    kept_us = source.retention.horizon_us
+    if kept_us is None or not frontiers.landed:
+        return frontiers.horizon_us
+    return max(frontiers.horizon_us, frontiers.reached_us - kept_us)
+
+
 def check_drops(source: Source, frontiers: SourceFrontiers, drops: range) -> None:
     """Refuse drops that lie wholly before the horizon and have not landed: nothing that is published may change
     there."""
+    horizon_us = landing_horizon(source, frontiers)
     below = [
-        n
-        for n in drops
-        if source.drops.interval(n)[1] <= frontiers.horizon_us and not frontiers.has_landed(range(n, n + 1))
+        n for n in drops if source.drops.interval(n)[1] <= horizon_us and not frontiers.has_landed(range(n, n + 1))
     ]
     if not below:
         return
     labels = [source.drops.label(n) for n in below]
     more = ", …" if len(labels) > SHOWN_DROPS else ""
     raise BelowHorizon(
-        expected=f"drops of {source.name} that end after its horizon, {instant(frontiers.horizon_us).isoformat()}",
+        expected=f"drops of {source.name} that end after its horizon, {instant(horizon_us).isoformat()}",
         found=f"{len(labels)} before it: {', '.join(labels[:SHOWN_DROPS])}{more}",
         consequence="nothing was landed",
         next_step="run later drops only; `retention.horizon` in the source file says how far back drops are taken",
         drops=labels,
-        horizon_us=frontiers.horizon_us,
+        horizon_us=horizon_us,
     )
+
+
+def passed_by_horizon(source: Source, frontiers: SourceFrontiers, drops: range) -> Column:
+    """Per landed row, with its `event_time` and visible `time`, the horizon if the row lies below it, else null.
+
+    `frontiers` are those before the run and `drops` the run's. The horizon of a row is the one that there would be if
+    the run's drops were run one after the other: `landing_horizon`, or retention's distance before the start of the
+    later drop in which the row becomes visible. So it does not matter which drops a run covers.
+    """
+    kept_us = source.retention.horizon_us
+    horizon = F.lit(landing_horizon(source, frontiers))
+    if kept_us is not None:
+        start, every = F.lit(source.drops.start_us), F.lit(source.drops.every_us)
+        opens = start + F.call_function("div", F.unix_micros("time") - start, every) * every
+        later = opens > F.lit(source.drops.interval(drops.start)[0])
+        horizon = F.greatest(horizon, F.when(later, opens - F.lit(kept_us)))
+    return F.when(F.unix_micros("event_time") < horizon, F.timestamp_micros(horizon))

@@ -108,14 +108,10 @@ def _states(scope: Scope, state: State, token: int) -> Part:
 
 def _rows(scope: Scope, state: State) -> Part:
     """What the rows that came and went add, as the fold must have added it."""
-    counts = "true"
-    if scope.source.keeps_chains and not scope.everything:
-        # chains take nothing from before the horizon
-        counts = f"unix_micros(event_time) >= {scope.frontiers.horizon_us}"
-    adds = {"deltas_accepted": f"IF({counts}, diff, 0)"}
+    adds = {"deltas_accepted": "diff"}
     for component, value in _additive(state).items():
         each = f"CAST(coalesce({name(f'c_{value}')}, 0) AS DECIMAL(38, 0))" if isinstance(value, str) else str(value)
-        adds[f"{BALANCE}{component}"] = f"IF({counts}, -diff, 0) * {each}"
+        adds[f"{BALANCE}{component}"] = f"-diff * {each}"
     return Part(touching(scope), adds, ("row_id", "entity", "event_time", "time", "diff"))
 
 

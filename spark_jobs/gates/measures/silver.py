@@ -9,6 +9,7 @@ from spark_jobs.gates.measures.query import Measurement, Part, measure, texts, t
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.definitions import Definition
+from spark_jobs.restatement.late import BELOW, KEPT_BELOW
 from spark_jobs.restatement.touched import Range, Scope
 from spark_jobs.sources.windows import (
     AdaptiveWindow,
@@ -182,7 +183,8 @@ def _late(scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
     which = visible_sql(scope.publication, token) if scope.everything else f"token = {token}"
     recorded = (
         f"SELECT * FROM {qualified(LATE.database, LATE.table)} WHERE source = {literal(scope.source.name)}"
-        f" AND definition IN {texts([d.name for d in definitions])} AND {which}"
+        f" AND definition IN {texts([d.name for d in definitions])} AND action NOT IN {texts([BELOW, KEPT_BELOW])}"
+        f" AND {which}"
     )
     return Part(recorded, {"late_rows_recorded": "diff"}, ("definition", "row_id", "entity", "event_time", "action"))
 

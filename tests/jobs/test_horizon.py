@@ -1,0 +1,91 @@
+"""Rows below the horizon: they land and are told, and change nothing that is published, however the days are sliced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.restatement.as_of import states_at
+from spark_jobs.sources import load_source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.times import micros
+from tests.conftest import _drop_databases
+from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
+from tests.jobs.test_pipeline import ALL, DAY, as_sessions, as_sliding, session_oracle, sliding_oracle
+
+pytestmark = pytest.mark.spark
+
+KEPT_DAYS = 1
+RETENTION = f"retention: {{horizon: {KEPT_DAYS} day}}\n"
+CHAINS = "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n"
+DAYS = 3
+
+READINGS = [
+    Reading(0, 10, "a", 5),
+    Reading(0, 65, "a", 7),
+    Reading(1, DAY + 30, "a", 4),
+    Reading(1, 500, "b", 6),
+    Reading(2, 2 * DAY + 5, "b", 1),
+    Reading(2, DAY + 10, "a", 2),
+    Reading(2, 100, "a", 8),
+    # above the horizon when it lands, below it when it becomes known
+    Reading(1, 400, "b", 20, seen=2 * DAY + 1),
+]
+BELOW = {100, 400}
+"""Minutes of the rows above that lie below the horizon which a daily run would have met."""
+
+
+def made(folder: Path, settings: Settings, text: str) -> Settings:
+    home = settings.model_copy(update={"home": folder, "landing": folder / "landing"})
+    write_drops(home, READINGS)
+    return write_source(home, text)
+
+
+def states(spark: SparkSession, home: Settings) -> set[tuple[Any, ...]]:
+    """What the trace, or the chains, say of all entities."""
+    rows = states_at(Lake(spark), load_source(home.sources / "meters.yml")).collect()
+    return {(r.meter, r.readings, r.load) for r in rows}
+
+
+def listed(spark: SparkSession, action: str) -> Counter:
+    rows = spark.sql(
+        f"SELECT definition, unix_micros(event_time) AS at FROM silver.late WHERE action = '{action}'"
+    ).collect()
+    return Counter((r.definition, (r["at"] - micros(START)) // 60_000_000) for r in rows)
+
+
+@pytest.mark.parametrize("kind", ["", CHAINS], ids=["states", "chains"])
+def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
+    kind: str, lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    text = SOURCE + RETENTION + kind
+    home = made(tmp_path / "daily", spark_settings, text)
+    for day in range(DAYS):
+        run(lake, home, day, day)
+    counted = [r for r in READINGS if r.minute not in BELOW]
+    assert as_sliding(lake) == sliding_oracle(counted)
+    assert as_sessions(lake) == session_oracle(counted)
+    found = {(m, len(own), sum(r.load for r in own)) for m in "ab" if (own := [r for r in counted if r.meter == m])}
+    assert {(r.meter, r.readings, r.load) for r in lake.table("gold.meters").collect()} == found
+    assert states(lake, home) == found
+    assert listed(lake, "below_horizon") == {(d, at): 1 for d in ("hourly", "shifts", None) for at in BELOW}
+    daily = {table: published(lake, table) for table in ALL}
+
+    # what counts stays, also when its file is taken back
+    run(lake, home, 0, 0, retract=True)
+    assert {table: published(lake, table) for table in ALL if table != "silver.late"} == {
+        table: rows for table, rows in daily.items() if table != "silver.late"
+    }
+    assert states(lake, home) == found
+    assert listed(lake, "kept_below_horizon") == {(d, at): 1 for d in ("hourly", "shifts", None) for at in (10, 65)}
+
+    _drop_databases(lake)
+    at_once = made(tmp_path / "at-once", spark_settings, text)
+    run(lake, at_once, 0, DAYS - 1)
+    assert {table: published(lake, table) for table in ALL} == daily
+    assert states(lake, at_once) == found
