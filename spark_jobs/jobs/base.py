@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -35,12 +36,15 @@ class Base:
     """Everything that the outcome of a run of `[lo_us, hi_us)` follows from: definition, files, frontiers, publication.
 
     Compaction, folding and retention change no answer and so nothing here. `landed`: half-open ranges of drops.
+    `only_file`, `retract` and `replay` (sorted) are what of its drops the run is about: see `context.Stage`.
     """
 
     source: str
     lo_us: int
     hi_us: int
     only_file: str | None
+    retract: bool
+    replay: tuple[str, ...] | None
     definition: str
     files: dict[str, ListedFile]
     seal_us: int
@@ -71,6 +75,7 @@ class Base:
             given: dict[str, Any] = json.loads(text)
             given["files"] = {file: tuple(listed) for file, listed in given["files"].items()}
             given["landed"] = tuple((first, past) for first, past in given["landed"])
+            given["replay"] = None if given["replay"] is None else tuple(given["replay"])
             return cls(**{field.name: given[field.name] for field in fields(cls)})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PlanUnreadable(
@@ -107,6 +112,9 @@ class Base:
         before, after = ({n for first, past in side.landed for n in range(first, past)} for side in (self, now))
         return drops | (before ^ after)
 
+    def _about(self) -> tuple[object, ...]:
+        return self.lo_us, self.hi_us, self.only_file, self.retract, self.replay
+
     def _changes(self, now: Base, labels: list[str]) -> list[str]:
         found = []
         if self.files != now.files:
@@ -115,7 +123,7 @@ class Base:
             found.append("another source file")
         if (self.landed, self.landed_through) != (now.landed, now.landed_through):
             found.append("drops landed since")
-        if (self.lo_us, self.hi_us, self.only_file) != (now.lo_us, now.hi_us, now.only_file):
+        if self._about() != now._about():
             found.append("another interval")
         found = found or ["a run since, which moved the frontiers"]
         return [f"{', '.join(found)} in {', '.join(labels)}"] if labels else found
@@ -127,13 +135,18 @@ def base_of(
     files: list[LandingFile],
     frontiers: SourceFrontiers,
     published: Publication,
-    only_file: str | None,
+    *,
+    only_file: str | None = None,
+    retract: bool = False,
+    replay: Collection[str] | None = None,
 ) -> Base:
     """What a run of the interval `[lo, hi)` over these files would be made on."""
     return Base(
         source.name,
         *interval,
         only_file,
+        retract,
+        None if replay is None else tuple(sorted(replay)),
         version(source),
         {file.path: (file.seq_no, file.rank, file.checksum) for file in files},
         frontiers.seal_us,

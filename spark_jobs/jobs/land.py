@@ -119,7 +119,16 @@ def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
     """What this run is made on; a plan of it was made on the same, or is stale."""
     interval, chosen = (stage.lo_us, stage.hi_us), chosen_files(stage)
     about = [f for f in files if chosen is None or f.path in chosen]
-    return base_of(stage.source, interval, about, stage.frontiers, stage.publication, stage.only_file)
+    return base_of(
+        stage.source,
+        interval,
+        about,
+        stage.frontiers,
+        stage.publication,
+        only_file=stage.only_file,
+        retract=stage.retract,
+        replay=stage.replay,
+    )
 
 
 def _pass_gate(stage: Stage) -> None:

@@ -65,7 +65,7 @@ def run_pipeline(
 ) -> RunReport:
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
 
-    With `planned`, the base of a plan, nothing runs unless it still stands; what it says of the definition is accepted.
+    With `planned`, the base of a plan, nothing runs unless it still stands: see `run_stage`.
 
     An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
     """
@@ -86,8 +86,8 @@ def run_pipeline(
                     run_id=run_id,
                     settings=settings,
                     spark=spark,
-                    accept_definition=accept_definition or planned is not None,
-                    only_file=only_file if planned is None else planned.only_file,
+                    accept_definition=accept_definition,
+                    only_file=only_file,
                     planned=planned,
                     retract=retract,
                     replay=replay,

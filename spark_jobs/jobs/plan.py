@@ -7,15 +7,18 @@ given the plan checks that first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.compact import restate_states
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import estimate_seconds
 from spark_jobs.jobs.land import base_of_run, chosen_files, land_files, listed_files
+from spark_jobs.jobs.replay import Asked, replays
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
 from spark_jobs.landing.ledger import COUNTS, versions
@@ -43,6 +46,7 @@ class PlannedDrop:
     new: list[str]
     changed: list[str]
     known: list[str]
+    retracted: list[str]
     bytes: int
     rows: int
     rejects: int
@@ -85,41 +89,64 @@ def plan_run(
     spark: SparkSession,
     *,
     only_file: str | None = None,
+    retract: bool = False,
+    replay: frozenset[str] | None = None,
     sample: int,
 ) -> Plan:
     """Work out what a run of `source` over `[lo, hi)` would change; waits for a run that is at work on the source.
 
-    `only_file` leaves all files but this one aside. `sample` rows are shown per table, 0 shows all.
+    `only_file`, `retract` and `replay` say what the run is about: see `context.Stage`. `sample` rows are shown per
+    table, 0 shows all.
 
     Raises:
         TidemarkError: what the run would be refused for, too.
     """
     lake = OverlayLake(spark)
     with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+
+        def stage(name: str) -> Stage:
+            lease.next_token()
+            made = Stage(name, settings, source, *interval_us, RUN_ID, lake, lease, accept_definition=True)
+            return replace(made, only_file=only_file, retract=retract, replay=replay)
+
         try:
-            return _plan(settings, source, interval_us, lake, lease, only_file, sample)
+            return _plan(stage, lake, lease.past, sample)
         finally:
             lake.close()
 
 
-def _plan(
+def plan_replay(
     settings: Settings,
     source: Source,
     interval_us: tuple[int, int],
-    lake: OverlayLake,
-    lease: fence.Lease,
-    only_file: str | None,
+    spark: SparkSession,
+    *,
+    file: str | None = None,
     sample: int,
 ) -> Plan:
-    def stage(name: str) -> Stage:
-        lease.next_token()
-        lo_us, hi_us = interval_us
-        return Stage(
-            name, settings, source, lo_us, hi_us, RUN_ID, lake, lease, accept_definition=True, only_file=only_file
-        )
+    """Work out what replaying the files of these drops that have open records in quarantine, or the one file, would
+    change: what `tidemark quarantine replay` would do for them.
 
+    Raises:
+        ParameterError: there is no such file, or they take more than one run.
+    """
+    lo_us, hi_us = interval_us
+    found = replays(spark, source, Asked(source.drops.seq_nos(lo_us, hi_us - 1), file))
+    if len(found) != 1:
+        raise ParameterError(
+            expected="files with open records in quarantine, of drops that have landed and adjoin",
+            found="none" if not found else f"{len(found)} ranges of drops",
+            consequence="nothing was planned",
+            next_step=f"`tidemark quarantine list {source.name}` names them; plan each range by itself",
+        )
+    drops, files = found[0].drops, found[0].files
+    covered = (source.drops.interval(drops.start)[0], source.drops.interval(drops.stop - 1)[1])
+    return plan_run(settings, source, covered, spark, replay=files, sample=sample)
+
+
+def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple[int, float]], sample: int) -> Plan:
     before = stage("land")
-    files = listed_files(before)
+    source, files = before.source, listed_files(before)
     base = base_of_run(before, files)
     known = versions(lake, source)
     summaries = []
@@ -131,20 +158,28 @@ def _plan(
     chosen = chosen_files(before)
     about = [f for f in files if chosen is None or f.path in chosen]
     shown = sorted({*before.drops, *(row.seq_no for row in landed)})
-    changed = set(summaries[0]["changed_files"])
-    drops = [_drop(source, n, [f for f in about if f.seq_no == n], landed, set(known), changed) for n in shown]
+    changed, retracted = (set(summaries[0][f"{what}_files"]) for what in ("changed", "retracted"))
+    drops = [
+        _drop(source, n, [f for f in about if f.seq_no == n], landed, set(known), changed, retracted) for n in shown
+    ]
     return Plan(
         base,
         drops,
         changed_parts(source, before.publication),
         differences(lake, source, sample),
-        estimate_seconds(lease.past, sum(row.rows for row in landed)),
+        estimate_seconds(past, sum(row.rows + (row.rows_back or 0) for row in landed)),
         summaries,
     )
 
 
 def _drop(
-    source: Source, seq_no: int, files: list[Any], landed: list[Any], known: set[str], changed: set[str]
+    source: Source,
+    seq_no: int,
+    files: list[Any],
+    landed: list[Any],
+    known: set[str],
+    changed: set[str],
+    retracted: set[str],
 ) -> PlannedDrop:
     own = [row for row in landed if row.seq_no == seq_no and row.path is not None]
     landing = {row.path for row in own}
@@ -153,7 +188,8 @@ def _drop(
         source.drops.label(seq_no),
         sorted(landing - known),
         sorted(landing & changed),
-        sorted(file.path for file in files if file.path not in read),
+        sorted(file.path for file in files if file.path not in read | retracted),
+        sorted(landing & retracted),
         sum(row.bytes for row in own if row.path in read),
         *(sum(getattr(row, column) for row in own) for column in COUNTS),
     )

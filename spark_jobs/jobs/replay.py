@@ -24,16 +24,18 @@ VIEW = "bronze.quarantine"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which records: of a drop, a file, a rule, in a state of replay; None is any."""
+    """Which records: of a range of drops, a file, a rule, in a state of replay; None is any."""
 
-    seq_no: int | None = None
+    drops: range | None = None
     file: str | None = None
     rule: str | None = None
     state: str | None = OPEN
 
     def of(self, records: DataFrame) -> DataFrame:
         """Those of the records."""
-        wanted = {"seq_no": self.seq_no, "file": self.file, "rule": self.rule, "replay_state": self.state}
+        if self.drops is not None:
+            records = records.where(F.col("seq_no").between(self.drops.start, self.drops.stop - 1))
+        wanted = {"file": self.file, "rule": self.rule, "replay_state": self.state}
         for column, value in wanted.items():
             if value is not None:
                 records = records.where(F.col(column) == F.lit(value))

@@ -62,8 +62,9 @@ def run_stage(
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
 
-    `only_file` leaves the interval's other files aside. `planned` is the base of a plan, which must still stand.
-    `retract` takes back what the interval's drops, or that file, landed. `replay`: files to read again, and no others.
+    `only_file` leaves the interval's other files aside. `retract` takes back what the interval's drops, or that file,
+    landed. `replay`: files to read again, and no others. `planned` is the base of a plan, which must still stand: it
+    says what the run is about, and its definition is accepted.
 
     Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
     session's work is interrupted, so that a retry does not meet it.
@@ -77,6 +78,9 @@ def run_stage(
             expected=f"one of {', '.join(STAGES)}", found=repr(name), next_step="name a stage of the pipeline"
         )
     checked = load_source(settings.sources / f"{source}.yml")
+    if planned is not None:
+        accept_definition, only_file, retract = True, planned.only_file, planned.retract
+        replay = None if planned.replay is None else frozenset(planned.replay)
     session = spark or open_session(settings, f"{source}:{name}:{run_id}")
     try:
         with work_on(session, settings):

@@ -12,13 +12,29 @@ from tests.architecture.source_tree import ROOT
 
 FLIGHTS = load_sources(ROOT / "dags" / "sources")["flights"]
 BASE = Base(
-    "flights", 0, 10, None, "{}", {"flights/a": (3, 0, "c0"), "flights/b": (4, 0, "c1")}, 5, 5, ((0, 3),), 7, 5, 5, "{}"
+    "flights",
+    0,
+    10,
+    None,
+    False,
+    None,
+    "{}",
+    {"flights/a": (3, 0, "c0"), "flights/b": (4, 0, "c1")},
+    5,
+    5,
+    ((0, 3),),
+    7,
+    5,
+    5,
+    "{}",
 )
 
 
 def test_a_plan_reads_back_from_its_file_and_keeps_its_name() -> None:
     assert Base.from_json(BASE.to_json(), "plan.json") == BASE
     assert Base.from_json(BASE.to_json(), "plan.json").plan_id == BASE.plan_id
+    again = replace(BASE, replay=("flights/a",))
+    assert Base.from_json(again.to_json(), "plan.json") == again
     assert replace(BASE, seal_us=6).plan_id != BASE.plan_id
 
 
@@ -36,6 +52,7 @@ def test_a_file_that_holds_no_plan_is_refused_by_its_path(text: str) -> None:
         (replace(BASE, landed=((0, 5),), landed_through=9), "drops landed since in", ["2013-01-04", "2013-01-05"]),
         (replace(BASE, definition="{1}"), "another source file", []),
         (replace(BASE, seal_us=6), "a run since", []),
+        (replace(BASE, retract=True), "another interval", []),
     ],
 )
 def test_a_stale_plan_says_what_changed_and_in_which_drops(now: Base, found: str, intervals: list[str]) -> None:

@@ -10,13 +10,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.estimate import estimate_seconds
-from spark_jobs.jobs.plan import Plan, plan_run
+from spark_jobs.jobs.plan import Plan, plan_replay, plan_run
 from spark_jobs.jobs.replay import Asked, quarantined, summary
 from spark_jobs.sources import load_source
 from spark_jobs.storage.times import micros
-from tests.jobs.harness import DAY, SOURCE, START, Reading, published, run, write_drops, write_source
+from tests.jobs.harness import (
+    DAY,
+    SOURCE,
+    START,
+    Reading,
+    published,
+    run,
+    write_drops,
+    write_lines,
+    write_source,
+)
 from tests.jobs.test_pipeline import ALL, READINGS
 
 
@@ -84,6 +95,34 @@ def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
     assert second.estimate_s is not None
     run(lake, home, 0, 2, planned=second.base)
     assert changelog(lake, "test-0-2", second) == previewed(second)
+
+
+@pytest.mark.spark
+def test_a_replay_and_a_retraction_do_what_their_plans_say(lake: SparkSession, home: Settings) -> None:
+    day = [reading for reading in READINGS if reading.drop == 1]
+    lines = [reading.line() for reading in day]
+    path = write_lines(home, 1, [lines[0].replace('"load": ', '"load": "much", "was": '), *lines[1:]])
+    run(lake, home, 0, 1)
+    write_lines(home, 1, lines)
+    source = load_source(home.sources / "meters.yml")
+    interval = source.drops.interval(0)[0], source.drops.interval(1)[1]
+    before = listing(home.home)
+    replayed = plan_replay(home, source, interval, lake, sample=0)
+    name = path.relative_to(home.landing_folder).as_posix()
+    assert [(d.drop, d.changed, d.rows, d.rejects_back) for d in replayed.drops] == [("2024-01-02", [name], 1, 1)]
+    retracted = plan(lake, home, 0, 0, retract=True)
+    assert [(len(d.retracted), d.known, d.rows_back) for d in retracted.drops] == [(1, [], 5)]
+    assert listing(home.home) == before
+    with pytest.raises(ParameterError, match="found none"):
+        plan_replay(home, source, source.drops.interval(0), lake, sample=0)
+    run(lake, home, 1, 1, planned=replayed.base)
+    assert changelog(lake, "test-1-1", replayed) == previewed(replayed)
+    assert not replayed.changes_nothing
+    with pytest.raises(StalePlan):
+        run(lake, home, 0, 0, planned=retracted.base)
+    retracted = plan(lake, home, 0, 0, retract=True)
+    run(lake, home, 0, 0, planned=retracted.base)
+    assert changelog(lake, "test-0-0", retracted) == previewed(retracted)
 
 
 @pytest.mark.long

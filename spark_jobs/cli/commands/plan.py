@@ -44,30 +44,50 @@ def plan(
     save: Annotated[
         Path | None, typer.Option("--save", help="Write the plan here, for `tidemark run --plan`.", dir_okay=False)
     ] = None,
+    retract: Annotated[
+        bool, typer.Option("--retract", help="What taking back these drops, or the file, would change.")
+    ] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="What reading their files with records in quarantine again would change.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What a run, backfill or replay of these drops would change; writes nothing but the file of --save."""
+    """What a run or backfill of these drops would change, or their retraction or replay; writes nothing but the file of
+    --save."""
     if save is not None and not save.parent.is_dir():
         raise ParameterError(
             expected="a file in a folder that is there", found=str(save), next_step=f"make the folder {save.parent}"
         )
-    made = make_plan(source, first, last, file, rows)
+    if retract and replay:
+        raise ParameterError(expected="--retract or --replay", found="both", next_step="plan one after the other")
+    made = make_plan(source, first, last, file, rows, retract=retract, replay=replay)
     if save is not None:
         save.write_text(made.base.to_json(), encoding="utf-8")
     emit(as_json, document(made), lambda: for_people(made))
 
 
-def make_plan(source: str, first: str, last: str, file: str | None = None, rows: int = SAMPLE) -> Plan:
+def make_plan(
+    source: str,
+    first: str,
+    last: str,
+    file: str | None = None,
+    rows: int = SAMPLE,
+    *,
+    retract: bool = False,
+    replay: bool = False,
+) -> Plan:
     """The plan of a range of drops, through the lake server."""
     from spark_jobs.storage.times import micros
 
     settings = load_settings()
     checked = known_source(settings, source)
-    lo, hi = drops_between(checked, first, last)
+    lo, hi = map(micros, drops_between(checked, first, last))
     with server_session(settings, "tidemark-plan") as spark:
-        from spark_jobs.jobs.plan import plan_run
+        from spark_jobs.jobs.plan import plan_replay, plan_run
 
-        return plan_run(settings, checked, (micros(lo), micros(hi)), spark, only_file=file, sample=rows)
+        if replay:
+            return plan_replay(settings, checked, (lo, hi), spark, file=file, sample=rows)
+        return plan_run(settings, checked, (lo, hi), spark, only_file=file, retract=retract, sample=rows)
 
 
 def document(made: Plan) -> dict[str, Any]:
@@ -87,9 +107,31 @@ def document(made: Plan) -> dict[str, Any]:
 
 def for_people(made: Plan) -> Group:
     """The plan as tables."""
-    columns = ["drop", "new files", "changed", "known", "bytes", "rows", "rejects", "duplicates", "rows back"]
+    columns = [
+        "drop",
+        "new files",
+        "changed",
+        "known",
+        "taken back",
+        "bytes",
+        "rows",
+        "rejects",
+        "duplicates",
+        "rows back",
+    ]
     drops = [
-        (d.drop, len(d.new), len(d.changed), len(d.known), d.bytes, d.rows, d.rejects, d.duplicates, d.rows_back)
+        (
+            d.drop,
+            len(d.new),
+            len(d.changed),
+            len(d.known),
+            len(d.retracted),
+            d.bytes,
+            d.rows,
+            d.rejects,
+            d.duplicates,
+            d.rows_back,
+        )
         for d in made.drops
     ]
     counts = [(t.table, *t.counts.values()) for t in made.tables]

@@ -120,7 +120,7 @@ def _asked(source: Source, drop: str | None, file: str | None, rule: str | None,
     from spark_jobs.storage.times import micros
 
     seq_no = None if drop is None else source.drops.seq_no_at(micros(instant(drop)))
-    return Asked(seq_no, file, rule, None if every else OPEN)
+    return Asked(None if seq_no is None else range(seq_no, seq_no + 1), file, rule, None if every else OPEN)
 
 
 def _run(source: Source, drops: range, files: frozenset[str], **options: Any) -> RunReport:
