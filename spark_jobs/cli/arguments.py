@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,9 +41,10 @@ def known_source(settings: Settings, name: str) -> Source:
 
 def instant(text: str) -> datetime:
     """A date or ISO-8601 instant, UTC unless it says otherwise."""
+    from spark_jobs.storage.times import parsed
+
     try:
-        time = datetime.fromisoformat(text)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        return parsed(text)
     except (ValueError, OverflowError):
         # beyond year 9999 or before year 1 once it is in UTC
         raise ParameterError(

@@ -1,7 +1,9 @@
 """Reads of the past: windows as they were known at a visible time, states at an event time as known at a visible time.
 
-A read at T sums the changes with a time of at most T. It is definite: T must be below `published` (`not_published`)
-and not below `since` (`below_since`), and then the answer stays the same, whatever lands, is backfilled or compacted.
+A read at T sums the changes with a time of at most T. A change of a published table carries its publication's time, a
+delta its own: so between two publications tables read as the earlier left them, and states know each delta that was
+visible. It is definite: T must be below `published` (`not_published`) and not below `since` (`below_since`), and then
+the answer stays the same, whatever lands, is backfilled or compacted.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.tables import PINS
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.times import instant, utc_rows
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _COMMENT = "Copies of the published tables at one published time, and the list of them in pins.pins."
@@ -92,8 +92,7 @@ def pins(lake: Lake) -> list[Pin]:
     """The pins that are whole, by name."""
     if PINS.table not in lake.names_if_present(PINS.database):
         return []
-    # not `collect`, which gives times in this machine's time zone and does not say so
-    rows = lake.read(PINS).orderBy("name").toArrow().to_pylist()
+    rows = utc_rows(lake.read(PINS).orderBy("name"))
     return [Pin(row["name"], row["at"], row["sources"], row["tables"]) for row in rows]
 
 

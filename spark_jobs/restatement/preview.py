@@ -13,6 +13,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import STATE, VALIDITY
+from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +59,7 @@ def _difference(name: str, written: DataFrame, table: Table, identity: tuple[str
         return Difference(name, identity, counts)
     # a row has two updates at the most
     ordered = changes.orderBy(*identity, "diff")
-    shown = (ordered.limit(2 * sample) if sample else ordered).select("change", "diff", *values).toArrow().to_pylist()
+    shown = utc_rows((ordered.limit(2 * sample) if sample else ordered).select("change", "diff", *values))
     return Difference(name, identity, counts, _first(shown, identity, sample))
 
 

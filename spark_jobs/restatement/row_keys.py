@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
-from typing import Any
+from datetime import date
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import Source
 from spark_jobs.storage.tables import SQL_TYPES
+from spark_jobs.storage.times import parsed
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,6 @@ _READ_KEY: dict[str, tuple[Callable[[str], str], str]] = {
     "DOUBLE": (lambda text: str(float(text)), "a number"),
     "BOOLEAN": (_boolean, "true or false"),
     "DATE": (lambda text: date.fromisoformat(text).isoformat(), "a date such as 2013-01-07"),
-    "TIMESTAMP": (lambda text: in_utc(text).astimezone(UTC).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
+    "TIMESTAMP": (lambda text: parsed(text).isoformat(), "an instant such as 2013-01-07T12:00:00Z"),
 }
 """How a value of each type is read, and what it is called; of any other type all text is one."""
-
-
-def in_utc(time: Any) -> datetime:
-    """A time as Spark gives it, or as a key was written: one of UTC unless it says otherwise."""
-    given = datetime.fromisoformat(time) if isinstance(time, str) else time
-    return given.replace(tzinfo=UTC) if given.tzinfo is None else given

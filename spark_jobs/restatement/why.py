@@ -7,7 +7,7 @@ file and line that it stood in, and the run that landed it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.restatement.as_of import as_of_time
 from spark_jobs.restatement.definitions import Definition
-from spark_jobs.restatement.row_keys import PublishedTable, in_utc, published_table, row_key
+from spark_jobs.restatement.landed import with_landings
+from spark_jobs.restatement.row_keys import PublishedTable, published_table, row_key
 from spark_jobs.restatement.touched import at
 from spark_jobs.restatement.windows import drop_start
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import row_id_parts
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import FILES
-from spark_jobs.storage.times import EPOCH, instant, micros
+from spark_jobs.storage.times import EPOCH, instant, micros, parsed, utc_rows
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import counting_rows
 
@@ -83,25 +82,19 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
     asked = published_table(source, table)
     wanted = row_key(asked, key)
     as_of_time(lake, source, None)
-    files = _Ledger(lake, source)
-    changes = _of(lake.spark.table(f"{asked.name}_changes"), asked, wanted).orderBy("time", "diff")
+    changes = utc_rows(_of(lake.spark.table(f"{asked.name}_changes"), asked, wanted).orderBy("time", "diff"))
     causes = _of(lake.spark.table(f"{asked.name}_causes"), asked, wanted)
+    taken_in = utc_rows(causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct())
     since = instant(frontiers.load(lake, source).arrangement.since.time or 0)
+    told = list(_told_apart(taken_in, since))
+    found = Why(asked.name, wanted, _revisions(changes, {}, asked), since=since)
+    behind = [] if found.published is None else _behind(lake, source, asked, found.published, wanted)
+    shown = behind[:limit] if limit else behind
+    named = with_landings(lake, source, [*[update for _, update in told], *shown], asked.read)
     by_time: dict[Any, list[Row]] = {}
-    taken_in = _rows(causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct())
-    for change_time, update in _told_apart(taken_in, since):
-        by_time.setdefault(change_time, []).append(files.named(update))
-    revisions = _revisions(_rows(changes), by_time, asked)
-    found = Why(asked.name, wanted, revisions, since=since)
-    if found.published is not None:
-        found.deltas.extend(_behind(lake, source, asked, found.published, wanted, files, limit))
-    return found
-
-
-def _rows(frame: DataFrame) -> list[Row]:
-    """The frame's rows, with times in UTC: `collect` gives those of this machine's time zone, and does not say so."""
-    rows: list[Row] = frame.toArrow().to_pylist()
-    return rows
+    for (time, _), cause in zip(told, named, strict=False):
+        by_time.setdefault(time, []).append(cause)
+    return replace(found, revisions=_revisions(changes, by_time, asked), deltas=named[len(told) :])
 
 
 def _of(frame: DataFrame, table: PublishedTable, key: Mapping[str, str]) -> DataFrame:
@@ -134,9 +127,8 @@ def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: Publi
     return found
 
 
-def _behind(
-    lake: Lake, source: Source, table: PublishedTable, published: Revision, key: Row, files: _Ledger, limit: int
-) -> list[Row]:
+def _behind(lake: Lake, source: Source, table: PublishedTable, published: Revision, key: Row) -> list[Row]:
+    """The deltas that stand behind the row, each with the `token` under which the trace holds it."""
     time_us, current = as_of_time(lake, source, None)
     rows = counting_rows(lake, source, frontiers.load(lake, source).arrangement)
     rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") < at(current.reached_us)))
@@ -146,29 +138,31 @@ def _behind(
     placing = {"_time": F.unix_micros(own), "_lo": drop_start(source)}
     placed = [column.alias(name) for name, column in placing.items()]
     updates = rows.select(*_DELTA, *read, *placed, "diff", "token").orderBy("event_time", "row_id")
-    found = _standing(_rows(updates))
+    found = _standing(utc_rows(updates))
     if table.definition is not None:
         needed = [c.removeprefix("v_") for c in table.definition.required if c.startswith("v_")]
         whole = [row for row in found if all(row[column] is not None for column in needed)]
         found = _counting(whole, table.definition, key, published)
-    shown = [{name: value for name, value in row.items() if name not in placing} for row in found]
-    return [files.named(row) for row in (shown[:limit] if limit else shown)]
+    return [{name: value for name, value in row.items() if name not in placing} for row in found]
 
 
 def _standing(updates: Iterable[Row]) -> list[Row]:
-    """The deltas whose diffs sum to more than zero, in the order in which each first comes.
+    """The deltas whose diffs sum to more than zero over all visible times, in the order in which each first comes; each
+    with the time and the token of the last update that brought it.
 
     Not summed by Spark: it takes -0.0 for 0.0 where it groups, and shows both as 0.0.
     """
     sums: dict[tuple[Any, ...], int] = {}
     rows: dict[tuple[Any, ...], Row] = {}
     for update in updates:
-        row = {name: value for name, value in update.items() if name not in ("diff", "token")}
+        row = {name: value for name, value in update.items() if name not in ("diff", "time", "token")}
         # the text of a float tells its zeros apart, and is one for all that are not a number
         same = tuple(repr(value) if isinstance(value, float) else value for value in row.values())
         sums[same] = sums.get(same, 0) + update["diff"]
-        seen = rows.setdefault(same, row | {"token": update["token"]})
-        seen["token"] = max(seen["token"], update["token"])
+        last = {name: update[name] for name in ("time", "token")}
+        seen = rows.setdefault(same, row | last)
+        if update["diff"] > 0:
+            seen.update({name: max(seen[name], last[name]) for name in last})
     return [row for same, row in rows.items() if sums[same] > 0]
 
 
@@ -179,44 +173,26 @@ def _near(table: PublishedTable, published: Revision, key: Row) -> Column:
     condition = F.lit(True)
     for column in table.definition.key:
         condition = condition & (F.col(f"c_{column}") == F.lit(key[column]).cast(table.key[column]))
-    start, end = F.unix_micros(_start(key, published)), F.unix_micros(F.lit(published.values["window_end"]))
+    start, end = (F.lit(micros(time)) for time in (_start(key, published), published.values["window_end"]))
     near = F.unix_micros(f"t_{table.definition.time}").between(start, end)
     if table.definition.moves_late_rows:
         near = near | drop_start(table.definition.source).between(start, end)
     return condition & near
 
 
-def _start(key: Row, published: Revision) -> Column:
-    value = published.values.get("window_start", key.get("window_start"))
-    return F.lit(value).cast("TIMESTAMP")
+def _start(key: Row, published: Revision) -> datetime:
+    """When the window starts: its key says it as text, an adaptive one's row as a time."""
+    told = published.values.get("window_start")
+    start: datetime = parsed(key["window_start"]) if told is None else told
+    return start
 
 
 def _counting(rows: list[Row], definition: Definition, key: Row, published: Revision) -> list[Row]:
     """Those of the rows that count in the window, as the kernel of the windows decides."""
     times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
     judged = definition.lateness(times, lo)
-    start = published.values.get("window_start", key.get("window_start"))
-    first = micros(in_utc(start))
-    last = micros(in_utc(published.values["window_end"])) - int(definition.kind.geometry.half_open)
+    first = micros(_start(key, published))
+    last = micros(published.values["window_end"]) - int(definition.kind.geometry.half_open)
     ends = judged.last if definition.kind.slice_us is None else np.full(times.size, last)
     counts = (judged.placed >= first) & (judged.placed <= last) & (judged.moved | (ends >= judged.min_end))
     return [row for row, counted in zip(rows, counts & ~judged.discarded, strict=True) if counted]
-
-
-class _Ledger:
-    """The ledger's versions of a source's files, by drop and rank."""
-
-    def __init__(self, lake: Lake, source: Source) -> None:
-        of_source = lake.read(FILES).where((F.col("source") == source.name) & F.col("path").isNotNull())
-        self._versions: dict[tuple[int, int], list[tuple[int, str, str]]] = {}
-        for row in of_source.select("seq_no", "file_rank", "landing", "path", "run_id").orderBy("landing").collect():
-            self._versions.setdefault((row.seq_no, row.file_rank), []).append((row.landing, row.path, row.run_id))
-
-    def named(self, update: Row) -> Row:
-        """The update with the file and line of its row, and the run that landed it."""
-        seq_no, rank, line = row_id_parts(update["row_id"])
-        token = update.pop("token")
-        versions = self._versions.get((seq_no, rank), [])
-        before = [version for version in versions if version[0] < token] or versions[:1]
-        landing, path, run_id = before[-1] if before else (None, None, None)
-        return {"file": path, "line": line, "run_id": run_id, "landing": landing, **update}

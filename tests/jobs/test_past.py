@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.restatement.as_of import states_at
 from spark_jobs.restatement.definitions import histories
 from spark_jobs.restatement.why import Why, why
 from spark_jobs.sources import Source, load_source
@@ -23,6 +24,7 @@ from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.fold import fold
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.times import micros
 from tests.jobs.harness import DATABASES, DAY, START, Reading, minute_of, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import READINGS, as_sessions, as_sliding, due, session_oracle, sliding_oracle
 
@@ -92,6 +94,28 @@ def test_every_published_name_reads_as_it_was_known(days: Days) -> None:
             table: tables[table] for table in ("silver.hourly", "silver.shifts")
         }
     assert published(days.spark, "silver.hourly_as_of()") == list(days.then.values())[-1]["silver.hourly"]
+
+
+def test_between_publications_states_go_by_the_deltas_and_tables_by_the_publication(days: Days) -> None:
+    spark, lake = days.spark, Lake(days.spark)
+
+    def by_delta(known_us: int) -> set[tuple[Any, ...]]:
+        return {(r.meter, r.readings, r.load) for r in states_at(lake, days.source, known_us=known_us).collect()}
+
+    def by_table(known_us: int) -> set[tuple[Any, ...]]:
+        rows = spark.sql(f"SELECT meter, readings, load FROM gold.meters_as_of(timestamp_micros({known_us}))").collect()
+        return {tuple(row) for row in rows}
+
+    ends = [micros(START + (day + 1) * DAY) - 1 for day in range(3)]
+    for known_us in ends:
+        assert by_delta(known_us) == by_table(known_us)
+    minutes = 24 * 60 + 120
+    known_us = micros(START) + minutes * 60_000_000
+    assert by_table(known_us) == by_table(ends[0])
+    # a delta is visible at its own time, its arrival (here a minute into its drop) or the seal, whatever comes last
+    visible = [r for r in READINGS if max(r.minute, r.drop * 24 * 60 + 1) <= minutes]
+    loads = {m: [r.load for r in visible if r.meter == m] for m in "ab"}
+    assert by_delta(known_us) == {(m, len(own), sum(own)) for m, own in loads.items()} != by_table(known_us)
 
 
 REFUSED = (PySparkException, Py4JJavaError)

@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.errors import ParameterError
 from spark_jobs.restatement import row_keys
 from spark_jobs.restatement import why as asked
+from spark_jobs.restatement.landed import landing_of
 from spark_jobs.sources import Source, load_source
 
 FLIGHTS = Path(__file__).parents[2] / "dags" / "sources" / "flights.yml"
@@ -88,12 +89,33 @@ def test_causes_are_told_only_of_times_that_are_told_apart() -> None:
 
 def test_deltas_that_stand_keep_the_sign_of_their_zeros() -> None:
     def update(row_id: int, value: float | None, diff: int, token: int) -> dict[str, Any]:
-        return {"row_id": row_id, "load": value, "diff": diff, "token": token}
+        return {"row_id": row_id, "load": value, "time": token, "diff": diff, "token": token}
 
     updates = [
         *[update(1, -0.0, 1, 3), update(1, 0.0, 1, 4), update(1, 0.0, -1, 5)],
         *[update(2, math.nan, 1, 3), update(2, float("nan"), 1, 6)],
         *[update(3, None, 1, 3), update(3, None, -1, 4)],
+        *[
+            update(4, 1.0, 1, 3),
+            update(4, 1.0, -1, 4),
+            update(4, 1.0, 1, 7),
+            update(4, 2.0, 1, 4),
+            update(4, 2.0, -1, 7),
+        ],
     ]
     standing = [(row["row_id"], str(row["load"]), row["token"]) for row in asked._standing(updates)]
-    assert standing == [(1, "-0.0", 3), (2, "nan", 6)]
+    assert standing == [(1, "-0.0", 3), (2, "nan", 6), (4, "1.0", 7)]
+
+
+def test_the_landing_of_an_update_is_one_that_brought_it_with_its_values() -> None:
+    brought = [
+        {"landing": landing, "event_time": 1, "delta_id": "a", "load": load}
+        for landing, load in ((1, 0.0), (5, -0.0), (9, 0.0), (12, 3.0))
+    ]
+    update = {"row_id": 1, "event_time": 1, "delta_id": "a", "load": 0.0}
+    for token, landing in ((1, None), (4, 1), (9, 1), (20, 9)):
+        assert landing_of(update | {"token": token}, brought, ["load"]) == landing
+    assert landing_of(update | {"token": 20, "load": -0.0}, brought, ["load"]) == 5
+    # an update that is told without its values, or whose values no landing has
+    assert landing_of({"row_id": 1, "event_time": 1, "delta_id": "a", "token": 20}, brought, ["load"]) == 12
+    assert landing_of(update | {"token": 20, "load": 7.0}, brought, ["load"]) == 12

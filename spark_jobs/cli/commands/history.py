@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LimitOption = Annotated[int, typer.Option(min=0, help="Rows to show; 0 shows all.")]
-AsOfOption = Annotated[str | None, typer.Option("--as-of", help="As it was known at this visible time; default: now.")]
+PublishedAsOf = Annotated[
+    str | None, typer.Option("--as-of", help="As the last publication up to this time showed them; default: now.")
+]
+KnownAsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", help="From the deltas that were visible by this time, each by its own; default: now."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,11 +34,14 @@ def state(
     source: SourceArgument,
     entity: Annotated[str | None, typer.Option(help="One entity; default: all.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="State at this event time; default: the newest.")] = None,
-    as_of: AsOfOption = None,
+    as_of: KnownAsOf = None,
     limit: LimitOption = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """State of entities at an event time, as known at a visible time."""
+    """State of entities at an event time, as known at a visible time.
+
+    Between two publications it tells more than the published tables, which show the earlier: `gold.<source>_as_of`.
+    """
     settings = load_settings()
     checked = known_source(settings, source)
     times = {"event_us": _micros(at), "known_us": _micros(as_of)}
@@ -50,11 +59,11 @@ def state(
 def windows(
     source: SourceArgument,
     name: Annotated[str, typer.Argument(help="Name of a window definition of the source.")],
-    as_of: AsOfOption = None,
+    as_of: PublishedAsOf = None,
     limit: LimitOption = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Rows of a window table, as they were known at a visible time."""
+    """Rows of a window table, as they were published at a visible time."""
     settings = load_settings()
     checked = known_source(settings, source)
     if name not in checked.windows:
@@ -82,7 +91,9 @@ def _micros(text: str | None) -> int | None:
 
 
 def _rows(frame: DataFrame, limit: int) -> list[dict[str, Any]]:
-    fetched: list[dict[str, Any]] = (frame.limit(limit + 1) if limit else frame).toArrow().to_pylist()
+    from spark_jobs.storage.times import utc_rows
+
+    fetched = utc_rows(frame.limit(limit + 1) if limit else frame)
     if limit and len(fetched) > limit:
         note(f"the first {limit} rows; --limit 0 shows all")
         return fetched[:limit]

@@ -63,14 +63,14 @@ def show_records(
 ) -> None:
     """The records themselves, with file, line and reason."""
     from spark_jobs.jobs.replay import quarantined
+    from spark_jobs.storage.times import utc_rows
 
     settings = load_settings()
     checked = known_source(settings, source)
     asked = _asked(checked, drop, file, rule, every=every)
     with server_session(settings, "tidemark-quarantine") as spark:
         found = quarantined(spark, checked, asked).orderBy("file", "line", "landing")
-        # not `collect`, which gives times in this machine's time zone and does not say so
-        rows = (found.limit(limit) if limit else found).toArrow().to_pylist()
+        rows = utc_rows(found.limit(limit) if limit else found)
     columns = ["file", "line", "rule", "reason", "raw", "replay_state"]
     shown = [[row[column] for column in columns] for row in rows]
     emit(as_json, {"source": source, "records": rows}, lambda: table(columns, shown))

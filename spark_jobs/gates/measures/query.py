@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.storage.sql import literal, name
+from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ class Measurement:
         query = (
             f"SELECT {shown} FROM ({part.traced or part.relation}) WHERE {part.adds[measure]} <> 0 LIMIT {MAX_EXAMPLES}"
         )
-        return [row.asDict(recursive=True) for row in self.spark.sql(query).collect()]
+        return utc_rows(self.spark.sql(query))
 
 
 def violation(condition: str) -> str:
