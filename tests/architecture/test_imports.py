@@ -75,7 +75,7 @@ LIBRARIES: dict[str, set[str]] = {
     "restatement": SPARK,
     "gates": {*SPARK, "great_expectations", "pandas"},
     "publish": {*SPARK, "dbt", "yaml"},
-    "jobs": {*SPARK, "structlog"},
+    "jobs": {*SPARK, "jinja2", "structlog"},
     "server": {
         *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "stamina", "structlog", "thrift"),
         *("thrift_sasl", "yaml"),

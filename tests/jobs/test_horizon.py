@@ -59,7 +59,7 @@ def listed(spark: SparkSession, action: str) -> Counter:
     return Counter((r.definition, (r["at"] - micros(START)) // 60_000_000) for r in rows)
 
 
-@pytest.mark.parametrize("kind", ["", CHAINS], ids=["states", "chains"])
+@pytest.mark.parametrize("kind", ["", pytest.param(CHAINS, marks=pytest.mark.long)], ids=["states", "chains"])
 def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
     kind: str, lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:

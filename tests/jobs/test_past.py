@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.jobs.report import as_html, source_report
 from spark_jobs.restatement.as_of import states_at
 from spark_jobs.restatement.definitions import histories
 from spark_jobs.restatement.why import Why, why
@@ -116,6 +117,27 @@ def test_between_publications_states_go_by_the_deltas_and_tables_by_the_publicat
     visible = [r for r in READINGS if max(r.minute, r.drop * 24 * 60 + 1) <= minutes]
     loads = {m: [r.load for r in visible if r.meter == m] for m in "ab"}
     assert by_delta(known_us) == {(m, len(own), sum(own)) for m, own in loads.items()} != by_table(known_us)
+
+
+def test_the_report_shows_what_is_published(days: Days) -> None:
+    spark = days.spark
+    made = source_report(Lake(spark), days.source)
+    assert made.frontiers["published"] == made.frontiers["complete"] == START + 3 * DAY
+    assert made.entities == spark.table("gold.meters").count()
+    counted = {w["definition"]: (w["windows"], w["restated"]) for w in made.windows}
+    assert counted == {
+        table: (rows.count(), rows.where("revision > 0").count())
+        for table in ("hourly", "shifts")
+        for rows in [spark.table(f"silver.{table}")]
+    }
+    late = spark.table("silver.late")
+    assert sum(row["rows"] for row in made.late) == sum(rows for _, rows in made.lateness) == late.count()
+    assert [(d["drop"], d["rows"]) for d in made.drops] == [(START + d * DAY, n) for d, n in ((2, 2), (1, 3), (0, 5))]
+    assert [p["run_id"] for p in made.publications] == ["test-2-2", "test-1-1", "test-0-0"]
+    assert [g["gate"] for g in made.gates[:4]] == ["bronze", "trace", "silver", "gold"]
+    assert all(g["held"] and not g["failed"] for g in made.gates)
+    assert made.chains == {}
+    assert "hourly" in as_html(made)
 
 
 REFUSED = (PySparkException, Py4JJavaError)
