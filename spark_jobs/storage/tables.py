@@ -309,8 +309,8 @@ UPDATE = (
 
 BELOW_HORIZON = Column(
     "below_horizon",
-    "TIMESTAMP",
-    "The horizon below which the row lay when it came or went: it changes nothing that is published. Else null.",
+    "INT",  # Delta keeps no statistics of booleans
+    "1 if the row lay below the horizon when it came or went: it changes nothing that is published. Else null.",
 )
 COUNTS = f"{BELOW_HORIZON.name} IS NULL"
 """SQL: whether an update bears on what is published. Everything that reads updates for their meaning asks for it."""

@@ -73,7 +73,7 @@ def check_drops(source: Source, frontiers: SourceFrontiers, drops: range) -> Non
 
 
 def passed_by_horizon(source: Source, frontiers: SourceFrontiers, drops: range) -> Column:
-    """Per landed row, with its `event_time` and visible `time`, the horizon if the row lies below it, else null.
+    """Per landed row, with its `event_time` and visible `time`, 1 if it lies below the horizon, else null.
 
     `frontiers` are those before the run and `drops` the run's. The horizon of a row is the one that there would be if
     the run's drops were run one after the other: `landing_horizon`, or retention's distance before the start of the
@@ -86,4 +86,4 @@ def passed_by_horizon(source: Source, frontiers: SourceFrontiers, drops: range) 
         opens = start + F.call_function("div", F.unix_micros("time") - start, every) * every
         later = opens > F.lit(source.drops.interval(drops.start)[0])
         horizon = F.greatest(horizon, F.when(later, opens - F.lit(kept_us)))
-    return F.when(F.unix_micros("event_time") < horizon, F.timestamp_micros(horizon))
+    return F.when(F.unix_micros("event_time") < horizon, 1)

@@ -23,7 +23,7 @@ from spark_jobs.sources import load_source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FRONTIERS, LATE, STATE, updates
-from spark_jobs.trace.advance import source_plane
+from spark_jobs.trace.advance import batch_rows, counting_rows, source_plane, trace_handles
 from spark_jobs.trace.inspection import TraceReport, inspect
 from spark_jobs.trace.maintenance import Budget
 from tests.jobs.harness import SOURCE, write_source
@@ -227,3 +227,28 @@ def test_frontiers_say_when_they_moved_also_in_a_lake_made_before_they_did(
     assert len(moved) == 2
     assert begun <= moved[0] < moved[1] <= datetime.now(UTC)
     assert days.standing().has_landed(range(2))
+
+
+def test_what_goes_and_comes_below_the_horizon_stands_beside_what_counts_whatever_merges(days: Days) -> None:
+    """A row of the first day, changed twice once its day is below the horizon of two days."""
+    noon = 12 * HOUR_US
+    landed = [[(1, noon, 1)], [(10, DAY_US + noon, 1)], [(20, 2 * DAY_US + noon, 1)]]
+    landed += [[(1, noon, -1), (1, noon + 1, 1)], [(1, noon + 1, -1), (1, noon + 2, 1)], [(50, 5 * DAY_US + noon, 1)]]
+    merges = 0
+    for day, added in enumerate([*landed, [], []]):
+        move = days.land(day, added)
+        assert faultless(days.measured(move, landed=sum(diff for _, _, diff in added)))
+        kept, done = days.upkeep()
+        merges += done.merges
+        assert not done.merges or faultless(days.measured(kept))
+        days.publish()
+    assert merges
+    state = days.standing().arrangement
+    standing = {row.row_id for row in counting_rows(days.lake, days.source, state).collect()}
+    assert standing == {1, 10, 20, 50}
+    rows = batch_rows(days.lake, days.source, trace_handles(state)).where("row_id = 1")
+    sums = (
+        rows.groupBy(F.unix_micros("event_time").alias("at"), "below_horizon").agg(F.sum("diff").alias("n")).collect()
+    )
+    found = {(row["at"] - days.start_us, row.below_horizon): row.n for row in sums if row.n}
+    assert found == {(noon, None): 1, (noon, 1): -1, (noon + 2, 1): 1}

@@ -183,8 +183,8 @@ def _late(scope: Scope, definitions: Sequence[Definition], token: int) -> Part:
     which = visible_sql(scope.publication, token) if scope.everything else f"token = {token}"
     recorded = (
         f"SELECT * FROM {qualified(LATE.database, LATE.table)} WHERE source = {literal(scope.source.name)}"
-        f" AND definition IN {texts([d.name for d in definitions])} AND action NOT IN {texts([BELOW, KEPT_BELOW])}"
-        f" AND {which}"
+        f" AND definition IN {texts([d.name for d in definitions])}"
+        f" AND NOT coalesce(action IN {texts([BELOW, KEPT_BELOW])}, false) AND {which}"
     )
     return Part(recorded, {"late_rows_recorded": "diff"}, ("definition", "row_id", "entity", "event_time", "action"))
 

@@ -71,7 +71,7 @@ def trace(
 def _updates_by_row(source: Source, own: str, consumed: Sequence[str], checks: Mapping[str, str]) -> str:
     """One row per update of this attempt, and what the drained and merged batches had in its place."""
     table = qualified("trace", updates(source).table)
-    columns = "batch, row_id, time, diff, entity, event_time"
+    columns = "batch, row_id, time, diff, entity, event_time, below_horizon"
     # two scans, so that each skips files: by the token's statistics, and by the batches' partitions
     rows = f"SELECT {columns}, true AS own FROM {table} WHERE {own}"
     if consumed:
@@ -79,7 +79,8 @@ def _updates_by_row(source: Source, own: str, consumed: Sequence[str], checks: M
     counts = ", ".join(f"count_if(own AND ({check})) AS {measure}" for measure, check in checks.items())
     return (
         "SELECT batch, row_id, time, sign(diff) AS sign, any_value(entity) AS entity, count_if(own) AS times,"
-        f" sum(IF(own, diff, -diff)) AS added, {counts} FROM ({rows}) GROUP BY batch, row_id, time, sign(diff)"
+        f" sum(IF(own, diff, -diff)) AS added, {counts} FROM ({rows})"
+        " GROUP BY batch, row_id, time, sign(diff), below_horizon"
     )
 
 
