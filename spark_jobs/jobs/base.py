@@ -14,6 +14,7 @@ from spark_jobs.restatement.versions import version
 from spark_jobs.sources import Source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.horizon import landing_horizon
 
 ListedFile = tuple[int, int, str]
 """Drop, rank and checksum of a file."""
@@ -35,7 +36,8 @@ class PlanUnreadable(TidemarkError):
 class Base:
     """Everything that the outcome of a run of `[lo_us, hi_us)` follows from: definition, files, frontiers, publication.
 
-    Compaction, folding and retention change no answer and so nothing here. `landed`: half-open ranges of drops.
+    Compaction, folding and since change no answer and so nothing here. `landed`: half-open ranges of drops.
+    `horizon_us`: the horizon that the run meets.
     `only_file`, `retract` and `replay` (sorted) are what of its drops the run is about: see `context.Stage`.
     """
 
@@ -49,6 +51,7 @@ class Base:
     files: dict[str, ListedFile]
     seal_us: int
     reached_us: int
+    horizon_us: int
     landed: tuple[tuple[int, int], ...]
     landed_through: int
     published_us: int
@@ -151,6 +154,7 @@ def base_of(
         {file.path: (file.seq_no, file.rank, file.checksum) for file in files},
         frontiers.seal_us,
         frontiers.reached_us,
+        landing_horizon(source, frontiers),
         frontiers.landed,
         frontiers.landed_through,
         published.published_us,

@@ -12,21 +12,22 @@ from tests.architecture.source_tree import ROOT
 
 FLIGHTS = load_sources(ROOT / "dags" / "sources")["flights"]
 BASE = Base(
-    "flights",
-    0,
-    10,
-    None,
-    False,
-    None,
-    "{}",
-    {"flights/a": (3, 0, "c0"), "flights/b": (4, 0, "c1")},
-    5,
-    5,
-    ((0, 3),),
-    7,
-    5,
-    5,
-    "{}",
+    source="flights",
+    lo_us=0,
+    hi_us=10,
+    only_file=None,
+    retract=False,
+    replay=None,
+    definition="{}",
+    files={"flights/a": (3, 0, "c0"), "flights/b": (4, 0, "c1")},
+    seal_us=5,
+    reached_us=5,
+    horizon_us=0,
+    landed=((0, 3),),
+    landed_through=7,
+    published_us=5,
+    published_reached_us=5,
+    published_definition="{}",
 )
 
 
