@@ -13,7 +13,7 @@ from spark_jobs.model import Frontier
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
-from spark_jobs.trace.horizon import BelowHorizon, check_drops, check_state_time
+from spark_jobs.trace.horizon import BelowHorizon, check_drops, check_state_time, landing_horizon
 from spark_jobs.trace.maintenance import horizon_allowed, since_allowed
 from tests.jobs.harness import SOURCE
 from tests.trace.days import DAY_US
@@ -47,6 +47,22 @@ def test_the_horizon_follows_what_was_reached_at_its_distance_and_never_goes_bac
     ahead = replace(start, horizon_us=kept.drops.start_us + 4 * DAY_US)
     assert horizon_allowed(kept, ahead, published(5)) == ahead.horizon_us
     assert horizon_allowed(source(), start, published(5)) == NO_HORIZON_US
+
+
+def test_a_run_meets_the_horizon_of_what_was_reached_and_the_first_run_none() -> None:
+    kept, start_us = source("{horizon: 2 days}"), source().drops.start_us
+    first = SourceFrontiers.start(kept)
+    assert landing_horizon(kept, first) == NO_HORIZON_US
+    fifth = replace(first.with_landed(range(5)), reached_us=start_us + 5 * DAY_US)
+    assert landing_horizon(kept, fifth) == start_us + 3 * DAY_US
+    assert landing_horizon(source(), fifth) == NO_HORIZON_US
+    # retention that was made longer, or taken out, brings nothing back
+    ahead = replace(fifth, horizon_us=start_us + 4 * DAY_US)
+    assert landing_horizon(kept, ahead) == landing_horizon(source(), ahead) == ahead.horizon_us
+    # a drop that the next run would find wholly below is refused, though nothing was published since
+    with pytest.raises(BelowHorizon):
+        check_drops(kept, replace(fifth, landed=((4, 5),)), range(2, 3))
+    check_drops(kept, replace(fifth, landed=((4, 5),)), range(3, 4))
 
 
 def test_what_lies_wholly_before_the_horizon_is_refused_by_name() -> None:
