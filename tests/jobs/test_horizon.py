@@ -16,13 +16,20 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
 from tests.conftest import _drop_databases
 from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
-from tests.jobs.test_pipeline import ALL, DAY, as_sessions, as_sliding, session_oracle, sliding_oracle
+from tests.jobs.test_pipeline import DAY, as_sessions, as_sliding, session_oracle, sliding_oracle
 
 pytestmark = pytest.mark.spark
 
 KEPT_DAYS = 1
 RETENTION = f"retention: {{horizon: {KEPT_DAYS} day}}\n"
-CHAINS = "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n"
+WINDOWS = SOURCE + RETENTION
+CHAINS = (
+    SOURCE[: SOURCE.index("windows:")]
+    + SOURCE[SOURCE.index("state:") :]
+    + RETENTION
+    + "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n"
+)
+"""The same source without windows, and with chains."""
 DAYS = 3
 
 READINGS = [
@@ -59,33 +66,33 @@ def listed(spark: SparkSession, action: str) -> Counter:
     return Counter((r.definition, (r["at"] - micros(START)) // 60_000_000) for r in rows)
 
 
-@pytest.mark.parametrize("kind", ["", pytest.param(CHAINS, marks=pytest.mark.long)], ids=["states", "chains"])
+@pytest.mark.parametrize("text", [WINDOWS, pytest.param(CHAINS, marks=pytest.mark.long)], ids=["windows", "chains"])
 def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
-    kind: str, lake: SparkSession, spark_settings: Settings, tmp_path: Path
+    text: str, lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:
-    text = SOURCE + RETENTION + kind
+    windows = ("hourly", "shifts") if text is WINDOWS else ()
+    tables = [*(f"silver.{window}" for window in windows), "gold.meters"]
     home = made(tmp_path / "daily", spark_settings, text)
     for day in range(DAYS):
         run(lake, home, day, day)
     counted = [r for r in READINGS if r.minute not in BELOW]
-    assert as_sliding(lake) == sliding_oracle(counted)
-    assert as_sessions(lake) == session_oracle(counted)
+    if windows:
+        assert as_sliding(lake) == sliding_oracle(counted)
+        assert as_sessions(lake) == session_oracle(counted)
     found = {(m, len(own), sum(r.load for r in own)) for m in "ab" if (own := [r for r in counted if r.meter == m])}
     assert {(r.meter, r.readings, r.load) for r in lake.table("gold.meters").collect()} == found
     assert states(lake, home) == found
-    assert listed(lake, "below_horizon") == {(d, at): 1 for d in ("hourly", "shifts", None) for at in BELOW}
-    daily = {table: published(lake, table) for table in ALL}
+    assert listed(lake, "below_horizon") == {(d, at): 1 for d in (*windows, None) for at in BELOW}
+    daily = {table: published(lake, table) for table in (*tables, "silver.late")}
 
     # what counts stays, also when its file is taken back
     run(lake, home, 0, 0, retract=True)
-    assert {table: published(lake, table) for table in ALL if table != "silver.late"} == {
-        table: rows for table, rows in daily.items() if table != "silver.late"
-    }
+    assert {table: published(lake, table) for table in tables} == {table: daily[table] for table in tables}
     assert states(lake, home) == found
-    assert listed(lake, "kept_below_horizon") == {(d, at): 1 for d in ("hourly", "shifts", None) for at in (10, 65)}
+    assert listed(lake, "kept_below_horizon") == {(d, at): 1 for d in (*windows, None) for at in (10, 65)}
 
     _drop_databases(lake)
     at_once = made(tmp_path / "at-once", spark_settings, text)
     run(lake, at_once, 0, DAYS - 1)
-    assert {table: published(lake, table) for table in ALL} == daily
+    assert {table: published(lake, table) for table in daily} == daily
     assert states(lake, at_once) == found
