@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.windows import naive
 from spark_jobs.kernels.windows.aligned import hopping_spans
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row, Window
@@ -108,6 +109,20 @@ def test_hopping_bounds_saturate_at_the_ends_of_int64(rows, shape, offset):
     size, advance = shape
     by_key, found = content(rows, hopping_spans, size=size, advance=advance, offset=offset)
     assert found == naive.hopping(by_key, size=size, advance=advance, offset=offset)
+
+
+@settings(max_examples=tries(120), deadline=None)
+@given(rows_of(EDGES), st.sampled_from([(2, 1), (7, 1), (20, 1), (7, 2), (GREATEST, 2**61)]), st.integers(-2, 2))
+def test_hopping_windows_whose_number_does_not_fit_are_refused(rows, shape, offset):
+    size, advance = shape
+    first = min((-(-(row.time - size + 1 - offset % advance) // advance) for row in rows), default=0)
+    if first < LEAST:
+        with pytest.raises(ParameterError) as refused:
+            content(rows, hopping_spans, size=size, advance=advance, offset=offset)
+        assert refused.value.value == min(row.time for row in rows)
+    else:
+        by_key, found = content(rows, hopping_spans, size=size, advance=advance, offset=offset)
+        assert found == naive.hopping(by_key, size=size, advance=advance, offset=offset)
 
 
 @settings(max_examples=tries(100), deadline=None)

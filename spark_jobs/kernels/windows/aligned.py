@@ -2,7 +2,8 @@
 
 Tumbling windows are hopping ones with `advance == size`. k is a floor, so times before 0 are as good as others. A
 window is there iff a row counts in it. At the ends of int64 bounds saturate; a row at the greatest int64 is then in a
-window that ends there.
+window that ends there. Only k itself must fit into int64: with an advance of one tick, rows less than a size after the
+least int64 are refused.
 
 Lateness: a row counts in a window iff the window's last instant, `end - 1`, is at or after the row's `min_end`.
 
@@ -14,6 +15,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from numba import njit
+
+from spark_jobs.errors import ParameterError
 
 from .spans import Spans, Windows, settle
 
@@ -90,6 +93,21 @@ def _bounds(index: Ints, size: int, advance: int, offset: int) -> tuple[Ints, In
     return start, end
 
 
+def _check_numbers(time: int, size: int, advance: int, offset: int) -> None:
+    """Refuse a least time over which the number k of a window does not fit into int64."""
+    last = (time - offset) // advance
+    first = last - (size - 1 - (time - offset - last * advance)) // advance
+    if first < _LEAST:
+        raise ParameterError(
+            expected=f"times of hopping windows from {_LEAST + size - 1} on, with an advance of {advance}",
+            found=str(time),
+            consequence="no window was computed",
+            next_step="leave rows out whose time stands for none, or take an advance of two or more",
+            parameter="time",
+            value=time,
+        )
+
+
 def hopping_spans(
     *, offsets: Ints, times: Ints, size: int, advance: int, offset: int, min_end: Ints | None
 ) -> tuple[Windows, Spans, npt.NDArray[np.bool_]]:
@@ -105,9 +123,14 @@ def hopping_spans(
 
     Returns:
         Windows ordered by (key, start), the spans of the rows that count somewhere, and which rows those are.
+
+    Raises:
+        ParameterError: a row is so near to the least int64 that a window over it has no number.
     """
     least = np.empty(0, np.int64) if min_end is None or not np.any(min_end > times) else min_end
     offset %= advance
+    if times.size:
+        _check_numbers(int(times.min()), size, advance, offset)
     opening, counting, closing = _indices(times, least, size, advance, offset)
     group, index = _enumerate(offsets, opening, closing)
     first, past = _number(offsets, counting, closing, group, index)
