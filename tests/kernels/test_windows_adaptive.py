@@ -22,6 +22,7 @@ from spark_jobs.kernels.windows import (
     adaptive_table,
     collect,
     count,
+    skipped_table,
     sum_,
     window_table,
 )
@@ -66,6 +67,23 @@ def table_of(rows):
     }
     types = {"k": pa.string()}
     return pa.table({name: pa.array(values, types.get(name, pa.int64())) for name, values in columns.items()})
+
+
+EDGE = st.sampled_from([-(2**63), -(2**63) + 1, -(2**63) + 7, -1, 0, 5, 2**63 - 20, 2**63 - 7, 2**63 - 2, 2**63 - 1])
+EDGES = st.lists(st.tuples(EDGE, st.integers(0, 30), st.none() | EDGE), max_size=20).map(
+    lambda rows: [Delta(t, n, size, -(2**63) if late is None else late) for n, (t, size, late) in enumerate(rows)]
+)
+RESETS = st.sampled_from([1, 40, 1000, 2**40, 2**62, 2**63 - 1])
+
+
+@settings(max_examples=tries(100), deadline=None)
+@given(EDGES, TRIGGERS, RESETS, st.sampled_from([2, 12, 300]))
+def test_adaptive_windows_equal_the_twin_at_the_ends_of_int64(rows, triggers, reset, longest):
+    cuts = replace(CUTS, triggers=triggers, reset=reset, longest=longest)
+    found, _ = adaptive_table(table_of(rows), cuts, DELTAS, INPUTS)
+    assert [(w["window_start"], w["window_end"], w["trigger"], w["delta_ids"]) for w in found.to_pylist()] == [
+        (w.start, min(w.end, 2**63 - 1), w.trigger, [delta.delta for delta in w.deltas]) for w in adaptive(rows, cuts)
+    ]
 
 
 @settings(max_examples=tries(100), deadline=None)
@@ -273,6 +291,14 @@ def test_a_day_of_the_change_of_clocks_has_23_or_25_hours():
     result, _ = window_table(table, Calendar(1, "day", "America/New_York"), Inputs(["k"], "t", {"n": count()}))
     hours = [(row["window_end"] - row["window_start"]) / datetime.timedelta(hours=1) for row in result.to_pylist()]
     assert hours == [23, 24, 25]
+
+
+def test_a_row_at_the_last_instant_of_the_calendar_is_not_late_for_its_own_time():
+    last = (LAST - EPOCH) // MICROSECOND
+    table = pa.table({"k": [1, 1], "t": [last, last], "least": [last, last - 1]})
+    shape, inputs = Calendar(1, "day"), Inputs(["k"], "t", {"n": count()}, min_end="least")
+    assert window_table(table, shape, inputs)[0].column("n").to_pylist() == [2]
+    assert skipped_table(table, shape, inputs).num_rows == 0
 
 
 def test_times_outside_of_the_calendar_are_refused():

@@ -11,6 +11,7 @@ from spark_jobs.kernels.windows import (
     Inputs,
     Sessions,
     Sliding,
+    collect,
     count,
     late_stream,
     late_table,
@@ -134,3 +135,38 @@ def test_a_stream_tells_what_the_table_does(table, shape, size, most_rows):
     told = [row for part in late_stream(chunks, shape, INPUTS, most_rows=most_rows) for row in part.to_pylist()]
     expected = late_table(able, shape, INPUTS).to_pylist()
     assert Counter(map(repr, told)) == Counter(map(repr, expected))
+
+
+GRIDS = st.sampled_from([(5, 2), (20, 20), (20, 3), (2**62, 2**61), (GREATEST, GREATEST), (GREATEST, 2**62)])
+
+
+def over(time, size, advance, offset):
+    """The starts of all grid windows over a time."""
+    last = (time - offset) // advance * advance + offset
+    return [start for start in range(last - size // advance * advance, last + 1, advance) if start + size > time]
+
+
+def within(bound):
+    return min(max(bound, LEAST), GREATEST)
+
+
+@settings(max_examples=tries(80), deadline=None)
+@given(st.lists(EDGES, max_size=8).map(edges), GRIDS, st.sampled_from([0, 1, -3, GREATEST]), EDGE)
+def test_lateness_holds_at_the_ends_of_int64(table, grid, offset, placed):
+    size, advance = grid
+    table = table.append_column("i", pa.array(range(table.num_rows), pa.int64()))
+    table = table.append_column("lo", pa.array([placed] * table.num_rows, pa.int64()))
+    late, windows = Counter(), Counter()
+    for row in table.to_pylist():
+        opened = over(row["t"], size, advance, offset)
+        counted = [start for start in opened if start + size - 1 >= row["least"]]
+        late.update((row["i"], within(s), within(s + size), "late") for s in opened if s not in counted)
+        late.update([] if counted else [(row["i"], None, None, "late_row")])
+        moved = [start for start in over(placed, size, advance, offset) if start + size - 1 >= row["least"]]
+        windows.update((row["k"], within(s), within(s + size), row["i"]) for s in counted or moved)
+    shape = Hopping(size, advance, offset)
+    told = skipped_table(table, shape, INPUTS).to_pylist()
+    assert Counter((r["i"], r["window_start"], r["window_end"], r["reason"]) for r in told) == late
+    inputs = Inputs(["k"], "t", {"rows": collect("i", 99)}, min_end="least", forward_to="lo")
+    made = window_table(table, shape, inputs)[0].to_pylist()
+    assert Counter((r["k"], r["window_start"], r["window_end"], i) for r in made for i in r["rows"]) == windows

@@ -103,10 +103,11 @@ def _cut(
     kinds: Ints,
     limits: Ints,
     shares: Floats,
-    bounds: tuple[int, int, int, int],
+    bounds: tuple[int, int, int, int, int],
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit."""
-    target, shortest, longest, unit = bounds
+    """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit,
+    reset."""
+    target, shortest, longest, unit, reset = bounds
     timed = measured = False
     for kind in kinds:
         timed, measured = timed or kind == _TIME, measured or kind == _RATE_CHANGE
@@ -139,7 +140,7 @@ def _cut(
             closes = time + duration if time <= _GREATEST - duration else _GREATEST
             start[window] = time
             # what holds unless another trigger fires first
-            if timed and closes <= cell_end[row]:
+            if timed and duration <= reset - time % reset:
                 end[window], reason[window] = closes, _TIME
             else:
                 end[window], reason[window] = cell_end[row], _RESET
@@ -179,7 +180,9 @@ def in_time(offsets: Ints, times: Ints, cuts: Cuts, min_end: Ints | None) -> Fla
     """Which rows are not late: the last instant of their cell is at or after their `min_end`; see `adaptive_spans`."""
     if min_end is None or not np.any(min_end > times):
         return np.ones(times.size, np.bool_)
-    return _cells(offsets, times, cuts.reset)[1] - 1 >= min_end
+    # a cell that reaches beyond int64 ends after every `min_end`
+    beyond = times // cuts.reset >= _GREATEST // cuts.reset
+    return beyond | (_cells(offsets, times, cuts.reset)[1] - 1 >= min_end)
 
 
 def first_of_deltas(offsets: Ints, times: Ints, cuts: Cuts, deltas: Ints, counted: Flags) -> Flags:
@@ -211,7 +214,7 @@ def adaptive_spans(
     kinds = np.array([REASONS.index(trigger.reason) for trigger in cuts.triggers], np.int64)
     limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.int64)
     shares = np.array([trigger.threshold for trigger in cuts.triggers], np.float64)
-    bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.rate_unit)
+    bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.rate_unit, cuts.reset)
     number, start, end, reason = _cut(new_cell, cell_end, times, sizes, kinds, limits, shares, bounds)
     opens = np.flatnonzero(np.diff(number, prepend=-1))
     group = np.searchsorted(offsets, opens, side="right") - 1

@@ -141,5 +141,10 @@ def latest_instant(times: Ints, *, size: int, advance: int, offset: int) -> Ints
     """The last instant of the latest window over each time: a row with a greater `min_end` is late for all."""
     offset %= advance
     _, _, closing = _indices(times, np.empty(0, np.int64), size, advance, offset)
-    _, end = _bounds(closing, size, advance, offset)
-    return end - 1
+    return last_instants(*_bounds(closing, size, advance, offset), size=size)
+
+
+def last_instants(start: Ints, end: Ints, *, size: int) -> Ints:
+    """The last instant of windows with these bounds; the greatest int64 where a window reaches beyond it."""
+    room = np.uint64(_GREATEST) - start.view(np.uint64)
+    return np.where((end == _GREATEST) & (room < np.uint64(size)), _GREATEST, end - 1)

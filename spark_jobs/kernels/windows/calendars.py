@@ -63,17 +63,17 @@ class Calendar(Shape):
         windows = Windows(group[opens], bounds[period[opens]], bounds[period[opens] + 1])
         past = number + 1
         if min_end is not None:
-            past = np.where(windows.end[number] - 1 >= min_end, past, number)
+            past = np.where(_last_instants(windows.end)[number] >= min_end, past, number)
         return settle(windows, number, past)
 
     def last_instants(self, windows: Windows) -> Ints | None:
         """Half open: the instant before the end."""
-        return windows.end - 1
+        return _last_instants(windows.end)
 
     def latest_instants(self, times: Ints) -> Ints | None:
         """The last instant of the window over each time."""
         bounds = self._bounds(times)
-        return bounds[_places(bounds, times) + 1] - 1
+        return _last_instants(bounds[_places(bounds, times) + 1])
 
     def _bounds(self, times: Ints) -> Ints:
         """The starts of the periods over these times, and of those after; of others between only if times lie dense."""
@@ -108,6 +108,11 @@ class Calendar(Shape):
         if day is None:
             return _FIRST if period <= self._period(date.min) else _LAST
         return min(max(_midnight(day, zone), _FIRST), _LAST)
+
+
+def _last_instants(ends: Ints) -> Ints:
+    """The last instants of periods that end then; the calendar's last one is in the period that it ends."""
+    return np.where(ends == _LAST, _LAST, ends - 1)
 
 
 def _places(bounds: Ints, times: Ints) -> Ints:

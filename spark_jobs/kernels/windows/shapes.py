@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .aligned import hopping_spans, latest_instant
+from .aligned import hopping_spans, last_instants, latest_instant
 from .rows import NullValues
 from .sessions import session_spans
 from .sliding import sliding_spans
@@ -143,7 +143,7 @@ class Hopping(Shape):
 
     def last_instants(self, windows: Windows) -> Ints | None:
         """Half open: the instant before the end."""
-        return windows.end - 1
+        return last_instants(windows.start, windows.end, size=self.size)
 
     def latest_instants(self, times: Ints) -> Ints | None:
         """The last instant of the window that starts last."""
