@@ -61,6 +61,8 @@ def follow_definition(lake: Lake, source: Source, known: Collection[Source], bef
     for definition in definitions(source):
         _define(lake, _window_names(definition))
     _define(lake, _state_names(source))
+    if source.keeps_chains:
+        _define(lake, chain_views())
     elsewhere = {window for other in known for window in other.windows}
     for gone in sorted({*before} - elsewhere - {*source.windows}):
         lake.define(f"DROP FUNCTION IF EXISTS {qualified('silver', f'{gone}_as_of')}")

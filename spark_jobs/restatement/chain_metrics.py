@@ -12,8 +12,9 @@ from spark_jobs.restatement.as_of import as_of_time
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.restatement.state_reads import check_keeps_chains
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.chain_tables import CHAINS, COMPACTION
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication, visible
 from spark_jobs.storage.tables import updates
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import trace_handles
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 class ChainMetrics:
     """`chains`: entities. `pending`: deltas after the newest checkpoint of each, `longest`: of one. `saved_bytes`: per
     encoding what it takes less than the other would, in memory. Bytes of the files: of the trace's updates, and of the
-    live segments; a file that holds closed segments too counts whole until folding rewrites it.
+    live segments; a file that holds closed segments too counts whole until folding rewrites it. `merged`, `dropped`,
+    `bytes_before` and `bytes_after`: of all compactions so far, as `gold.compactions` tells them one by one.
     """
 
     chains: int
@@ -38,6 +40,10 @@ class ChainMetrics:
     saved_bytes: dict[str, int]
     bytes_of_updates: int
     bytes_of_chains: int
+    merged: int
+    dropped: int
+    bytes_before: int
+    bytes_after: int
 
 
 def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
@@ -68,10 +74,23 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     rows = lake.read_with_files(updates(source)).where(F.col("batch").isin(handles))
     return ChainMetrics(
         **told.asDict(),
+        **_compactions(lake, source, current),
         saved_bytes={row.encoding: int(row.saved) for row in saved},
         bytes_of_updates=_bytes(rows),
         bytes_of_chains=_bytes(live),
     )
+
+
+def _compactions(lake: Lake, source: Source, current: Publication) -> dict[str, int]:
+    rows = lake.read(CHAINS)
+    names = ("merged", "dropped", "bytes_before", "bytes_after")
+    if not {*names} <= {*rows.columns}:
+        # made by an older version, and not written to since
+        return dict.fromkeys(names, 0)
+    published = (F.unix_micros("known_from") < current.published_us) & visible(current)
+    told = rows.where((F.col("source") == source.name) & (F.col("era") == COMPACTION) & published)
+    sums = told.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names]).collect()[0]
+    return {name: int(sums[name]) for name in names}
 
 
 def _bytes(rows: DataFrame) -> int:

@@ -3,6 +3,7 @@ entities to the corrections of both. Chains that no row touches are restated whe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from spark_jobs.kernels.deltas.strategies import TimeBoundary
 from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.grouping import whole_groups
-from spark_jobs.storage.chain_tables import SEGMENT
+from spark_jobs.storage.chain_tables import COMPACTION, SEGMENT
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -64,10 +65,14 @@ class ChainWorker:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Corrections of states and segments, group by group."""
+        did = Counter[str]()
         for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            yield from self._restate(group).to_batches()
+            yield from self._restate(group, did).to_batches()
+        if did["chains"] or did["dropped"]:
+            told = {"part": SEGMENT_PART, "era": COMPACTION, "known_from": self.known_from_us, **did}
+            yield from self._filled(pa.Table.from_pylist([told])).to_batches()
 
-    def _restate(self, group: pa.Table) -> pa.Table:
+    def _restate(self, group: pa.Table, did: Counter[str]) -> pa.Table:
         rows, states, segments = (group.filter(pc.equal(group["part"], p)) for p in (ROW, STATE_PART, SEGMENT_PART))
         states, segments = without_closed(states, ["entity"]), without_closed(segments, _IDENTITY)
         parts = [rows, states, segments] if self.everything else [rows]
@@ -84,10 +89,12 @@ class ChainWorker:
             frontiers=self.frontiers, transforms=REGISTERED,
         )  # fmt: skip
         parts = [
-            *self._segments(step, segments, entities),
+            *self._segments(step, segments, entities, did),
             self._closed(idle, SEGMENT_PART, dropped=idle["deltas"]),
             *self._states(step, states, entities, touched),
         ]
+        did["bytes_before"] += bytes_of(rows.drop_columns(["part", BUCKET])) + bytes_of(idle)
+        did["dropped"] += pc.sum(idle["deltas"]).as_py() or 0
         return pa.concat_tables([self._filled(part) for part in parts])
 
     def _due(self, segments: pa.Table) -> pa.Table:
@@ -119,8 +126,9 @@ class ChainWorker:
         order = np.lexsort((*places, codes))
         return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
 
-    def _segments(self, step: Restated, before: pa.Table, entities: pa.Array) -> list[pa.Table]:
-        """What is to be inserted and what to be closed, and on the first of an entity what retention let go."""
+    def _segments(self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str]) -> list[pa.Table]:
+        """What is to be inserted and what to be closed, and on the first of an entity what retention let go. `did`
+        takes what the run is told to have done (`METRICS`)."""
         numbers = np.flatnonzero(step.written)
         written = step.segments.take(numbers)
         gone = np.arange(before.num_rows) if self.everything else np.flatnonzero(step.closed)
@@ -138,6 +146,12 @@ class ChainWorker:
         told = {"deltas": standing, "dropped": dropped[: len(written)], "ages_from": pa.array(ages, mask=ages == NEVER)}
         live = pa.table({**stored, **typed, **told})
         revision = _revisions(live, closed, entities)
+        did["chains"] += len(np.unique(written.entity))
+        did["checkpoints"] += len(live) - live["at_delta"].null_count
+        did["merged"] += _folded(live) - (0 if self.everything else _folded(closed))
+        did["dropped"] += int(dropped.sum())
+        did["bytes_before"] += bytes_of(closed)
+        did["bytes_after"] += bytes_of(live)
         return [self._live(live, SEGMENT_PART, revision), self._closed(closed, SEGMENT_PART, dropped[len(written) :])]
 
     def _ages(self, segments: Segments) -> Ints:
@@ -199,10 +213,10 @@ class ChainWorker:
         )  # fmt: skip
 
     def _closed(self, table: pa.Table, part: str, dropped: Any = None) -> pa.Table:
-        """Closing rows; of a segment only what tells it apart, what reads find it by, and what it held."""
+        """Closing rows; of a segment only what tells it apart, what reads find it by, and what the gate weighs."""
         n = table.num_rows
         if part == SEGMENT_PART:
-            told = ["end_time", "settled_end", "ages_from", "deltas", "known_from", "revision"]
+            told = ["end_time", "settled_end", "ages_from", "deltas", "refusals", "known_from", "revision"]
             table = table.select([*_IDENTITY, *told])
             table = table.append_column(
                 "dropped", pa.chunked_array([dropped]) if not isinstance(dropped, pa.ChunkedArray) else dropped
@@ -222,6 +236,26 @@ class ChainWorker:
             begins = pc.equal(columns[name], pa.scalar(NO_DELTA, pa.int64()))
             columns[name] = pc.if_else(begins, pa.scalar(None, pa.int64()), columns[name])
         return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
+
+
+def bytes_of(table: pa.Table) -> int:
+    """Bytes of a table's values, and four for the length of every list and text: however the rows are cut into batches,
+    which Arrow's own count of its buffers depends on."""
+    return sum(_bytes(column) for column in table.columns)
+
+
+def _bytes(column: pa.ChunkedArray | pa.Array) -> int:
+    kind, count = column.type, len(column) - column.null_count
+    if pa.types.is_list(kind):
+        return 4 * count + _bytes(pc.list_flatten(column))
+    if pa.types.is_string(kind):
+        return 4 * count + (pc.sum(pc.binary_length(column)).as_py() or 0)
+    return 0 if pa.types.is_null(kind) else count * max(kind.bit_width // 8, 1)
+
+
+def _folded(segments: pa.Table) -> int:
+    """Deltas in the newest checkpoints of those chains whose last segment is among them."""
+    return pc.sum(segments.filter(pc.is_null(segments["end_time"]))["delta_count"]).as_py() or 0
 
 
 def oldest_age(policy: Policy, as_of_us: int) -> int | None:

@@ -27,7 +27,7 @@ from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
+from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, SEGMENT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Column as Stored
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 KEPT = "chains"
 """Part of a definition that says that chains are kept."""
+_TOLD = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")
 _VISIBLE = ("known_from", "known_to")
 _STORED = ("source", "token")
 _PRIOR = ("entity", "timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "revision", "era")
@@ -58,8 +59,8 @@ class Corrections:
 
     @property
     def counts(self) -> dict[str, int]:
-        """`segments` and `checkpoints` written, segments `closed`, deltas `dropped` behind both frontiers; blocks until
-        `segments` have been written."""
+        """`segments` and `checkpoints` written, segments `closed`, deltas `merged` into newest checkpoints and those
+        `dropped` behind both frontiers, `bytes_before` and `bytes_after`; blocks until `segments` have been written."""
         return dict(self._observed.get)
 
 
@@ -153,14 +154,9 @@ def needed_segments(
 
 
 def _counted() -> list[Column]:
-    live = F.col("era") == LIVE
-    counts = {
-        "segments": F.count_if(live),
-        "checkpoints": F.count_if(live & F.col("at_delta").isNotNull()),
-        "closed": F.count_if(~live),
-        "dropped": F.coalesce(F.sum("dropped"), F.lit(0)),
-    }
-    return [count.alias(name) for name, count in counts.items()]
+    told = {name: F.sum(F.when(F.col("era") == COMPACTION, F.col(name))) for name in _TOLD}
+    counts = {"segments": F.count_if(F.col("era") == LIVE), "closed": F.count_if(F.col("era") == CLOSING), **told}
+    return [F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]
 
 
 def retention_of(frontiers: SourceFrontiers) -> Frontiers:

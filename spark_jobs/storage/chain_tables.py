@@ -5,11 +5,24 @@ from __future__ import annotations
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import SOURCE, VALIDITY
 
+COMPACTION = "compaction"
+"""Era of the rows that tell what a run's compaction did."""
+
+METRICS = (
+    Column("chains", "BIGINT", "Chains of which the run wrote a segment."),
+    Column("checkpoints", "BIGINT", "Segments on a checkpoint that it wrote."),
+    Column("merged", "BIGINT", "Deltas that it folded into the chains' newest checkpoints."),
+    Column("bytes_before", "BIGINT", "Bytes of the deltas that came and of the segments that it replaced."),
+    Column("bytes_after", "BIGINT", "Bytes of the segments that it wrote, before files are compressed."),
+)
+"""What a row of the era compaction says, beside `dropped`; null in others."""
+
 CHAINS = Table(
     "gold",
     "chain_history",
     "Chains of deltas in segments, with their history: a checkpoint and the deltas after it, up to the next one. Times "
-    "but known_from and known_to are microseconds since 1970; lists are per delta, or empty if they would say nothing.",
+    "but known_from and known_to are microseconds since 1970; lists are per delta, or empty if they would say nothing. "
+    "Rows of the era compaction say what a run's compaction did instead; gold.compactions is read.",
     (
         SOURCE,
         Column("entity", "STRING", "The entity."),
@@ -57,6 +70,7 @@ CHAINS = Table(
         Column("transforms", "ARRAY<STRING>", "Name of its transform."),
         Column("delta_ids", "ARRAY<STRING>", "Its identity, where rows declare parents."),
         Column("parents", "ARRAY<STRING>", "The delta that it declares as its parent."),
+        *METRICS,
         *VALIDITY,
     ),
     ("source", "era"),

@@ -1,18 +1,23 @@
-"""What users read of chains: `gold.checkpoints`, `gold.chains`, `gold.refused`, of all sources that keep chains."""
+"""What users read of chains: `gold.checkpoints`, `gold.chains`, `gold.refused`, `gold.compactions`, of all sources that
+keep chains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
-from spark_jobs.storage.sql import literal
-from spark_jobs.storage.views import create_view, held
+from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS, SEGMENT
+from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.views import VISIBLE, create_view, held, publication
 
 REFUSALS = (
     "create_on_live", "deleted", "dimension_mismatch", "index_out_of_bounds", "unequal_lists", "non_finite",
     "null_operand", "missing_parent", "missing_base", "unknown_operation", "unknown_transform", "unreadable_list",
+    "int64_overflow",
 )  # fmt: skip
 """Reasons by the numbers that are stored, from 1 on; a test compares them with the kernel's."""
+
+_UNTIL = "if(size(h.known_until) = 0, array_repeat(CAST(NULL AS BIGINT), size(h.ops)), h.known_until)"
+"""Until when each delta is known; a list that would say nothing is empty."""
 
 OPERATIONS = ("create", "dense", "sparse", "scale", "offset", "add", "transform", "delete", "upsert")
 """Operations by the numbers that are stored, from 0 on."""
@@ -36,31 +41,64 @@ def chain_views() -> Iterator[str]:
         "gold",
         "chains",
         "The chain of every entity: its newest checkpoint and the deltas pending after it.",
-        _held(
-            "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
-            " h.names, h.ints, h.floats, h.seen, h.deltas AS pending,"
-            " timestamp_micros(get(h.event_times, 0)) AS first_pending,"
-            " transform(h.event_times, t -> timestamp_micros(t)) AS event_times, h.row_ids,"
-            f" transform(h.ops, o -> get({_listed(OPERATIONS)}, CAST(o AS INT))) AS ops,"
-            " h.encoding, h.saved_bytes, h.revision, h.known_from",
-            "end_time IS NULL",
-        ),
-    )
-    zipped = _held(
-        "h.source, h.entity, h.known_from, h.event_times, h.row_ids, h.ops, h.refusals, h.known,"
-        # a list that would say nothing is empty
-        " if(size(h.known_until) = 0, array_repeat(CAST(NULL AS BIGINT), size(h.ops)), h.known_until) AS until",
-        "refusals IS NOT NULL",
+        _chains(),
     )
     yield create_view(
         "gold",
         "refused",
         "Deltas that their chain skips, with the reason; worked out again whenever the chain changes.",
+        _refused(),
+    )
+    yield create_view(
+        "gold",
+        "compactions",
+        "What every run's compaction did: chains and checkpoints that it wrote, deltas that it merged into newest "
+        "checkpoints and that retention let it drop, bytes of what it replaced and wrote, before files are compressed.",
+        _compactions(),
+    )
+
+
+def _chains() -> str:
+    rows = _held(
+        "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
+        " h.names, h.ints, h.floats, h.seen, h.deltas AS pending,"
+        f" h.event_times, h.row_ids, h.ops, {_UNTIL} AS until, h.encoding, h.saved_bytes, h.revision, h.known_from",
+        "end_time IS NULL",
+    )
+    zipped = "arrays_zip(event_times, row_ids, ops, until)"
+    rows = f"SELECT *, filter({zipped}, d -> d.until IS NULL) AS standing FROM ({rows})"
+    return (
+        "SELECT source, entity, timestamp, at_delta, delta_count, deleted, names, ints, floats, seen, pending,"
+        " timestamp_micros(get(standing, 0).event_times) AS first_pending,"
+        " transform(standing, d -> timestamp_micros(d.event_times)) AS event_times,"
+        " transform(standing, d -> d.row_ids) AS row_ids,"
+        f" transform(standing, d -> get({_listed(OPERATIONS)}, CAST(d.ops AS INT))) AS ops,"
+        f" encoding, saved_bytes, revision, known_from FROM ({rows})"
+    )
+
+
+def _refused() -> str:
+    zipped = _held(
+        f"h.source, h.entity, h.known_from, h.event_times, h.row_ids, h.ops, h.refusals, h.known, {_UNTIL} AS until",
+        "refusals IS NOT NULL",
+    )
+    return (
         "SELECT source, entity, timestamp_micros(event_times) AS event_time, row_ids AS row_id,"
         f" get({_listed(OPERATIONS)}, CAST(ops AS INT)) AS op, get({_listed(REFUSALS)}, refusals - 1) AS reason,"
         " timestamp_micros(known) AS time, known_from FROM"
         " (SELECT source, entity, known_from, inline(arrays_zip(event_times, row_ids, ops, refusals, known, until))"
-        f" FROM ({zipped})) WHERE refusals > 0 AND until IS NULL",
+        f" FROM ({zipped})) WHERE refusals > 0 AND until IS NULL"
+    )
+
+
+def _compactions() -> str:
+    sums = {"chains": "chains", "checkpoints": "checkpoints", "merged": "deltas_merged", "dropped": "deltas_dropped"}
+    sums |= {column.name: column.name for column in METRICS if column.name not in sums}
+    return (
+        f"SELECT h.source, h.known_from, {', '.join(f'sum(h.{column}) AS {told}' for column, told in sums.items())}"
+        f" FROM {publication()} p JOIN {qualified(CHAINS.database, CHAINS.table)} h ON h.source = p.source"
+        f" AND h.era = {literal(COMPACTION)} AND h.known_from < p.published AND {VISIBLE}"
+        " GROUP BY h.source, h.known_from"
     )
 
 

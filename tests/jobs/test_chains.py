@@ -194,6 +194,11 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
     assert (len(elsewhere["row_ids"].combine_chunks().flatten()), held) == (held, held)
     assert str(elsewhere.schema.field("delta_floats").type).startswith("list<")
     metrics = chain_metrics(Lake(lake), load_source(home.sources / "meters.yml"))
+    told = lake.table("gold.compactions").orderBy("known_from").collect()
+    assert [(r.source, r.chains) for r in told] == [("meters", 3), ("meters", 2)]
+    assert sum(r.deltas_merged for r in told) == metrics.merged == sum(r.delta_count for r in newest)
+    assert (metrics.dropped, metrics.bytes_after) == (0, sum(r.bytes_after for r in told))
+    assert min(min(r.bytes_before, r.bytes_after) for r in told) > 100
     assert (metrics.chains, metrics.refused) == (3, 0)
     assert (metrics.deltas, metrics.longest) == (sum(map(len, rows.values())), max(len(r.ops) for r in newest))
     assert min(metrics.bytes_of_updates, metrics.bytes_of_chains) > 1000
@@ -318,6 +323,27 @@ def test_chains_are_begun_and_given_up_with_the_source_file(lake: SparkSession, 
     run(lake, home, 2, 2, accept_definition=True)
     assert lake.table("gold.chains").count() == 0
     assert sums == {r.meter: (r.readings, r.load) for r in lake.table("gold.meters").collect()}
+
+
+@pytest.mark.long
+def test_a_sum_that_leaves_int64_refuses_its_row_and_not_the_run(lake: SparkSession, home: Settings) -> None:
+    add = "state: {mode: add, datatype: int64, components: {readings: 1, load: load}}\n"
+    home = write_source(home, f"{HEAD}{add}compaction: {{strategy: tiered, delta_threshold: 20}}\n")
+    write(home, 0, [{"id": str(i), "meter": "a", "at": 10 * i, "load": 2**62} for i in range(3)])
+    run(lake, home, 0, 0)
+    assert [(r.reason, r.op) for r in lake.table("gold.refused").collect()] == [("int64_overflow", "add")] * 2
+    assert [(r.readings, r.load) for r in lake.table("gold.meters").collect()] == [(1, 2**62)]
+    write(home, 1, [{"id": "late", "meter": "a", "at": 5, "load": -(2**62)}])
+    run(lake, home, 1, 1)
+    assert lake.table("gold.refused").count() == 1
+    assert [(r.readings, r.load) for r in lake.table("gold.meters").collect()] == [(3, 2**62)]
+    write(home, 1, [{"id": "other", "meter": "b", "at": 5, "load": 7}])
+    run(lake, home, 1, 1)
+    assert lake.table("gold.refused").count() == 2
+    chains = {r.entity: r for r in lake.table("gold.chains").collect()}
+    minutes = [(t.minute, op) for t, op in zip(chains["a"].event_times, chains["a"].ops, strict=True)]
+    assert (chains["a"].pending, minutes) == (3, [(0, "add"), (10, "add"), (20, "add")])
+    assert (len(chains["a"].row_ids), chains["a"].first_pending) == (3, chains["a"].event_times[0])
 
 
 def test_names_of_operations_and_refusals_are_the_kernels() -> None:

@@ -25,7 +25,7 @@ TRANSFORMS = {
 
 def numbers(dtype: str) -> st.SearchStrategy[float | int]:
     if dtype == "int64":
-        return st.integers(-9, 9)
+        return st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63)]))
     special = [float(np.dtype(dtype).type(v)) for v in (0.1, -0.0, 0.3, 3.0, float("nan"), float("inf"), 1e30)]
     return st.one_of(st.sampled_from(special), st.floats(-1e3, 1e3, width=32 if dtype == "float32" else 64))
 

@@ -13,7 +13,6 @@ from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import (
     DeltaBeforeCheckpointError,
     DuplicateDeltaError,
-    Int64OverflowError,
     MalformedDeltasError,
     Op,
     Refusal,
@@ -21,6 +20,7 @@ from spark_jobs.kernels.deltas.ops import (
     TransformResultError,
 )
 from spark_jobs.kernels.deltas.states import States
+from spark_jobs.kernels.deltas.transforms import REGISTERED
 from tests.effort import tries
 from tests.kernels.delta_strategies import ENTITIES, TRANSFORMS, delta_lists
 
@@ -54,12 +54,7 @@ def bits(vector: tuple[float | int | None, ...]) -> tuple[object, ...]:
 def test_fold_equals_replay_one_delta_at_a_time(dtype: str, data: st.DataObject) -> None:
     dims = data.draw(st.one_of(st.none(), st.integers(1, 4)))
     deltas = data.draw(delta_lists(dtype, dims))
-    try:
-        entities, reasons = replayed(deltas, dtype, dims)
-    except Int64OverflowError:
-        with pytest.raises(Int64OverflowError):
-            folded(deltas, dtype, dims)
-        return
+    entities, reasons = replayed(deltas, dtype, dims)
     result = folded(deltas, dtype, dims)
     assert [Refusal(int(code)) for code in result.refusal] == reasons
     for name, code in ENTITIES.items():
@@ -74,10 +69,7 @@ def test_fold_equals_replay_one_delta_at_a_time(dtype: str, data: st.DataObject)
 def test_a_chain_cut_anywhere_folds_to_the_same_state(dtype: str, data: st.DataObject) -> None:
     dims = data.draw(st.one_of(st.none(), st.integers(1, 4)))
     deltas = sorted(data.draw(delta_lists(dtype, dims)), key=lambda d: (d.event_time, d.row_id))
-    try:
-        whole = folded(deltas, dtype, dims)
-    except Int64OverflowError:
-        return
+    whole = folded(deltas, dtype, dims)
     cut = data.draw(st.integers(0, len(deltas)))
     first = folded(deltas[:cut], dtype, dims)
     accepted = [d for d, applied in zip(deltas[:cut], first.applied, strict=True) if applied]
@@ -158,10 +150,33 @@ def test_a_refused_add_leaves_no_trace_of_its_first_terms() -> None:
         (Delta("a", 1, 1, Op.ADD, values=[-1], indices=[0]), -(2**63)),
     ],
 )
-def test_int64_overflow_is_an_error_that_names_the_delta(delta: Delta, start: int) -> None:
-    with pytest.raises(Int64OverflowError) as caught:
-        folded([Delta("a", 0, 0, Op.CREATE, values=[start]), delta], "int64", 1)
-    assert caught.value.facts == {"entity": 0, "event_time": 1, "row_id": 1}
+def test_a_delta_whose_result_is_no_int64_is_refused_alone(delta: Delta, start: int) -> None:
+    after = Delta("a", 2, 2, Op.ADD, values=[-1 if start > 0 else 1], indices=[0])
+    result = folded([Delta("a", 0, 0, Op.CREATE, values=[start]), after, delta], "int64", 1)
+    assert [Refusal(int(code)).code for code in result.refusal] == ["none", "none", "int64_overflow"]
+    assert result.states.entity(0).vector == (start + after.values[0],)
+
+
+def test_an_add_that_leaves_int64_on_the_way_leaves_no_trace_and_a_null_is_left_alone() -> None:
+    top = 2**63 - 1
+    deltas = [
+        Delta("a", 0, 0, Op.CREATE, values=[3, top, None]),
+        Delta("a", 1, 1, Op.ADD, values=[5, 6, 7, 1], indices=[0, 0, 2, 1]),
+        Delta("a", 2, 2, Op.ADD, values=[1, -1, 1], indices=[0, 1, 2]),
+    ]
+    result = folded(deltas, "int64", 3)
+    assert [Refusal(int(code)).code for code in result.refusal] == ["none", "int64_overflow", "none"]
+    assert result.states.entity(0).vector == (4, top - 1, None)
+
+
+def test_a_transform_that_leaves_int64_refuses_the_delta_of_that_entity_alone() -> None:
+    least = -(2**63)
+    rows = [Delta(e, 0, i, Op.CREATE, values=[v]) for i, (e, v) in enumerate((("a", least), ("b", 5), ("c", 7)))]
+    turned = [Delta(e, 1, 9 + i, Op.TRANSFORM, transform="negate") for i, e in enumerate("abc")]
+    batch = DeltaBatch.from_deltas([*rows, *turned], entities=ENTITIES, dtype="int64", dims=1)
+    result = fold(batch, transforms=REGISTERED)
+    assert [Refusal(int(code)).code for code in result.refusal[3:]] == ["int64_overflow", "none", "none"]
+    assert [result.states.entity(i).vector for i in range(3)] == [(least,), (-5,), (-7,)]
 
 
 def test_int64_arithmetic_reaches_both_ends_of_the_range() -> None:

@@ -16,7 +16,7 @@ from spark_jobs.kernels.deltas.cutting import Policy, ages_from
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.operations import DeltaColumns
-from spark_jobs.kernels.deltas.ops import Int64OverflowError, Op, Refusal
+from spark_jobs.kernels.deltas.ops import Op, Refusal
 from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.restating import Frontiers, Restated, RetractionOfNothingError, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
@@ -300,6 +300,12 @@ def test_a_retraction_of_what_no_chain_holds_is_an_error() -> None:
     assert (error.value.event_time, error.value.row_id) == (4, 4)
 
 
-def test_an_int64_that_leaves_its_range_fails_as_a_whole() -> None:
-    with pytest.raises(Int64OverflowError):
-        restated(empty("add"), [row(i, x=2**62) for i in range(3)], "add", Policy(), Frontiers())
+def test_a_delta_that_leaves_int64_is_refused_until_a_late_row_makes_room_for_it() -> None:
+    rows = [row(i, x=2**62) for i in range(3)]
+    step = restated(empty("add"), rows, "add", Policy(FullMerge(), delta_threshold=1), Frontiers())
+    assert step.segments.refusal.tolist() == [0, Refusal.INT64_OVERFLOW, Refusal.INT64_OVERFLOW]
+    assert step.states.values.tolist() == [2**62, 1]
+    late = [row(0, row_id=9, x=-(2**62), time=5)]
+    step = restated(stored(step.segments, "add"), late, "add", Policy(FullMerge(), delta_threshold=1), Frontiers())
+    assert step.segments.refusal.tolist() == [0, 0, 0, Refusal.INT64_OVERFLOW]
+    assert step.states.values.tolist() == [2**62, 3]

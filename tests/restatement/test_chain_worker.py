@@ -21,8 +21,9 @@ from spark_jobs.kernels.deltas.restating import Frontiers
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import FullMerge, Strategy, TieredMerge, TimeBoundary
 from spark_jobs.restatement import chain_worker
-from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker
+from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, bytes_of
 from spark_jobs.restatement.chains import chain_schema
+from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS
 from tests.effort import tries
 from tests.kernels.test_deltas_segments import COLUMNS, ENTITIES, MEANINGS, SCHEMA, Row, replayed, same_bits, updates
 
@@ -32,6 +33,7 @@ IDENTITY = ("part", "entity", "start_time", "start_row", "known_from")
 
 OPERATIONS = replace(COLUMNS, indices="v_indices", values="v_values")
 UNMOVED = Frontiers()
+DROPPED = next(column for column in CHAINS.columns if column.name == "dropped")
 
 
 def _as_read(row: Row) -> Row:
@@ -72,6 +74,7 @@ class Published:
         self.meaning = replace(meaning, operations=OPERATIONS) if meaning.operations else meaning
         self.rows: list[Row] = []
         self.last: list[Row] = []
+        self.did: Row = {}
 
     def run(self, rows: list[Row], frontiers: Frontiers = UNMOVED, *, everything: bool = False, as_of: int = 9) -> None:
         """One run; what it puts out is applied as a publication is."""
@@ -79,10 +82,13 @@ class Published:
         worker = ChainWorker(
             self.meaning, self.policy, frontiers, self.known_from, as_of, everything, chain_schema()
         )  # fmt: skip
-        self.last = self.corrections(worker, rows, self.rows)
+        made = self.corrections(worker, rows, self.rows)
+        self.last = [row for row in made if row["era"] != COMPACTION]
+        told = [{m.name: row[m.name] for m in (*METRICS, DROPPED)} for row in made if row["era"] == COMPACTION]
+        self.did = told[0] if told else {}
         needed = needed_rows(rows, self.rows, frontiers, self.policy, as_of, self.meaning.with_parents)
         if not everything and rows:
-            assert as_a_set(self.corrections(worker, rows, needed)) == as_a_set(self.last)
+            assert as_a_set(self.corrections(worker, rows, needed)) == as_a_set(made)
         self.publish()
 
     def corrections(self, worker: ChainWorker, rows: list[Row], held: list[Row]) -> list[Row]:
@@ -165,9 +171,13 @@ def test_runs_in_any_slicing_publish_what_a_replay_gives(
     published = Published(mode, Policy(strategy, delta_threshold=data.draw(st.integers(1, 4)), age_threshold=age))
     rows = sorted(rows, key=lambda r: r["time"])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    merged: list[int] = []
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         published.run(rows[start:end])
         assert published.gained() == sum(row["diff"] for row in rows[start:end])
+        merged.append(published.did.get("merged", 0))
+        newest = [row for row in published.part(SEGMENT_PART) if row["end_time"] is None]
+        assert sum(merged) == sum(row["delta_count"] for row in newest)
         touched = {row["entity"] for row in rows[start:end]}
         # runs all reach the same time, so no chain comes of age without a row
         assert {row["entity"] for row in published.last} <= touched
@@ -215,6 +225,7 @@ def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(m
     published.run([touch], Frontiers(since=30, horizon=18))
     assert len(published.part(SEGMENT_PART)) < held - 4
     assert published.gained() == 1
+    assert published.did["dropped"] == 21 - sum(row["deltas"] for row in published.part(SEGMENT_PART)) > 0
     closed = {row["entity"] for row in published.last if row["era"] == "closing"}
     assert closed == {"a", "b"}
     published.answers_are_replays([*rows, touch], 18, [30, LATEST])
@@ -241,6 +252,25 @@ def test_a_chain_that_comes_of_age_is_compacted_once_though_no_row_touches_it(st
     published.answers_are_replays([*rows, touch], -3, [0, 5, LATEST])
     published.run([{**touch, "row_id": 100}], as_of=99)
     assert {row["entity"] for row in published.last} == {"a"}
+
+
+def test_a_run_tells_the_bytes_of_what_it_replaced_and_of_what_it_wrote() -> None:
+    published = Published("add", Policy(TieredMerge(2), delta_threshold=4))
+    base = dict.fromkeys(SCHEMA.names)
+    rows = [{**base, "entity": "a", "event_time": i, "time": i, "row_id": i, "diff": 1, "x": 1} for i in range(12)]
+    published.run(rows[:6])
+    first = published.did
+    assert (first["chains"], first["checkpoints"], first["merged"], first["dropped"]) == (1, 2, 4, 0)
+    # of each row: an entity of one letter, event_time, time, row_id, diff, the component and `gone`'s null
+    assert first["bytes_before"] == 6 * (4 + 1 + 5 * 8)
+    published.run(rows[6:])
+    second = published.did
+    assert second["bytes_before"] > first["bytes_before"]
+    held = pa.Table.from_pylist(published.part(SEGMENT_PART), schema=chain_schema())
+    written = held.filter(pc.equal(held["known_from"], published.known_from))
+    own = [c for c in written.column_names if c not in ("part", "era", "known_from", "known_to", "revision")]
+    # starts that are null are so by a number here
+    assert second["bytes_after"] - bytes_of(written.select(own)) == 8 * 2 * written["start_row"].null_count
 
 
 def test_a_row_that_changes_no_state_leaves_it_as_it_is() -> None:

@@ -8,6 +8,9 @@ from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.publication import visible_sql
 from spark_jobs.storage.sql import literal, qualified
 
+REFUSING = "segments_with_refused_deltas"
+"""Measure: segments, come and gone, in which the chain skips a delta or skipped one."""
+
 
 def gain(scope: Scope, value: str) -> str:
     """What a row of this attempt adds to a sum over all that is published; a change of definition writes all anew."""
@@ -29,6 +32,7 @@ def chains(scope: Scope, token: int) -> Part:
         "closed": f"coalesce(collect_list(IF(NOT {live} AND {ends}, struct(start_row, known_from), NULL)), array())",
         "gained": f"sum(IF({own}, {gain(scope, 'deltas')} + dropped, 0))",
         "wrong_time": f"count_if({own} AND NOT coalesce({right_time}, false))",
+        "with_refused": f"count_if({own} AND size(refusals) > 0)",
     }
     relation = (
         f"SELECT entity, {', '.join(f'{told} AS {column}' for column, told in columns.items())}"
@@ -40,5 +44,6 @@ def chains(scope: Scope, token: int) -> Part:
         "deltas_folded": "gained",
         "chains_without_end": violation("size(array_except(opened, closed)) <> 1"),
         "segments_at_wrong_time": "wrong_time",
+        REFUSING: "with_refused",
     }
     return Part(relation, adds, ("entity", *columns))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.chains import chains, gain
+from spark_jobs.gates.measures.chains import REFUSING, chains, gain
 from spark_jobs.gates.measures.query import Measurement, Part, measure, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.restatement.touched import Scope
@@ -24,7 +24,8 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
     """What the attempt `token` would publish as state, against the publication that `scope` starts from.
 
     `components_out_of_balance` counts the additive components (int64) whose gain over all entities is not the sum over
-    the rows that came and went; each one's difference is in the measure `balance_of_<component>`.
+    the rows that came and went; each one's difference is in the measure `balance_of_<component>`. What a chain refuses
+    is in no state, so where this run changes a segment that holds such a delta, nothing is counted.
     """
     state = scope.source.state
     parts = [] if state is None else _parts(scope, state, token)
@@ -41,10 +42,11 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
         "deltas_folded",
         "chains_without_end",
         "segments_at_wrong_time",
+        REFUSING,
     )
     measured = measure(spark, parts, dict.fromkeys(names, 0))
     off = [m for m, value in measured.values.items() if m.startswith(BALANCE) and value]
-    measured.values["components_out_of_balance"] = len(off)
+    measured.values["components_out_of_balance"] = 0 if measured.values[REFUSING] else len(off)
     return measured
 
 

@@ -30,12 +30,10 @@ _NON_FINITE = int(Refusal.NON_FINITE)
 _ON_LIVE, _ON_DELETED, _NO_BASE = int(Refusal.CREATE_ON_LIVE), int(Refusal.DELETED), int(Refusal.MISSING_BASE)
 _LENGTH, _BOUNDS = int(Refusal.DIMENSION_MISMATCH), int(Refusal.INDEX_OUT_OF_BOUNDS)
 _NO_PARENT_APPLIED = int(Refusal.MISSING_PARENT)
+_OVERFLOW = int(Refusal.INT64_OVERFLOW)
 
 LEGAL = int(Refusal.NONE)
 """The result may be stored."""
-
-OVERFLOW = 254
-"""An int64 left its range: the whole fold fails. Never stored."""
 
 # Numba marks int64 arithmetic as never wrapping, so a check of the result is optimised away: the operands are checked.
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -100,12 +98,12 @@ def compact_cells(cells: Cells) -> tuple[Array, Array, Array, Array]:
 @njit(cache=True)
 def fold_until_transform(
     starts: Array, cursor: Array, continues: Array, columns: Columns, cells: Cells, known_dims: int
-) -> tuple[int, float]:
+) -> float:
     """Advance each chain's cursor to its end or to its next applicable Transform.
 
     A chain that `continues` begins with the state at the end of the one before it, once that has come to its end; its
     mark is taken away then.
-    Returns the position of a delta that overflows int64, or -1, and a number without meaning (see `_fetch`).
+    Returns a number without meaning (see `_fetch`).
     """
     fetched = 0.0
     for entity in range(len(starts) - 1):
@@ -118,15 +116,17 @@ def fold_until_transform(
         fetched += _fetch(row, end, columns)
         while row < end:
             status = cells.status[entity]
-            if columns.op[row] in (_SPARSE, _UPSERT) and (status == _LIVE or (status == _ABSENT and known_dims >= 0)):
-                row = _assign_run(entity, row, end, columns, cells, known_dims)
-                continue
+            if status == _LIVE or (status == _ABSENT and known_dims >= 0):
+                if columns.op[row] == _ADD:
+                    row = _add_run(entity, row, end, columns, cells, known_dims)
+                    continue
+                if columns.op[row] in (_SPARSE, _UPSERT):
+                    row = _assign_run(entity, row, end, columns, cells, known_dims)
+                    continue
             if columns.refusal[row] == LEGAL:
                 outcome = _apply(entity, row, columns, cells, known_dims)
                 if outcome == _WAIT:
                     break
-                if outcome == OVERFLOW:
-                    return row, fetched
                 columns.outcome[row] = outcome
                 if outcome == LEGAL:
                     cells.event_time[entity] = columns.event_time[row]
@@ -134,7 +134,7 @@ def fold_until_transform(
                     cells.delta_count[entity] += columns.weight[row]
             row += 1
         cursor[entity] = row
-    return -1, fetched
+    return fetched
 
 
 @njit(cache=True)
@@ -207,6 +207,66 @@ def _assign_run(entity: int, row: int, end: int, columns: Columns, cells: Cells,
 
 
 @njit(cache=True)
+def _add_run(entity: int, row: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
+    """Fold consecutive Adds onto an entity that is not deleted; returns the position of the first delta that is none.
+
+    One call per run, as in `_assign_run`.
+    """
+    op, refusal, outcome, parent, weight = (
+        columns.op, columns.refusal, columns.outcome, columns.parent, columns.weight,
+    )  # fmt: skip
+    first, after, indices, terms = columns.first, columns.end, columns.indices, columns.values
+    values, seen, nulls = cells.values, cells.seen, cells.nulls
+    base = cells.offsets[entity]
+    dims = cells.dims[entity] if cells.status[entity] == _LIVE else known_dims
+    last, count, longest = -1, 0, 0
+    for position in range(row, end):
+        longest = max(longest, after[position] - first[position])
+    before = np.empty(longest, dtype=values.dtype)
+    while row < end and op[row] == _ADD:
+        if refusal[row] == LEGAL:
+            if parent[row] == MISSING_PARENT_ROW or (parent[row] >= 0 and outcome[parent[row]] != LEGAL):
+                outcome[row] = _NO_PARENT_APPLIED
+            elif not _in_bounds(first[row], after[row], indices, dims):
+                outcome[row] = _BOUNDS
+            else:
+                outcome[row] = _add(base, first[row], after[row], indices, terms, values, seen, nulls, before)
+                if outcome[row] == LEGAL:
+                    last = row
+                    count += weight[row]
+        row += 1
+    if last >= 0:
+        cells.status[entity] = _LIVE
+        cells.dims[entity] = dims
+        cells.event_time[entity] = columns.event_time[last]
+        cells.row_id[entity] = columns.row_id[last]
+        cells.delta_count[entity] += count
+    return row
+
+
+@njit(cache=True)
+def _add(
+    base: int, first: int, end: int, indices: Array, terms: Array, values: Array, seen: Array, nulls: Array,
+    before: Array,
+) -> int:  # fmt: skip
+    for i in range(first, end):
+        cell = base + indices[i]
+        before[i - first] = values[cell]
+        if nulls[cell]:
+            continue
+        result, outcome = _checked_sum(values[cell], terms[i])
+        if outcome != LEGAL:
+            # an index may repeat, so legality shows only while adding: undo, last first
+            for j in range(i - 1, first - 1, -1):
+                values[base + indices[j]] = before[j - first]
+            return outcome
+        values[cell] = result
+    for i in range(first, end):
+        seen[base + indices[i]] = True
+    return LEGAL
+
+
+@njit(cache=True)
 def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: int) -> int:
     parent = columns.parent[row]
     if parent == MISSING_PARENT_ROW or (parent >= 0 and columns.outcome[parent] != LEGAL):
@@ -236,8 +296,6 @@ def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: in
 def _change(entity: int, row: int, op: int, columns: Columns, cells: Cells) -> int:
     if op == _UPSERT:
         return _assign(entity, row, columns, cells)
-    if op == _ADD:
-        return _add(entity, row, columns, cells)
     if op == _SCALE:
         return _scale(entity, columns.scalar[row], cells)
     if op == _OFFSET:
@@ -294,29 +352,6 @@ def _assign(entity: int, row: int, columns: Columns, cells: Cells) -> int:
 
 
 @njit(cache=True)
-def _add(entity: int, row: int, columns: Columns, cells: Cells) -> int:
-    first, end = columns.first[row], columns.end[row]
-    if not _in_bounds(first, end, columns.indices, cells.dims[entity]):
-        return _BOUNDS
-    before = np.empty(end - first, dtype=cells.values.dtype)
-    for i in range(first, end):
-        cell = cells.offsets[entity] + columns.indices[i]
-        before[i - first] = cells.values[cell]
-        if cells.nulls[cell]:
-            continue
-        result, outcome = _checked_sum(cells.values[cell], columns.values[i])
-        if outcome != LEGAL:
-            # an index may repeat, so legality shows only while adding: undo, last first
-            for j in range(i - 1, first - 1, -1):
-                cells.values[cells.offsets[entity] + columns.indices[j]] = before[j - first]
-            return outcome
-        cells.values[cell] = result
-    for i in range(first, end):
-        cells.seen[cells.offsets[entity] + columns.indices[i]] = True
-    return LEGAL
-
-
-@njit(cache=True)
 def _scale(entity: int, factor: Any, cells: Cells) -> int:
     first = cells.offsets[entity]
     for cell in range(first, first + cells.dims[entity]):
@@ -359,7 +394,7 @@ def _sum_for(left: Any, right: Any) -> Callable[..., Any]:
 
         def integer_sum(left: Any, right: Any) -> tuple[Any, int]:
             legal = left <= _GREATEST - right if right > 0 else left >= _LEAST - right
-            return (left + right, LEGAL) if legal else (left, OVERFLOW)
+            return (left + right, LEGAL) if legal else (left, _OVERFLOW)
 
         return integer_sum
 
@@ -381,7 +416,7 @@ def _product_for(left: Any, right: Any) -> Callable[..., Any]:
                 legal = _GREATEST // right + (_GREATEST % right != 0) <= left <= _LEAST // right
             else:
                 legal = right == 0 or left != _LEAST
-            return (left * right, LEGAL) if legal else (left, OVERFLOW)
+            return (left * right, LEGAL) if legal else (left, _OVERFLOW)
 
         return integer_product
 

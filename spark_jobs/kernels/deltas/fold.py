@@ -79,8 +79,8 @@ def fold(
         continues: mask of the entity codes that stand for the next part of the chain of the code before them: they
             begin with the state in which that one ends, and their own base is not read.
 
-    Raises Int64OverflowError, DuplicateDeltaError, DeltaBeforeCheckpointError or TransformResultError; then nothing of
-    the batch counts as applied.
+    Raises DuplicateDeltaError, DeltaBeforeCheckpointError or TransformResultError; then nothing of the batch counts as
+    applied.
     """
     start = States.absent(batch.entity_count, batch.dtype) if base is None else base
     linked = np.zeros(batch.entity_count, np.bool_) if continues is None else continues.copy()
@@ -94,9 +94,7 @@ def fold(
     cursor = chains.starts[:-1].copy()
     known_dims = -1 if batch.dims is None else batch.dims
     while True:
-        overflow, _ = fold_until_transform(chains.starts, cursor, linked, columns, cells, known_dims)
-        if overflow >= 0:
-            raise _overflow(batch, chains.order[overflow])
+        fold_until_transform(chains.starts, cursor, linked, columns, cells, known_dims)
         waiting = np.flatnonzero((cursor < chains.starts[1:]) & ~linked)
         if not len(waiting):
             refusal = np.empty_like(columns.outcome)
@@ -176,16 +174,6 @@ def _refusals(batch: DeltaBatch, registered: Mapping[str, Transform]) -> Array:
     return refusal
 
 
-def _overflow(batch: DeltaBatch, row: int) -> Int64OverflowError:
-    facts: dict[str, Any] = {name: int(getattr(batch, name)[row]) for name in ("entity", "event_time", "row_id")}
-    return Int64OverflowError(
-        expected="components within int64",
-        found=f"a delta of entity {facts['entity']} at {facts['event_time']} that leaves it",
-        next_step="retract that row, or declare the component as float64",
-        **facts,
-    )
-
-
 def _cells(batch: DeltaBatch, chains: Chains, base: States, family: Array) -> Cells:
     """Mutable room per entity for its longest whole vector, its checkpoint and the declared length."""
     room = np.zeros(batch.entity_count, dtype=np.int64)
@@ -230,7 +218,7 @@ def _apply_transforms(
         entities, deltas = waiting[positions], rows[positions]
         where = cells.offsets[entities][:, None] + np.arange(dims)
         given = cells.values[where]
-        result = np.asarray(registered[name](given.copy()))
+        result, outcome = _transformed(registered[name], given)
         if result.shape != given.shape or result.dtype != given.dtype:
             raise TransformResultError(
                 expected=f"transform {name!r} to return {given.dtype} of shape {given.shape}",
@@ -238,12 +226,26 @@ def _apply_transforms(
                 next_step="make the transform keep shape and type",
                 transform=name,
             )
-        finite = np.isfinite(result).all(axis=1)
-        columns.outcome[deltas] = np.where(finite, Refusal.NONE, Refusal.NON_FINITE)
-        keep = cells.seen[where] & ~cells.nulls[where] & finite[:, None]
+        columns.outcome[deltas] = outcome
+        legal = outcome == Refusal.NONE
+        keep = cells.seen[where] & ~cells.nulls[where] & legal[:, None]
         cells.values[where] = np.where(keep, result, given)
-        cells.dims[entities[~finite & (cells.status[entities] != Status.LIVE)]] = 0
-        _note_applied(columns, cells, entities[finite], deltas[finite])
+        cells.dims[entities[~legal & (cells.status[entities] != Status.LIVE)]] = 0
+        _note_applied(columns, cells, entities[legal], deltas[legal])
+
+
+def _transformed(transform: Transform, vectors: Array) -> tuple[Array, Array]:
+    """What a transform makes of vectors, and `NONE` or a refusal for each."""
+    try:
+        result = np.asarray(transform(vectors.copy()))
+    except Int64OverflowError:
+        if len(vectors) == 1:
+            return vectors, np.array([Refusal.INT64_OVERFLOW], np.uint8)
+        halves = [_transformed(transform, half) for half in np.array_split(vectors, 2)]
+        results, outcomes = zip(*halves, strict=True)
+        return np.concatenate(results), np.concatenate(outcomes)
+    finite = np.isfinite(result).reshape(len(vectors), -1).all(axis=1)
+    return result, np.where(finite, Refusal.NONE, Refusal.NON_FINITE).astype(np.uint8)
 
 
 def _note_applied(columns: Columns, cells: Cells, entities: Array, rows: Array) -> None:

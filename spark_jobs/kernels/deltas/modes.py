@@ -148,7 +148,7 @@ def _refuse_overflow(rows: Rows, high: Array) -> None:
         raise Int64OverflowError(
             expected="sums within int64",
             found=f"a sum of entity {entity!r} that leaves it",
-            next_step="retract the row that caused it, or declare the component as float64",
+            next_step="retract the row that caused it, or declare `compaction`: chains refuse that row alone",
             entity=entity,
         )
 
@@ -184,7 +184,7 @@ def _float_sums(rows: Rows, base: States) -> States:
         raise NonFiniteError(
             expected="finite sums",
             found=f"a sum of entity {entity!r} that overflows",
-            next_step="retract the row that caused it",
+            next_step="retract the row that caused it, or declare `compaction`: chains refuse that row alone",
             entity=entity,
         )
     return result.states

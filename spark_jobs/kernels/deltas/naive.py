@@ -123,7 +123,7 @@ class NaiveEntity:
         if self.dtype.kind == "i":
             exact = int(old) * int(operand) if delta.op is Op.SCALE else int(old) + int(operand)
             if not -(2**63) <= exact < 2**63:
-                raise Int64OverflowError(expected="int64", found=str(exact))
+                raise _Refused(Refusal.INT64_OVERFLOW)
             return self.dtype.type(exact)
         with np.errstate(over="ignore"):
             number = self.dtype.type(operand)
@@ -134,7 +134,10 @@ class NaiveEntity:
 
     def _transformed(self, transform: Transform, vector: list[Any], unseen: set[int]) -> list[Any]:
         given: npt.NDArray[Any] = np.array([self.dtype.type(0) if v is None else v for v in vector], dtype=self.dtype)
-        result = transform(given[None, :])[0]
+        try:
+            result = transform(given[None, :])[0]
+        except Int64OverflowError as overflow:
+            raise _Refused(Refusal.INT64_OVERFLOW) from overflow
         if not np.isfinite(result).all():
             raise _Refused(Refusal.NON_FINITE)
         return [

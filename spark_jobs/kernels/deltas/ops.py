@@ -77,6 +77,8 @@ class Refusal(IntEnum):
     """A Transform whose name is not registered."""
     UNREADABLE_LIST = 12
     """Indices or values that are no list of numbers."""
+    INT64_OVERFLOW = 13
+    """Arithmetic whose result is no int64."""
 
     @property
     def code(self) -> str:
@@ -97,7 +99,8 @@ class MalformedDeltasError(DeltaError):
 
 
 class Int64OverflowError(DeltaError):
-    """An int64 component would leave its range. Facts: `entity` (code), `event_time`, `row_id`."""
+    """An int64 would leave its range: of a transform's result, which refuses that delta, or of a sum without a chain.
+    Fact of a sum: `entity`."""
 
     code = "int64_overflow"
 

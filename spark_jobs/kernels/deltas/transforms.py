@@ -15,7 +15,8 @@ Array = npt.NDArray[Any]
 
 
 def negate(vectors: Array) -> Array:
-    """Every component with the other sign. Raises Int64OverflowError for the one int64 that has none."""
+    """Every component with the other sign. Raises Int64OverflowError for the one int64 that has none: a fold refuses
+    the delta."""
     if vectors.dtype.kind == "i" and (vectors == np.iinfo(vectors.dtype).min).any():
         raise Int64OverflowError(
             expected="components within int64",
