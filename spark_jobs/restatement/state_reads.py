@@ -21,6 +21,7 @@ from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.deltas.versions import Version, deltas_back, versions
 from spark_jobs.restatement.as_of import as_of_time
 from spark_jobs.restatement.chains import published_chains
+from spark_jobs.restatement.file_times import STEPS_US, written_time
 from spark_jobs.restatement.meaning import meaning_of
 from spark_jobs.sources import Source, State
 from spark_jobs.storage.lake import Lake
@@ -46,16 +47,18 @@ def entity_history(lake: Lake, source: Source, entity: str) -> list[Version]:
 
 
 def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us: int) -> list[Row]:
-    """Rows of the source (column -> value, times as datetimes) which, landed, give the entity at `at_us` the state that
-    it had at `to_us`; none if it has that state.
+    """Rows of the source (column -> value, times as its files write them: see `written_time`) which, landed, give the
+    entity at `at_us` the state that it had at `to_us`; none if it has that state.
 
     Raises:
-        ParameterError: `at_us` does not come after every delta that is published.
-        BelowHorizon: `to_us` lies before the horizon.
-        RollbackNotExpressible: the source's mode has no row that does this.
+        ParameterError: `at_us` does not come after every delta that is published, or the files can't say it.
+        BelowHorizon: `to_us` lies before the horizon, or `at_us` does: what lands there changes nothing.
+        RollbackNotExpressible: the source's mode has no row that does this, or nothing tells the row's delta apart.
     """
     _, current = as_of_time(lake, source, None)
-    check_state_time(frontiers.load(lake, source, near=current.token), to_us)
+    reached = frontiers.load(lake, source, near=current.token)
+    for time in (to_us, at_us):
+        check_state_time(reached, time)
     segments = _segments(lake, source, entity)
     then, now = (_state_at(segments, time) for time in (to_us, LATEST))
     if len(segments.deltas) and at_us <= int(segments.deltas.event_time.max()):
@@ -80,10 +83,20 @@ def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us:
 
 
 class _Rows:
-    """Rows of one source for one entity, a tick apart from each other."""
+    """Rows of one source for one entity, the least time apart from each other that its files can say."""
 
     def __init__(self, source: Source, entity: str, at_us: int) -> None:
         self._source, self._entity, self._at_us = source, entity, at_us
+        # an id that is a time says the row's
+        ids = [c for c in source.delta_id or () if source.columns[c].type in ("timestamp", "date")]
+        self._times = {column: source.columns[column] for column in (*source.timelines.values(), *ids)}
+        for name, column in self._times.items():
+            if written_time(column, at_us) is None:
+                raise ParameterError(
+                    expected=f"a time that the format {column.format} of {name!r} says",
+                    found=instant(at_us).isoformat(),
+                    next_step="name a full second, minute or day, as the format needs",
+                )
 
     def back(self, now: EntityState, then: EntityState) -> list[Row] | None:
         """The rows from the one state to the other, None if there are none."""
@@ -133,12 +146,32 @@ class _Rows:
         return None if deletes is None else [self._row(place, {deletes.column: deletes.values[0]})]
 
     def _row(self, place: int, values: Row) -> Row:
-        """A row `place` ticks after the rollback's time; what tells deltas apart says that it is one."""
-        at_us = self._at_us + place
-        times = {column: instant(at_us) for column in self._source.timelines.values()}
+        """A row `place` steps after the rollback's time; what tells deltas apart says that it is one."""
+        at_us = self._at_us + place * self._step()
+        times = {name: written_time(column, at_us) for name, column in self._times.items()}
         row = {self._source.entity: self._entity, **times, **{c: self._landable(c, v) for c, v in values.items()}}
-        own = [c for c in self._source.delta_id or () if c not in row and self._source.columns[c].type == "string"]
-        return row | dict.fromkeys(own, f"rollback-{self._entity}-{at_us}")
+        return row | {c: self._identity(c, at_us) for c in self._source.delta_id or () if c not in row}
+
+    def _step(self) -> int:
+        return next(
+            step
+            for step in STEPS_US
+            if all(written_time(column, self._at_us + step) is not None for column in self._times.values())
+        )
+
+    def _identity(self, name: str, at_us: int) -> str | int:
+        """What a part of the delta's id says: no other row has it."""
+        kind = self._source.columns[name].type
+        if kind not in ("string", "int"):
+            raise RollbackNotExpressible(
+                expected="a delta id of texts, whole numbers and times",
+                found=f"{name!r}, a {kind}, which can't tell the row from others",
+                consequence="no row was made",
+                next_step="write the row by hand, with an id that no row has",
+                entity=self._entity,
+                at_us=at_us,
+            )
+        return at_us if kind == "int" else f"rollback-{self._entity}-{at_us}"
 
     def _landable(self, column: str, value: Any) -> Any:
         """The value as a column of its type reads it: a state of doubles holds 4 as 4.0, which is no int."""
