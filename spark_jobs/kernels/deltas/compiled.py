@@ -116,13 +116,10 @@ def fold_until_transform(
         fetched += _fetch(row, end, columns)
         while row < end:
             status = cells.status[entity]
-            if status == _LIVE or (status == _ABSENT and known_dims >= 0):
-                if columns.op[row] == _ADD:
-                    row = _add_run(entity, row, end, columns, cells, known_dims)
-                    continue
-                if columns.op[row] in (_SPARSE, _UPSERT):
-                    row = _assign_run(entity, row, end, columns, cells, known_dims)
-                    continue
+            begun = status == _LIVE or (status == _ABSENT and known_dims >= 0)
+            if begun and columns.op[row] in (_SPARSE, _UPSERT, _ADD):
+                row = _change_run(entity, row, end, columns, cells, known_dims)
+                continue
             if columns.refusal[row] == LEGAL:
                 outcome = _apply(entity, row, columns, cells, known_dims)
                 if outcome == _WAIT:
@@ -167,11 +164,11 @@ def _fetch(row: int, end: int, columns: Columns) -> float:
 
 
 @njit(cache=True)
-def _assign_run(entity: int, row: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
-    """Fold consecutive Sparse and Upsert deltas of an entity that is not deleted, to which both are the same; returns
-    the position of the first delta that is neither.
+def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
+    """Fold consecutive Sparse, Upsert and Add deltas of an entity that is not deleted, to which the first two are the
+    same; returns the position of the first delta that is none of them.
 
-    One call per run: taking arrays out of the tuples costs more than assigning a few cells.
+    One call per run: taking arrays out of the tuples costs more than changing a few cells.
     """
     op, refusal, outcome, parent, weight = (
         columns.op, columns.refusal, columns.outcome, columns.parent, columns.weight,
@@ -180,13 +177,19 @@ def _assign_run(entity: int, row: int, end: int, columns: Columns, cells: Cells,
     values, seen, nulls = cells.values, cells.seen, cells.nulls
     base = cells.offsets[entity]
     dims = cells.dims[entity] if cells.status[entity] == _LIVE else known_dims
-    last, count = -1, 0
-    while row < end and (op[row] == _SPARSE or op[row] == _UPSERT):
+    last, count, stop, longest = -1, 0, begin, 0
+    while stop < end and op[stop] in (_SPARSE, _UPSERT, _ADD):
+        longest = max(longest, after[stop] - first[stop])
+        stop += 1
+    before = np.empty(longest, dtype=values.dtype)
+    for row in range(begin, stop):
         if refusal[row] == LEGAL:
             if parent[row] == MISSING_PARENT_ROW or (parent[row] >= 0 and outcome[parent[row]] != LEGAL):
                 outcome[row] = _NO_PARENT_APPLIED
             elif not _in_bounds(first[row], after[row], indices, dims):
                 outcome[row] = _BOUNDS
+            elif op[row] == _ADD:
+                outcome[row] = _add(base, first[row], after[row], indices, given, values, seen, nulls, before)
             else:
                 for i in range(first[row], after[row]):
                     cell = base + indices[i]
@@ -194,54 +197,16 @@ def _assign_run(entity: int, row: int, end: int, columns: Columns, cells: Cells,
                     nulls[cell] = null[i]
                     seen[cell] = True
                 outcome[row] = LEGAL
+            if outcome[row] == LEGAL:
                 last = row
                 count += weight[row]
-        row += 1
     if last >= 0:
         cells.status[entity] = _LIVE
         cells.dims[entity] = dims
         cells.event_time[entity] = columns.event_time[last]
         cells.row_id[entity] = columns.row_id[last]
         cells.delta_count[entity] += count
-    return row
-
-
-@njit(cache=True)
-def _add_run(entity: int, row: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
-    """Fold consecutive Adds onto an entity that is not deleted; returns the position of the first delta that is none.
-
-    One call per run, as in `_assign_run`.
-    """
-    op, refusal, outcome, parent, weight = (
-        columns.op, columns.refusal, columns.outcome, columns.parent, columns.weight,
-    )  # fmt: skip
-    first, after, indices, terms = columns.first, columns.end, columns.indices, columns.values
-    values, seen, nulls = cells.values, cells.seen, cells.nulls
-    base = cells.offsets[entity]
-    dims = cells.dims[entity] if cells.status[entity] == _LIVE else known_dims
-    last, count, longest = -1, 0, 0
-    for position in range(row, end):
-        longest = max(longest, after[position] - first[position])
-    before = np.empty(longest, dtype=values.dtype)
-    while row < end and op[row] == _ADD:
-        if refusal[row] == LEGAL:
-            if parent[row] == MISSING_PARENT_ROW or (parent[row] >= 0 and outcome[parent[row]] != LEGAL):
-                outcome[row] = _NO_PARENT_APPLIED
-            elif not _in_bounds(first[row], after[row], indices, dims):
-                outcome[row] = _BOUNDS
-            else:
-                outcome[row] = _add(base, first[row], after[row], indices, terms, values, seen, nulls, before)
-                if outcome[row] == LEGAL:
-                    last = row
-                    count += weight[row]
-        row += 1
-    if last >= 0:
-        cells.status[entity] = _LIVE
-        cells.dims[entity] = dims
-        cells.event_time[entity] = columns.event_time[last]
-        cells.row_id[entity] = columns.row_id[last]
-        cells.delta_count[entity] += count
-    return row
+    return stop
 
 
 @njit(cache=True)
