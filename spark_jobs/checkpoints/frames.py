@@ -67,7 +67,7 @@ class ChainFrame:
         # else every entity has one segment
         rows = rows.withColumn(BUCKET, F.col("entity")) if known_at is None else together(rows)
         asker = _StatesAt(self.meaning, _or_latest(event_time), _or_latest(known_at))
-        return rows.mapInArrow(asker, _state_ddl(self.meaning))
+        return rows.mapInArrow(asker, state_ddl(self.meaning))
 
     def _needed(self) -> DataFrame:
         return self.segments.select(*[c for c in columns_needed(self.meaning) if c in self.segments.columns])
@@ -197,7 +197,8 @@ class _Compactor:
             yield from packed.to_batches()
 
 
-def _unpacked(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:
+def unpacked(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:
+    """Packed segments of those entities, as the kernels take them."""
     return unpack(table, entities, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
 
 
@@ -214,9 +215,9 @@ class _StatesAt:
             entities = pc.unique(group.column("entity").combine_chunks())
             codes = np.arange(len(entities))
             asked = (np.full(len(codes), limit) for limit in (self.event_time, self.known_at))
-            states = states_for(_unpacked(group, entities, self.meaning), codes, *asked, transforms=REGISTERED)
+            states = states_for(unpacked(group, entities, self.meaning), codes, *asked, transforms=REGISTERED)
             live = np.flatnonzero(states.status == Status.LIVE)
-            columns = {"entity": entities.take(pa.array(live)), **_columns(states.take(live), self.meaning)}
+            columns = {"entity": entities.take(pa.array(live)), **state_columns(states.take(live), self.meaning)}
             yield from pa.table(columns).to_batches()
 
 
@@ -237,15 +238,15 @@ class _JoinAsOf:
             entities = pc.unique(held.column("entity").combine_chunks())
             codes = pc.fill_null(pc.index_in(questions.column("entity"), value_set=entities), len(entities))
             asked = (pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known"))
-            segments = _unpacked(held.select([c for c in held.column_names if c in NEEDED]), entities, self.meaning)
+            segments = unpacked(held.select([c for c in held.column_names if c in NEEDED]), entities, self.meaning)
             states = states_for(segments, codes.to_numpy().astype(np.int64), *asked, transforms=REGISTERED)
-            joined = _columns(states, self.meaning)
+            joined = state_columns(states, self.meaning)
             del joined["delta_count"]
             renamed = {f"{self.prefix}{name}": column for name, column in joined.items()}
             yield from pa.table({"row": questions.column("row"), **renamed}).to_batches()
 
 
-def _columns(states: States, meaning: Meaning) -> dict[str, pa.Array]:
+def state_columns(states: States, meaning: Meaning) -> dict[str, pa.Array]:
     """States as columns: components by name, or `vector`; null where the entity is not live."""
     known = states.seen & ~states.nulls
     live = states.status == Status.LIVE
@@ -282,7 +283,8 @@ def _joined_ddl(meaning: Meaning, prefix: str) -> str:
     return ", ".join([*components, f"`{prefix}timestamp` BIGINT", f"`{prefix}at_delta` BIGINT"])
 
 
-def _state_ddl(meaning: Meaning) -> str:
+def state_ddl(meaning: Meaning) -> str:
+    """Columns of a state with its entity, as SQL."""
     return f"entity STRING, {_joined_ddl(meaning, '')}, delta_count BIGINT"
 
 

@@ -6,7 +6,9 @@ from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.upkeep import keep_trace
-from spark_jobs.restatement.chains import chain_corrections, chains_left_behind
+from spark_jobs.kernels.deltas.traffic import Traffic
+from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
+from spark_jobs.restatement.meaning import weighs_traffic
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.read_counts import reads_of
@@ -36,10 +38,13 @@ def restate_states(stage: Stage) -> bool:
 
 
 def _restate_chains(stage: Stage) -> bool:
-    # over all time, not since the last run: how much a run covers must not decide
-    reads = reads_of(stage.settings.home, stage.source.name)
-    writes = sum(batch.n_updates for batch in stage.frontiers.arrangement.trace)
-    made = chain_corrections(stage.lake, stage.scope, stage.fence.token, reads=reads, writes=writes)
+    traffic = None
+    if weighs_traffic(stage.source):
+        # over all time, not since the last run: how much a run covers must not decide
+        reads = reads_of(stage.settings.home, stage.source.name)
+        entities, deltas = writes_by_class(stage.lake, stage.scope)
+        traffic = Traffic(reads.of_all, reads.by_class, entities, deltas)
+    made = chain_corrections(stage.lake, stage.scope, stage.fence.token, traffic=traffic)
     if made is None:
         return False
     stage.lake.append(STATE, made.states, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import checkpoints_of, pack, unpack
 from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.sizes import bytes_of
 from spark_jobs.kernels.deltas.states import NO_DELTA, States
-from spark_jobs.kernels.deltas.strategies import TimeBoundary
+from spark_jobs.kernels.deltas.strategies import Adaptive, TimeBoundary
 from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
+from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.storage.chain_tables import COMPACTION, SEGMENT
@@ -53,6 +55,7 @@ class ChainWorker:
     """The function of `mapInArrow`.
 
     `everything`: the definition changed, all rows touch and all that is published goes. `schema` is the output's.
+    `traffic`: what the strategy adaptive weighs; None: nobody reads.
     """
 
     meaning: Meaning
@@ -62,6 +65,7 @@ class ChainWorker:
     as_of_us: int
     everything: bool
     schema: pa.Schema
+    traffic: Traffic | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Corrections of states and segments, group by group."""
@@ -84,18 +88,32 @@ class ChainWorker:
             self._typed(segments.slice(0, 0) if self.everything else segments), entities,
             dtype=self.meaning.dtype, dims=self.meaning.dims, ids=self.meaning.with_parents,
         )  # fmt: skip
+        policy = self._weighed(segments, rows, entities)
         step = restate_chains(
-            published, changes_of(rows, entities, self.meaning), self.policy, as_of=self.as_of_us,
+            published, changes_of(rows, entities, self.meaning), policy, as_of=self.as_of_us,
             frontiers=self.frontiers, transforms=REGISTERED,
         )  # fmt: skip
         parts = [
-            *self._segments(step, segments, entities, did),
+            *self._segments(step, segments, entities, did, policy),
             self._closed(idle, SEGMENT_PART, dropped=idle["deltas"]),
             *self._states(step, states, entities, touched),
         ]
         did["bytes_before"] += bytes_of(rows.drop_columns(["part", BUCKET])) + bytes_of(idle)
         did["dropped"] += pc.sum(idle["deltas"]).as_py() or 0
         return pa.concat_tables([self._filled(part) for part in parts])
+
+    def _weighed(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> Policy:
+        """The policy, of the strategy adaptive with the reads and writes of each entity's class."""
+        strategy = self.policy.strategy
+        if self.traffic is None or not isinstance(strategy, Adaptive):
+            return self.policy
+        deltas = np.zeros(len(entities) + 1, np.int64)
+        np.add.at(deltas, _codes(rows, entities), rows["diff"].to_numpy())
+        if not self.everything:
+            newest = segments.filter(pc.is_null(segments["end_time"]))
+            np.add.at(deltas, _codes(newest, entities), pc.add(newest["delta_count"], newest["deltas"]).to_numpy())
+        reads, writes = self.traffic.of_entities(deltas)
+        return replace(self.policy, strategy=replace(strategy, reads=reads, writes=writes))
 
     def _due(self, segments: pa.Table) -> pa.Table:
         """The segments that age has compacted, whether a row touches them or not."""
@@ -126,7 +144,9 @@ class ChainWorker:
         order = np.lexsort((*places, codes))
         return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
 
-    def _segments(self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str]) -> list[pa.Table]:
+    def _segments(
+        self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str], policy: Policy
+    ) -> list[pa.Table]:
         """What is to be inserted and what to be closed, and on the first of an entity what retention let go. `did`
         takes what the run is told to have done (`METRICS`)."""
         numbers = np.flatnonzero(step.written)
@@ -142,7 +162,7 @@ class ChainWorker:
         dropped[place] = let_go[first]
         stored = {name: packed[name] for name in packed.column_names if name not in TYPED}
         typed = {TYPED[name][self._is_float]: packed[name] for name in TYPED}
-        ages = self._ages(step.segments)[numbers]
+        ages = _ages(step.segments, policy)[numbers]
         told = {"deltas": standing, "dropped": dropped[: len(written)], "ages_from": pa.array(ages, mask=ages == NEVER)}
         live = pa.table({**stored, **typed, **told})
         revision = _revisions(live, closed, entities)
@@ -153,11 +173,6 @@ class ChainWorker:
         did["bytes_before"] += bytes_of(closed)
         did["bytes_after"] += bytes_of(live)
         return [self._live(live, SEGMENT_PART, revision), self._closed(closed, SEGMENT_PART, dropped[len(written) :])]
-
-    def _ages(self, segments: Segments) -> Ints:
-        deltas = segments.deltas
-        places = (deltas.entity, deltas.event_time, deltas.row_id)
-        return ages_from(*places, segments.last_of_entity, segments.entity, self.policy)
 
     def _states(self, step: Restated, prior: pa.Table, entities: pa.Array, touched: pa.Array) -> list[pa.Table]:
         """The touched entities' states where they became others; `touched` are the first of `entities`."""
@@ -238,19 +253,10 @@ class ChainWorker:
         return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
 
 
-def bytes_of(table: pa.Table) -> int:
-    """Bytes of a table's values, and four for the length of every list and text: however the rows are cut into batches,
-    which Arrow's own count of its buffers depends on."""
-    return sum(_bytes(column) for column in table.columns)
-
-
-def _bytes(column: pa.ChunkedArray | pa.Array) -> int:
-    kind, count = column.type, len(column) - column.null_count
-    if pa.types.is_list(kind):
-        return 4 * count + _bytes(pc.list_flatten(column))
-    if pa.types.is_string(kind):
-        return 4 * count + (pc.sum(pc.binary_length(column)).as_py() or 0)
-    return 0 if pa.types.is_null(kind) else count * max(kind.bit_width // 8, 1)
+def _ages(segments: Segments, policy: Policy) -> Ints:
+    deltas = segments.deltas
+    places = (deltas.entity, deltas.event_time, deltas.row_id)
+    return ages_from(*places, segments.last_of_entity, segments.entity, policy)
 
 
 def _folded(segments: pa.Table) -> int:

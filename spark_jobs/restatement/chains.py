@@ -22,6 +22,7 @@ from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.deltas.restating import Frontiers
 from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.states import NO_DELTA
+from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age
 from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.restatement.published import published_rows
@@ -64,9 +65,9 @@ class Corrections:
         return dict(self._observed.get)
 
 
-def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, writes: int = 1) -> Corrections | None:
-    """The corrections of a source that keeps chains; None if nothing touches it. `reads` and `writes`: see
-    `policy_of`."""
+def chain_corrections(lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None) -> Corrections | None:
+    """The corrections of a source that keeps chains; None if nothing touches it. `traffic` is for the strategy
+    adaptive."""
     source, publication = scope.source, scope.publication
     touching, known_us = scope.touching(lake), 0
     frontiers = retention_of(scope.frontiers)
@@ -75,7 +76,7 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, w
     rows = chain_inputs(touching, source, known_us)
     segments = _whole(published_rows(lake, CHAINS, publication).where(F.col("source") == source.name))
     states = _states(lake, scope)
-    meaning, policy = meaning_of(source), policy_of(source, reads=reads, writes=writes)
+    meaning, policy = meaning_of(source), policy_of(source)
     if not scope.everything:
         touched = touched_entities(rows)
         if touched is None:
@@ -84,8 +85,9 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, w
         segments = needed_segments(segments, touched, frontiers, whole=meaning.with_parents, oldest=oldest)
         states = touched.of(states)
     worker = ChainWorker(
-        meaning, policy, frontiers, scope.known_from_us, scope.frontiers.reached_us, scope.everything, chain_schema()
-    )
+        meaning, policy, frontiers, scope.known_from_us, scope.frontiers.reached_us, scope.everything, chain_schema(),
+        traffic,
+    )  # fmt: skip
     both = rows.withColumn("part", F.lit(ROW))
     for part in (states, _segments(segments)):
         both = both.unionByName(part, allowMissingColumns=True)
@@ -102,6 +104,15 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, reads: int = 0, w
         chains.select(*CHAINS.column_names).repartition(1).sortWithinPartitions("entity", "start_time", "start_row"),
         observation,
     )
+
+
+def writes_by_class(lake: Lake, scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
+    """Published entities of each class (see `entity_class`), and the deltas that they have had."""
+    states = published_rows(lake, STATE, scope.publication).where(F.col("source") == scope.source.name)
+    held = F.when(F.col("era") == LIVE, 1).otherwise(-1)
+    classes = states.groupBy(F.length(F.bin("delta_count")).alias("class"))
+    told = classes.agg(F.sum(held).alias("entities"), F.sum(held * F.col("delta_count")).alias("deltas")).collect()
+    return {row["class"]: row.entities for row in told}, {row["class"]: row.deltas for row in told}
 
 
 @dataclass(frozen=True)

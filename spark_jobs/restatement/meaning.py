@@ -39,15 +39,20 @@ def _delta_columns(operations: Operations) -> DeltaColumns:
     return DeltaColumns("entity", "event_time", "row_id", delta_id="delta_id", unreadable=listed, **given)
 
 
-def policy_of(source: Source, *, reads: int = 0, writes: int = 1) -> Policy:
-    """When and how chains are compacted; `reads` of states and `writes` of deltas are for the strategy adaptive."""
+def weighs_traffic(source: Source) -> bool:
+    """Whether reads and writes decide how the source's chains are compacted."""
+    return source.compaction is not None and source.compaction.strategy == "adaptive"
+
+
+def policy_of(source: Source) -> Policy:
+    """When and how chains are compacted; the strategy adaptive still without its counts, as if nobody read."""
     told = source.compaction or Compaction()
     keep = KEEP_RECENT if told.keep_recent is None else told.keep_recent
     strategies: dict[str, Strategy] = {
         "full": FullMerge(),
         "tiered": TieredMerge(keep),
         "time_boundary": TimeBoundary(told.interval_us or 1),
-        "adaptive": Adaptive(reads, writes, keep_recent=keep),
+        "adaptive": Adaptive(0, 1, keep_recent=keep),
     }
     return Policy(strategies[told.strategy], told.delta_threshold, told.age_threshold_us, told.max_chain_length)
 

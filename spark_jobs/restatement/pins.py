@@ -1,7 +1,9 @@
 """Pins: full copies of the published tables at one published time, in the database `pins`.
 
 What is copied is read by the tables' functions of time, so every table says what was known at that one time, whatever
-is published meanwhile. A pin is plain tables of its own: it holds back neither since nor vacuum, and outlives both.
+is published meanwhile. Where a source keeps chains, their states are copied one by one with the event times over which
+they hold, so that the state at any event time is a query. A pin is plain tables of its own: it holds back neither since
+nor vacuum, and outlives both.
 """
 
 from __future__ import annotations
@@ -10,15 +12,24 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.checkpoints.versions import versions_at
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.tables import PINS
 from spark_jobs.storage.times import instant, utc_rows
+from spark_jobs.trace import frontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _COMMENT = "Copies of the published tables at one published time, and the list of them in pins.pins."
@@ -65,13 +76,9 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
         as_of_time(lake, source, time_us)
     lake.ensure({PINS.database: _COMMENT}, [PINS])
     tables = []
-    for table, function in [pair for source in shown for pair in _functions(source, time_us)]:
+    for table, rows in [pair for source in shown for pair in _copied(lake, source, time_us)]:
         copied = f"{name}__{table}"
-        lake.define(
-            f"CREATE OR REPLACE TABLE {qualified(PINS.database, copied)} USING delta"
-            f" COMMENT {literal(f'{table} as known at {instant(time_us).isoformat()}.')}"
-            f" TBLPROPERTIES ('delta.enableDeletionVectors' = 'false') AS SELECT * FROM {function}"
-        )
+        _write(lake, copied, rows, f"{table} as known at {instant(time_us).isoformat()}.")
         tables.append(copied)
     pin = Pin(name, instant(time_us), [source.name for source in shown], tables)
     lake.append(PINS, lake.frame(PINS, [{"name": name, "at": pin.at, "sources": pin.sources, "tables": tables}]), None)
@@ -96,12 +103,37 @@ def pins(lake: Lake) -> list[Pin]:
     return [Pin(row["name"], row["at"], row["sources"], row["tables"]) for row in rows]
 
 
-def _functions(source: Source, time_us: int) -> Iterator[tuple[str, str]]:
-    """Names of the tables to copy, and the calls that read them at that time."""
-    at = f"timestamp_micros(CAST({literal(str(time_us))} AS BIGINT))"
+def _write(lake: Lake, table: str, rows: DataFrame, comment: str) -> None:
+    """A table of the pins that holds `rows`, in place of what an interrupted pin of that name left."""
+    made = rows.writeTo(qualified(PINS.database, table)).using("delta")
+    made.tableProperty("delta.enableDeletionVectors", "false").createOrReplace()
+    lake.define(f"COMMENT ON TABLE {qualified(PINS.database, table)} IS {literal(comment)}")
+
+
+def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[tuple[str, DataFrame]]:
+    """Names of the tables to copy, and what they held at that time."""
+    # text in the statement: Spark does not bind parameters in a table function's arguments
     for window in source.windows:
-        yield window, f"{qualified('silver', f'{window}_as_of')}({at})"
+        read = (
+            f"SELECT * FROM {qualified('silver', f'{window}_as_of')}"
+            f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
+        )
+        yield window, lake.run(read)
     if source.windows:
-        yield f"{source.name}_late", f"silver.late_as_of({literal(source.name)}, {at})"
+        read = (
+            f"SELECT * FROM silver.late_as_of({literal(source.name)},"
+            f" timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
+        )
+        yield f"{source.name}_late", lake.run(read)
     if source.state is not None:
-        yield f"{source.name}_state", f"{qualified('gold', f'{source.name}_as_of')}({at})"
+        read = (
+            f"SELECT * FROM {qualified('gold', f'{source.name}_as_of')}"
+            f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
+        )
+        yield f"{source.name}_state", lake.run(read)
+    if source.keeps_chains:
+        current = publication.load(lake, source)
+        horizon = frontiers.load(lake, source, near=current.token).horizon_us
+        versions = versions_at(published_chains(lake, source, current), time_us, horizon)
+        times = {c: F.timestamp_micros(c) for c in ("timestamp", "valid_from", "valid_to")}
+        yield f"{source.name}_versions", versions.withColumns(times).withColumnRenamed("entity", source.entity)

@@ -108,7 +108,7 @@ class Compaction(Section):
 
     strategy `full`: a checkpoint behind the newest delta. `tiered`: behind all but the newest `keep_recent`.
     `time_boundary`: one at the end of every `interval` of event time. `adaptive`: full or tiered, by how often states
-    are read for every delta that comes.
+    are read for every delta that comes, of entities that have had about as many deltas.
     A chain is compacted from `delta_threshold` pending deltas on, or where the first pending one is older than
     `age_threshold` of event time; none grows longer than `max_chain_length`.
     """

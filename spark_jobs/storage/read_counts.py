@@ -6,29 +6,64 @@ A count only chooses where checkpoints are placed, never an answer, so a lost on
 from __future__ import annotations
 
 import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
+
+_ALL = "all"
 
 
-def count_read(home: Path, source: str, reads: int = 1) -> None:
-    """Count reads of states of `source`; processes may count at once."""
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Reads counted so far: of all entities at once, and of one entity by its class (`kernels.deltas.traffic`)."""
+
+    of_all: int = 0
+    by_class: dict[int, int] = field(default_factory=dict)
+
+
+def count_read(home: Path, source: str, *, of_class: int | None = None) -> None:
+    """Count a read of the states of `source`: of all entities, or of one of a class; processes may count at once."""
+    read = _ALL if of_class is None else str(of_class)
+    with _held(home, source) as file:
+        counts = _counts(file.read())
+        counts[read] = counts.get(read, 0) + 1
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(counts))
+
+
+def reads_of(home: Path, source: str) -> Reads:
+    """Reads counted so far."""
+    path = _path(home, source)
+    counts = _counts(path.read_text()) if path.exists() else {}
+    return Reads(counts.pop(_ALL, 0), {int(name): count for name, count in counts.items()})
+
+
+@contextmanager
+def _held(home: Path, source: str) -> Iterator[TextIO]:
     path = _path(home, source)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        before = _number(path.read_text())
-        file.truncate(0)
-        file.write(str(before + reads))
-
-
-def reads_of(home: Path, source: str) -> int:
-    """Reads counted so far."""
-    path = _path(home, source)
-    return _number(path.read_text()) if path.exists() else 0
+        file.seek(0)
+        yield file
 
 
 def _path(home: Path, source: str) -> Path:
     return home / "reads" / source
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+def _counts(text: str) -> dict[str, int]:
+    """Counts by what was read; a number alone is of all entities, as older versions counted."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return {}
+    if isinstance(told, int):
+        return {_ALL: told}
+    if not isinstance(told, dict):
+        return {}
+    return {name: count for name, count in told.items() if isinstance(count, int) and (name == _ALL or name.isdigit())}

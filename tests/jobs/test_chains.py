@@ -229,7 +229,7 @@ def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, h
     with pytest.raises(ParameterError, match="after the newest delta"):
         rollback_rows(tables, source, "a", then, at_us=micros(START + 11 * MINUTE))
     pinned = make_pin(tables, [source], "first_day")
-    assert pinned.tables == ["first_day__meters_state"]
+    assert pinned.tables == ["first_day__meters_state", "first_day__meters_versions"]
     with pytest.raises(PinExists):
         make_pin(tables, [source], "first_day")
 
@@ -249,7 +249,15 @@ def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, h
     assert [r.meter for r in between] == []
     copied = {r.meter: [r.load, r.heat] for r in lake.table("pins.first_day__meters_state").collect()}
     assert copied == {"a": [None, 7.0], "b": [5.0, None]}
-    assert [(pin.name, pin.tables) for pin in pins(tables)] == [("first_day", ["first_day__meters_state"])]
+    assert [(pin.name, pin.tables) for pin in pins(tables)] == [("first_day", pinned.tables)]
+    asked = "SELECT meter, load, heat FROM pins.first_day__meters_versions WHERE valid_from <= {0} AND"
+    asked += " (valid_to > {0} OR valid_to IS NULL) ORDER BY meter"
+    held = {}
+    for minute in (4, 6, 9, 10, 11, 12):
+        at = f"timestamp_micros({micros(START + minute * MINUTE)})"
+        held[minute] = [tuple(row) for row in lake.sql(asked.format(at)).collect()]
+    first, second, third, other = ("a", 1.0, 0.1), ("a", 2.0, 0.1), ("a", None, 7.0), ("b", 5.0, None)
+    assert held == {4: [first], 6: [second], 9: [], 10: [], 11: [third], 12: [third, other]}
 
 
 def operations() -> dict[int, list[Row]]:

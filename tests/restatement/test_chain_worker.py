@@ -13,15 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.checkpoints.frames import BUCKET, columns_needed
+from spark_jobs.checkpoints.versions import VersionsAt
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import unpack
 from spark_jobs.kernels.deltas.restating import Frontiers
+from spark_jobs.kernels.deltas.sizes import bytes_of
 from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.deltas.strategies import FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
 from spark_jobs.restatement import chain_worker
-from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, bytes_of
+from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker
 from spark_jobs.restatement.chains import chain_schema
 from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS
 from tests.effort import tries
@@ -68,8 +71,8 @@ def as_a_set(rows: list[Row]) -> set[str]:
 class Published:
     """What the history tables hold, and runs over it."""
 
-    def __init__(self, mode: str, policy: Policy) -> None:
-        self.mode, self.policy, self.known_from = mode, policy, 0
+    def __init__(self, mode: str, policy: Policy, traffic: Traffic | None = None) -> None:
+        self.mode, self.policy, self.traffic, self.known_from = mode, policy, traffic, 0
         meaning = MEANINGS[mode]
         self.meaning = replace(meaning, operations=OPERATIONS) if meaning.operations else meaning
         self.rows: list[Row] = []
@@ -80,7 +83,8 @@ class Published:
         """One run; what it puts out is applied as a publication is."""
         self.known_from += 1000
         worker = ChainWorker(
-            self.meaning, self.policy, frontiers, self.known_from, as_of, everything, chain_schema()
+            self.meaning, self.policy, frontiers, self.known_from, as_of, everything, chain_schema(),
+            self.traffic,
         )  # fmt: skip
         made = self.corrections(worker, rows, self.rows)
         self.last = [row for row in made if row["era"] != COMPACTION]
@@ -123,14 +127,36 @@ class Published:
         own = [row for row in self.last if row["part"] == SEGMENT_PART]
         return sum(row["deltas"] * (1 if row["era"] == "live" else -1) + row["dropped"] for row in own)
 
-    def answers_are_replays(self, rows: list[Row], least: int, known: list[int]) -> None:
+    def versions_are_replays(self, rows: list[Row], horizon: int, known: list[int]) -> None:
+        """Of the rows that plain SQL asks, exactly one says the state of a live entity at a time."""
+        packed = self.packed().sort_by("entity")
+        packed = packed.append_column(BUCKET, packed["entity"].dictionary_encode().combine_chunks().indices)
+        for known_at in known:
+            made = VersionsAt(MEANINGS[self.mode], known_at, horizon)(iter(packed.to_batches(max_chunksize=2)))
+            versions = [row for batch in made for row in batch.to_pylist()]
+            for entity in ENTITIES.to_pylist():
+                own = [v for v in versions if v["entity"] == entity]
+                for time in range(horizon, 11):
+                    begun = [v for v in own if v["valid_from"] <= time]
+                    holds = [v for v in begun if v["valid_to"] is None or v["valid_to"] > time]
+                    naive = replayed(rows, self.mode, entity, time, known_at)
+                    told = [(v.get("vector", [v.get("x"), v.get("y", v.get("n"))]), v["at_delta"]) for v in holds]
+                    state = naive.state()
+                    expected = [(list(state.vector), state.at_delta)] if state.status is Status.LIVE else []
+                    assert repr(told) == repr(expected), (entity, time, known_at)
+
+    def packed(self) -> pa.Table:
+        """The published segments as reads carry them."""
         meaning = MEANINGS[self.mode]
         table = pa.Table.from_pylist(self.part(SEGMENT_PART), schema=chain_schema())
         is_float = meaning.dtype != "int64"
         kind = pa.list_(pa.from_numpy_dtype(np.dtype(meaning.dtype)))
         packed = {name: table[of[is_float]].cast(kind) for name, of in TYPED.items()}
         plain = {name: table[name] for name in table.column_names if name not in packed}
-        carried = pa.table(plain | packed).select(columns_needed(meaning))
+        return pa.table(plain | packed).select(columns_needed(meaning))
+
+    def answers_are_replays(self, rows: list[Row], least: int, known: list[int]) -> None:
+        meaning, carried = MEANINGS[self.mode], self.packed()
         segments = unpack(carried, ENTITIES, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
         asked = [(e, t, k) for e in (0, 1) for t in range(least, max(10, least + 16), 2) for k in known]
         states = states_for(segments, *(np.array(column) for column in zip(*asked, strict=True)))
@@ -142,7 +168,7 @@ class Published:
             state = replayed(rows, self.mode, entity, 99, LATEST).state()
             assert (entity in now) == (state.status is Status.LIVE)
             if entity in now:
-                told = now[entity]["floats" if is_float else "ints"]
+                told = now[entity]["floats" if meaning.dtype != "int64" else "ints"]
                 assert [repr(v) for v in told] == [repr(v) for v in state.vector]
                 assert (now[entity]["at_delta"], now[entity]["delta_count"]) == (state.at_delta, state.delta_count)
 
@@ -184,6 +210,7 @@ def test_runs_in_any_slicing_publish_what_a_replay_gives(
         ends = [row["entity"] for row in published.part(SEGMENT_PART) if row["end_time"] is None]
         assert len(set(ends)) == len(ends)
     published.answers_are_replays(rows, -3, [-3, 0, 2, 5, 8, 12, LATEST])
+    published.versions_are_replays(rows, -3, [0, 5, LATEST])
     before = {row["entity"]: row["revision"] for row in published.part(STATE_PART)}
     published.run(rows, everything=True)
     published.answers_are_replays(rows, -3, [-3, 0, 2, 5, 8, 12, LATEST])
@@ -210,6 +237,7 @@ def test_what_retention_passes_goes_and_no_answer_beyond_it_changes(
     published.run(later, frontiers)
     assert published.gained() == sum(row["diff"] for row in later)
     published.answers_are_replays(early + later, horizon, [since, since + 2, LATEST])
+    published.versions_are_replays(early + later, horizon, [since, LATEST])
 
 
 def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +299,26 @@ def test_a_run_tells_the_bytes_of_what_it_replaced_and_of_what_it_wrote() -> Non
     own = [c for c in written.column_names if c not in ("part", "era", "known_from", "known_to", "revision")]
     # starts that are null are so by a number here
     assert second["bytes_after"] - bytes_of(written.select(own)) == 8 * 2 * written["start_row"].null_count
+
+
+def test_adaptive_weighs_the_reads_and_writes_of_entities_with_about_as_many_deltas() -> None:
+    classes = [entity_class(deltas) for deltas in (0, 1, 2, 3, 4, 7, 8, 2**40 - 1, 2**40)]
+    assert classes == [len(f"{deltas:b}") if deltas else 0 for deltas in (0, 1, 2, 3, 4, 7, 8, 2**40 - 1, 2**40)]
+    # reads of all take in each of 10 entities; those of class 4 have 12 deltas each
+    traffic = Traffic(2, {2: 30}, {2: 10, 4: 10}, {2: 30, 4: 120})
+    told = traffic.of_entities(np.array([3, 12, 2, 100]))
+    assert [column.tolist() for column in told] == [[50, 20, 50, 2], [30, 120, 30, 64]]
+    published = Published("add", Policy(Adaptive(0, 1, keep_recent=2), delta_threshold=2), traffic)
+    base = dict.fromkeys(SCHEMA.names) | {"diff": 1, "x": 1}
+    rows = [{**base, "entity": "b", "event_time": i, "time": i, "row_id": i} for i in range(12)]
+    rows += [{**base, "entity": "a", "event_time": i, "time": i, "row_id": 50 + i} for i in range(2)]
+    pending = []
+    for part in (rows, [{**base, "entity": "a", "event_time": 20, "time": 20, "row_id": 90}]):
+        published.run(part)
+        newest = {row["entity"]: row["deltas"] for row in published.part(SEGMENT_PART) if row["end_time"] is None}
+        pending.append((newest["a"], newest["b"]))
+    # one delta more stays under the threshold
+    assert pending == [(0, 2), (1, 2)]
 
 
 def test_a_row_that_changes_no_state_leaves_it_as_it_is() -> None:

@@ -71,7 +71,7 @@ def test_a_chain_is_compacted_read_at_any_time_rolled_back_and_pinned(served: Se
 
     pinned = ask(served, "pin", "before_rollback")
     assert [pin["name"] for pin in ask(served, "pins")] == ["before_rollback"]
-    assert pinned["tables"] == ["before_rollback__meters_state"]
+    assert pinned["tables"] == ["before_rollback__meters_state", "before_rollback__meters_versions"]
     code, again = answer(tidemark(served, "pin", "before_rollback"))
     assert (code, again["error"]["code"]) == (1, "pin_exists")
 

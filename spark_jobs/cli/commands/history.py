@@ -46,13 +46,17 @@ def state(
     checked = known_source(settings, source)
     times = {"event_us": _micros(at), "known_us": _micros(as_of)}
     with server_session(settings, "tidemark-state") as spark:
+        from spark_jobs.kernels.deltas.traffic import entity_class
         from spark_jobs.restatement.as_of import states_at
         from spark_jobs.storage.lake import Lake
         from spark_jobs.storage.read_counts import count_read
 
-        count_read(settings.home, source)
         frame = states_at(Lake(spark), checked, entity=entity, **times)
         columns, rows = frame.columns, _rows(frame.orderBy(checked.entity), limit)
+        if entity is None:
+            count_read(settings.home, source)
+        elif rows:
+            count_read(settings.home, source, of_class=int(entity_class(rows[0]["delta_count"])))
     _show(rows, columns, as_json)
 
 

@@ -48,8 +48,9 @@ class TimeBoundary:
 class Adaptive:
     """FullMerge for entities that are read at least `full_from` times per delta written, TieredMerge for the others.
 
-    `reads` and `writes` are measured counts, per entity or one for all: a state that is read more often than it changes
-    is worth a checkpoint without a tail; where deltas come faster, keeping the newest spares rewriting late ones.
+    `reads` and `writes` are measured counts, per entity (those of its class: see `traffic.py`) or one for all: a state
+    that is read more often than it changes is worth a checkpoint without a tail; where deltas come faster, keeping the
+    newest spares rewriting late ones.
     """
 
     reads: int | Array

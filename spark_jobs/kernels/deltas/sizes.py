@@ -1,0 +1,20 @@
+"""Bytes of Arrow tables, however their rows are cut into batches: Arrow's own count of its buffers depends on that."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def bytes_of(table: pa.Table) -> int:
+    """Bytes of a table's values, with four for the length of every list and text."""
+    return sum(_bytes(column) for column in table.columns)
+
+
+def _bytes(column: pa.ChunkedArray | pa.Array) -> int:
+    kind, count = column.type, len(column) - column.null_count
+    if pa.types.is_list(kind):
+        return 4 * count + _bytes(pc.list_flatten(column))
+    if pa.types.is_string(kind):
+        return 4 * count + (pc.sum(pc.binary_length(column)).as_py() or 0)
+    return 0 if pa.types.is_null(kind) else count * max(kind.bit_width // 8, 1)
