@@ -2,9 +2,10 @@
 
 Deltas of sums, a twentieth of them a day late, over many entities of which few change a day. Every day the chains'
 worker makes corrections of what that day needs of the published rows, and they are applied as a publication is. The
-cost is the worker's processor time, Arrow to Arrow. With `--spark` the year's table as it stood before an early and
-before a late day is written to Parquet, a file a day as runs append them, and that day's selection, shuffle and worker
-are timed on Spark, beside a run that takes in every entity's newest segment.
+cost is the worker's processor time, Arrow to Arrow. Chains grow until they are long enough to be compacted, so the
+first days find shorter ones: later days are told beside the tenth. With `--spark` the year's table as it stood before
+an early and before a late day is written to Parquet, a file a day as runs append them, and that day's selection,
+shuffle and worker are timed on Spark, beside a run that takes in every entity's newest segment.
 """
 
 from __future__ import annotations
@@ -103,10 +104,12 @@ def days(options: argparse.Namespace, at_day: Callable[[int, Year, pa.Table], No
         made = list(worker(day)(iter(batches)))
         costs.append(time.process_time() - begun)
         year.apply(pa.Table.from_batches(made), day)
-    early, last = np.median(costs[8:13]), np.median(costs[-5:])
     segments = pc.sum(pc.equal(year.held["part"], SEGMENT_PART)).as_py()
     print(f"{options.deltas_a_day:,} deltas a day over {options.entities:,} entities, {segments:,} segments at last")
-    print(f"day 10: {early * 1e3:.1f} ms, day {options.days}: {last * 1e3:.1f} ms: {last / early:.2f}")
+    last = np.median(costs[-5:])
+    for day in sorted({10, *(day for day in (30, 100) if day < options.days - 5)}):
+        early = np.median(costs[day - 2 : day + 3])
+        print(f"day {day}: {early * 1e3:.1f} ms, day {options.days}: {last * 1e3:.1f} ms: {last / early:.2f}")
 
 
 def days_on_spark(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
