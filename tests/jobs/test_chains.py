@@ -24,6 +24,7 @@ from spark_jobs.restatement.state_reads import entity_history, rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage import chain_views
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.read_counts import count_read
 from spark_jobs.storage.times import micros
 from tests.jobs.harness import DAY, MINUTE, START, _iso, run, write_lines, write_source
 
@@ -352,6 +353,28 @@ def test_a_sum_that_leaves_int64_refuses_its_row_and_not_the_run(lake: SparkSess
     minutes = [(t.minute, op) for t, op in zip(chains["a"].event_times, chains["a"].ops, strict=True)]
     assert (chains["a"].pending, minutes) == (3, [(0, "add"), (10, "add"), (20, "add")])
     assert (len(chains["a"].row_ids), chains["a"].first_pending) == (3, chains["a"].event_times[0])
+
+
+@pytest.mark.long
+def test_adaptive_leaves_no_tail_to_a_class_of_entities_that_is_read_more_than_written(
+    lake: SparkSession, home: Settings
+) -> None:
+    home = write_source(
+        home,
+        f"{HEAD}state: {{mode: upsert, components: [load, heat]}}\n"
+        "compaction: {strategy: adaptive, keep_recent: 1, delta_threshold: 2}\n",
+    )
+    counts = {"a": 2, "b": 12}
+    rows = [{"id": f"{m}{i}", "meter": m, "at": 60 * i, "load": i} for m, n in counts.items() for i in range(n)]
+    write(home, 0, rows)
+    run(lake, home, 0, 0)
+    for _ in range(9):
+        # three deltas, as `a` has them tomorrow
+        count_read(home.home, "meters", of_class=2)
+    write(home, 1, [{"id": f"{m}late", "meter": m, "at": 1500, "load": 7} for m in counts])
+    run(lake, home, 1, 1)
+    pending = {r.entity: r.pending for r in lake.table("gold.chains").collect()}
+    assert pending == {"a": 0, "b": 1}
 
 
 def test_names_of_operations_and_refusals_are_the_kernels() -> None:
