@@ -28,7 +28,7 @@ from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, SEGMENT
+from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS, SEGMENT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Column as Stored
@@ -240,7 +240,8 @@ def _segments(rows: DataFrame) -> DataFrame:
     """Published segments as the worker takes them: starts that are null are so by a number, for joins."""
     starts = {c: F.coalesce(c, F.lit(NO_DELTA)) for c in ("start_time", "start_row")}
     times = {c: F.unix_micros(c) for c in _VISIBLE}
-    return rows.withColumns(starts | times).select(*[c.name for c in _columns()], F.lit(SEGMENT_PART).alias("part"))
+    held = [c.name for c in _columns() if c not in METRICS]
+    return rows.withColumns(starts | times).select(*held, F.lit(SEGMENT_PART).alias("part"))
 
 
 def _columns() -> list[Stored]:
