@@ -2,8 +2,8 @@
 kernel compare.
 
 One shuffle and one write per definition. What is read follows from the touched times alone: rows within one size (or
-gap) and one tick of them, for sessions also all rows of the published sessions they come near to. There is no
-look-back horizon.
+gap) and one tick of them, for sessions also all rows of the published sessions they come near to, and all earlier ones
+where they come near to sessions that are kept no longer. There is no look-back horizon.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account
+from spark_jobs.kernels.records.times import LEAST_US
 from spark_jobs.kernels.restatement import SLICE
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.published import published_rows
@@ -116,8 +117,7 @@ def corrections(
     expired_us = definition.expired_us(scope.frontiers.reached_us)
     if not ranges and not scope.everything and expired_us is None:
         return None
-    span_us = definition.kind.geometry.span
-    near = coalesce_ranges([(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges])
+    near = ranges_near(definition, ranges, expired_us)
     published = published_rows(lake, definition.table(), scope.publication)
     if not scope.everything:
         # a changed definition may have published windows anywhere
@@ -135,6 +135,17 @@ def corrections(
     stamped = stamped.withColumn("token", F.lit(token).cast("bigint"))
     # by time first: the files of a backfill are cut along it, and what restates a few days reads few of them
     return Corrections(stamped.sortWithinPartitions("window_start", *definition.key), observation)
+
+
+def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | None) -> list[Range]:
+    """The ranges of time in which rows bear on windows that rows in `ranges` can change; for sessions those of the
+    published ones that overlap these come on top. `expired_us`: windows that end by then are not kept."""
+    span_us = definition.kind.geometry.span
+    near = [(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges]
+    if definition.kind.slice_us is None and expired_us is not None:
+        # a session that is kept no longer may be joined to one that is; it is not published, and begins at any time
+        near = [(LEAST_US if lo <= expired_us else lo, hi) for lo, hi in near]
+    return coalesce_ranges(near)
 
 
 def _falls_due(scope: Scope, definition: Definition) -> Column:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema
+from spark_jobs.restatement.windows import ranges_near
 from spark_jobs.windows.worker import METRICS, metric_column
 from tests.restatement.oracle import Row
 
@@ -46,13 +47,18 @@ class Simulation:
     """What a worker may hold: each row waits on disk."""
     most_rows: int | None = MOST_ROWS
 
-    def run(self, came: Iterable[Row], went: Iterable[Row] = (), *, everything: bool = False) -> Account:
-        """Publish what these rows change; returns the account of the run."""
+    def run(
+        self, came: Iterable[Row], went: Iterable[Row] = (), *, everything: bool = False, reached: int = 0
+    ) -> Account:
+        """Publish what these rows change; returns the account of the run. `reached`: the greatest end of a drop run so
+        far, by which a definition that keeps its windows for some time tells which are kept."""
+        expired = self.definition.expired_us(reached)
         self.updates += [Update(row) for row in came] + [Update(row, -1) for row in went]
-        given = list(self._given(everything))
+        given = list(self._given(everything, expired))
         random.Random(self.runs).shuffle(given)
         table = pa.Table.from_pylist(given, schema=given_schema(self.definition))
-        worker = Restater(self.definition, self.runs, everything, max_bytes=self.max_bytes, most_rows=self.most_rows)
+        sizes = {"max_bytes": self.max_bytes, "most_rows": self.most_rows}
+        worker = Restater(self.definition, self.runs, everything, expired, **sizes)
         made = pa.Table.from_batches(list(worker(iter(table.to_batches(max_chunksize=BATCH))))).to_pylist()
         self.runs += 1
         for update in self.updates:
@@ -96,14 +102,14 @@ class Simulation:
         keys = [f"k_{k}" for k in self.definition.key]
         return [*keys, "window_id" if self.definition.is_adaptive else "window_start", "known_from"]
 
-    def _given(self, everything: bool) -> Iterator[dict[str, Any]]:
-        length, span = self.definition.kind.slice_us, self.definition.kind.geometry.span
+    def _given(self, everything: bool, expired: int | None) -> Iterator[dict[str, Any]]:
+        length = self.definition.kind.slice_us
         live = [u for u in self.updates if u.row.time is not None and None not in u.row.key]
         if everything:
             for update in live:
                 update.touched = True
-        near = [(t - span - 1, t + span + 1) for u in live if u.touched for t in self._times(u.row)]
-        windows = self.windows if everything else [w for w in self.windows if self._is_near(w, near)]
+        near = ranges_near(self.definition, [(t, t) for u in live if u.touched for t in self._times(u.row)], expired)
+        windows = self.windows if everything else [w for w in self.windows if self._is_near(w, near, expired)]
         if length is None:
             near += [(w["window_start"], w["window_end"]) for w in windows]
         for window in windows:
@@ -114,8 +120,10 @@ class Simulation:
                 for number in self._slices(update.row):
                     yield self._as_given(update, number)
 
-    def _is_near(self, window: dict[str, Any], near: list[tuple[int, int]]) -> bool:
+    def _is_near(self, window: dict[str, Any], near: list[tuple[int, int]], expired: int | None) -> bool:
         start, end = window["window_start"], window["window_end"]
+        if expired is not None and end <= expired:
+            return True
         if self.definition.kind.slice_us is not None:
             end = start
         return any(start <= hi and end >= lo for lo, hi in near)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sources import parse_source
 from spark_jobs.windows.worker import METRICS, metric_column
+from tests.effort import tries
 from tests.restatement.oracle import Row, Spec, expected
 from tests.restatement.simulation import Simulation
 
@@ -159,3 +163,36 @@ def test_of_two_adaptive_windows_that_start_together_one_is_taken_back() -> None
         simulation.run([], [rows.pop()])
     (left,) = simulation.windows
     assert (left["window_id"], left["delta_ids"]) == ("39446.0", ["d0", "d1"])
+
+
+def kept(rows: Iterable[Row], expired: int) -> dict[Any, Any]:
+    """The sessions that all rows make, of them those that are kept."""
+    made = expected(Spec("session", {"gap": 6 * HOUR}, aggregates=[N]), rows)
+    return {window: found for window, found in made.items() if window[2] > expired}
+
+
+def test_a_late_row_joins_a_session_that_was_kept_no_longer_to_one_that_is() -> None:
+    simulation = Simulation(definition("session", gap="6 h", keep="1 day"))
+    simulation.run([row(5, 0, 1), row(10, 0, 2)], reached=START + DAY)
+    simulation.run([row(26, 1, 3)], reached=START + 2 * DAY)
+    assert [w["a_n"] for w in simulation.windows] == [1], "the first session ended a day before what was reached"
+    simulation.run([row(16, 2, 4), row(21, 2, 5)], reached=START + 2 * DAY)
+    (joined,) = simulation.windows
+    assert (joined["window_start"], joined["window_end"], joined["a_n"]) == (START + 5 * HOUR, START + 26 * HOUR, 5)
+
+
+came = st.lists(st.tuples(st.integers(-9, 3).map(lambda n: 5 * n), st.sampled_from("aaab")), min_size=2, max_size=6)
+
+
+@settings(max_examples=tries(30), deadline=None)
+@given(days=st.lists(st.tuples(came, st.lists(st.integers(0, 999), max_size=2)), min_size=2, max_size=6))
+def test_sessions_that_are_kept_for_a_day_are_those_of_all_rows(days: list[Any]) -> None:
+    simulation = Simulation(definition("session", gap="6 h", keep="1 day"), max_bytes=MiB)
+    standing: list[Row] = []
+    for drop, (hours, picks) in enumerate(days):
+        fresh = [row(24 * drop + hour, drop, 100 * drop + n, key) for n, (hour, key) in enumerate(hours)]
+        went = [standing.pop(pick % len(standing)) for pick in picks if standing]
+        reached = START + (drop + 1) * DAY
+        simulation.run(fresh, went, reached=reached)
+        standing += fresh
+        assert simulation.published() == kept(standing, reached - DAY)
