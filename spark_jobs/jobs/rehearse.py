@@ -119,7 +119,7 @@ def _restated(definition: Definition, rows: pa.Table, lo: int) -> pa.Table:
     table = filled(pa.table({**taken, **flags}), given_schema(definition))
     for column in ("time", *(f"k_{k}" for k in definition.key)):
         table = table.filter(table[column].is_valid())
-    return table.sort_by([(column, "ascending") for column in definition.groups])
+    return table
 
 
 def _fold(source: Source, rows: pa.Table) -> None:
