@@ -88,8 +88,6 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # `${env:…}` in a statement would read the server's environment
         "spark.sql.variable.substitute": "false",
-        # Delta's parser takes no parameters where Spark puts them into the text: `sql(…, args=…)` finds them unbound
-        "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.bindAddress": settings.bind_address,
         **({"spark.driver.host": "127.0.0.1"} if settings.master.startswith("local") else {}),

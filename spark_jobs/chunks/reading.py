@@ -19,7 +19,7 @@ from spark_jobs.kernels.chunks.store import ChunkStore
 from spark_jobs.kernels.chunks.stored import StoredLayout, standing_chunks, stored_chunks
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import name, qualified
+from spark_jobs.storage.sql import literal, name, qualified, whole
 
 FIRST_CHUNKS = 8
 """Chunks that the second read of a latest-at takes in; every further one takes twice as many, so that the number of
@@ -49,17 +49,16 @@ class ChunkReader:
 
     def range_query(self, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
         """`ChunkStore.range_query` over the table's chunks."""
-        meeting = f"({self._starting(timeline, 'hi')} AND {self._ending(timeline, 'lo')}) OR {self._static()}"
-        found = self._read(entity, timeline, components, meeting, hi=hi, lo=lo)
+        meeting = f"({self._starting(timeline, hi)} AND {self._ending(timeline, lo)}) OR {self._static()}"
+        found = self._read(entity, timeline, components, meeting)
         return _in_memory(found).range_query(entity, timeline, lo, hi, components)
 
     def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
         """`ChunkStore.latest_at` over the table's chunks."""
         ends, newest_start = self._bounds(entity, timeline, at)
-        begun = self._starting(timeline, "at")
-        ending = "false" if newest_start is None else f"{begun} AND {self._ending(timeline, 'bound')}"
-        known = {} if newest_start is None else {"at": at, "bound": newest_start}
-        held = self._read(entity, timeline, components, f"({ending}) OR {self._static()}", **known)
+        begun = self._starting(timeline, at)
+        ending = "false" if newest_start is None else f"{begun} AND {self._ending(timeline, newest_start)}"
+        held = self._read(entity, timeline, components, f"({ending}) OR {self._static()}")
         above, step = newest_start, FIRST_CHUNKS
         while True:
             found = _in_memory(held).latest_at(entity, timeline, at, components)
@@ -67,8 +66,10 @@ class ChunkReader:
             needed = _least_end_to_read(found, components, left, step)
             if needed is None:
                 return found
-            between = f"{begun} AND {self._ending(timeline, 'bound')} AND NOT {self._ending(timeline, 'above')}"
-            held += self._read(entity, timeline, components, between, at=at, bound=needed, above=_known(above))
+            ended = self._ending(timeline, _known(above))
+            held += self._read(
+                entity, timeline, components, f"{begun} AND {self._ending(timeline, needed)} AND NOT {ended}"
+            )
             above, step = needed, step * 2
 
     def _bounds(self, entity: str, timeline: str, at: int) -> tuple[list[int], int | None]:
@@ -76,42 +77,40 @@ class ChunkReader:
         if timeline not in self.layout.timelines:
             return [], None
         bounds = [name(f"{bound}_{timeline}") for bound in ("min", "max")]
-        found = self._counted(bounds, self._starting(timeline, "at"), entity=entity, at=at)
+        found = self._counted(entity, bounds, self._starting(timeline, at))
         starts, ends = (column.cast(pa.int64()).to_pylist() for column in found.columns[:2])
         return sorted(ends, reverse=True), max(starts, default=None)
 
-    def _starting(self, timeline: str, parameter: str) -> str:
-        """SQL: whether a chunk starts at or before a parameter."""
+    def _starting(self, timeline: str, time: int) -> str:
+        """SQL: whether a chunk starts at or before a time."""
         if timeline not in self.layout.timelines:
             return "false"
-        return f"{name(f'min_{timeline}')} <= {self.instant.format(f':{parameter}')}"
+        return f"{name(f'min_{timeline}')} <= {self.instant.format(whole(time))}"
 
-    def _ending(self, timeline: str, parameter: str) -> str:
-        """SQL: whether a chunk ends at or after a parameter."""
+    def _ending(self, timeline: str, time: int) -> str:
+        """SQL: whether a chunk ends at or after a time."""
         if timeline not in self.layout.timelines:
             return "false"
-        return f"{name(f'max_{timeline}')} >= {self.instant.format(f':{parameter}')}"
+        return f"{name(f'max_{timeline}')} >= {self.instant.format(whole(time))}"
 
     def _static(self) -> str:
         if not self.has_static:
             return "false"
         return " AND ".join(["true", *(f"{name(f'min_{timeline}')} IS NULL" for timeline in self.layout.timelines)])
 
-    def _read(
-        self, entity: str, timeline: str, components: Sequence[str], condition: str, **times: int
-    ) -> list[StoredChunk]:
+    def _read(self, entity: str, timeline: str, components: Sequence[str], condition: str) -> list[StoredChunk]:
         """The entity's chunks that meet the condition, with the columns that the query needs."""
         times_of = [name(f"t_{timeline}")] if timeline in self.layout.timelines else []
         values = [name(f"c_{c}") for c in dict.fromkeys(components) if c in self.layout.components]
         wanted = ["entity", "chunk_id", "row_ids[0] AS first_row_id", "row_ids", *times_of, *values]
-        found = self._counted(wanted, condition, entity=entity, **times)
+        found = self._counted(entity, wanted, condition)
         return stored_chunks(found, self.layout) if self.counted is None else standing_chunks(found, self.layout)
 
-    def _counted(self, wanted: list[str], condition: str, **values: int | str) -> pa.Table:
+    def _counted(self, entity: str, wanted: list[str], condition: str) -> pa.Table:
         """Columns of the entity's chunks that meet the condition and count."""
         columns = ", ".join(wanted if self.counted is None else [*wanted, "diff", "landing"])
         chunks = qualified(self.table.database, self.table.table)
-        found = self.lake.run(f"SELECT {columns} FROM {chunks} WHERE entity = :entity AND ({condition})", **values)
+        found = self.lake.run(f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})")
         return found.toArrow() if self.counted is None else self.counted(found.toArrow())
 
 

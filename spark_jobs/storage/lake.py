@@ -93,9 +93,9 @@ class Lake:
         present = {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
         return self.names(database) if database in present else set()
 
-    def run(self, statement: str, **parameters: Any) -> DataFrame:
-        """Run one statement made of `storage.sql` parts; values go as named parameters."""
-        return self.spark.sql(statement, args=parameters) if parameters else self.spark.sql(statement)
+    def run(self, statement: str) -> DataFrame:
+        """Run one statement made of `storage.sql` parts."""
+        return self.spark.sql(statement)
 
     def define(self, statement: str) -> None:
         """Create or replace a database, table, view or function."""

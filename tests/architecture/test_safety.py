@@ -18,11 +18,11 @@ FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "yaml.load", "yaml.u
 SQL_CALLS = {"sql", "run", "expr", "selectExpr", "where", "filter"}
 """Methods whose first argument Spark reads as SQL."""
 
-QUOTING = {"name", "qualified", "literal"}
+QUOTING = {"name", "qualified", "literal", "whole"}
 """`storage.sql`: the functions that make names and text fit for SQL."""
 
 SQL_COMPOSERS = {
-    "spark_jobs/chunks/reading.py": "quoted names, comparisons of them with named parameters",
+    "spark_jobs/chunks/reading.py": "quoted names and text, comparisons with whole numbers",
     "spark_jobs/gates/measures/query.py": "measures: constants of the gates and quoted names",
     "spark_jobs/windows/adapter.py": "names that `windows.expressions` quoted, expressions over them",
     "spark_jobs/windows/hot_keys.py": "numbers",

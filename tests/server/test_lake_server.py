@@ -68,6 +68,35 @@ def client(settings: Settings, program: str, **environment: str) -> subprocess.C
     )
 
 
+CHUNKS = r"""
+from spark_jobs.chunks import Chunk, DeltaChunkStore, Row, StoreConfig
+from spark_jobs.session import open_session
+
+spark = open_session()
+assert type(spark).__module__.startswith("pyspark.sql.connect")
+spark.sql("CREATE DATABASE chunked")
+store = DeltaChunkStore(
+    spark, "chunked.chunks", timelines=("day",), components={"flow": "bigint"}, config=StoreConfig.off()
+)
+names = ["pump", "it's", 'a "quoted" one', "back\\slash", "two\nlines", "ütz 🌊", ":entity", "--", ""]
+store.insert_all(
+    Chunk.from_rows(f"c{n}", name, [Row(10 * n + k, {"day": k - 2**63 * (k == 1)}, {"flow": n}) for k in range(1, 4)])
+    for n, name in enumerate(names)
+)
+for n, name in enumerate(names):
+    assert store.range_query(name, "day", -(2**63), 2**63 - 1, ["flow"])["flow"].to_pylist() == [n] * 3, name
+    assert store.range_query(name, "day", 2, 2, ["flow"])["row_id"].to_pylist() == [10 * n + 2], name
+    latest = store.latest_at(name, "day", 2**63 - 1, ["flow"])["flow"]
+    assert (latest.time, latest.value) == (3, n), name
+spark.sql("DROP DATABASE chunked CASCADE")
+"""
+
+
+def test_chunks_are_asked_over_connect_whatever_their_entity_is_called(lake_server):
+    asked = client(lake_server, CHUNKS)
+    assert asked.returncode == 0, asked.stderr[-2000:]
+
+
 def test_a_table_written_through_connect_is_read_through_sql(lake_server):
     written = client(
         lake_server,
