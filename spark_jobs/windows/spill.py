@@ -32,7 +32,9 @@ class RunFiles:
         """Write the chunks to a file; the iterator reads it part by part."""
         if self._folder is None:
             local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-            self._folder = tempfile.TemporaryDirectory(prefix="windows-", dir=local if Path(local).is_dir() else None)
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="windows-", dir=local if local and Path(local).is_dir() else None
+            )
         path = str(Path(self._folder.name) / f"{self._runs}.arrow")
         self._runs += 1
         writer = None

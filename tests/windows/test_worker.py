@@ -1,5 +1,6 @@
 """What a Python worker does with Arrow batches, without Spark: bounded by its budget, tidy on disk."""
 
+import tempfile
 from dataclasses import replace
 
 import pyarrow as pa
@@ -119,6 +120,19 @@ def test_one_window_larger_than_the_budget_is_exact_and_tells_by_how_much(local_
     assert found.column("n").to_pylist() == [16667, 16667, 16666]
     assert found.column("s").to_pylist() == [16667, 16667, 16666]
     assert told["peak_bytes"] > 2**20
+
+
+def test_without_a_folder_of_spark_rows_wait_in_that_of_the_system(tmp_path, monkeypatch):
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "system"))
+    (tmp_path / "system").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    made = partition(2**20)(batches(50_000))
+    next(made)
+    assert any((tmp_path / "system").iterdir())
+    assert not any((tmp_path / "here").iterdir())
+    made.close()
 
 
 def test_an_error_on_the_way_leaves_no_file_either(local_folder):

@@ -79,6 +79,18 @@ def _changed(samples: Floats, count: int, threshold: float) -> bool:
 
 
 @njit(cache=True)
+def _added(size: int, wraps: int, more: int) -> tuple[int, int]:
+    """`size + wraps * 2**64` and `more`, in the same form."""
+    total = size + more
+    # a sum that passes int64 comes out at the other end
+    if more > 0 and total < size:
+        return total, wraps + 1
+    if more < 0 and total > size:
+        return total, wraps - 1
+    return total, wraps
+
+
+@njit(cache=True)
 def _fired(
     kinds: Ints, limits: Ints, shares: Floats, rows: int, size: int, wraps: int, samples: Floats, sampled: int
 ) -> int:
@@ -108,9 +120,10 @@ def _cut(
     """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit,
     reset."""
     target, shortest, longest, unit, reset = bounds
-    timed = measured = False
+    timed = measured = sized = False
     for kind in kinds:
         timed, measured = timed or kind == _TIME, measured or kind == _RATE_CHANGE
+        sized = sized or kind in (_SIZE, _MEMORY)
     number = np.empty(times.size, np.int64)
     start, end = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
     reason = np.empty(times.size, np.int64)
@@ -145,13 +158,9 @@ def _cut(
             else:
                 end[window], reason[window] = cell_end[row], _RESET
         number[row] = window
-        rows, before = rows + 1, size
-        size = before + sizes[row]
-        # a sum that passes int64 comes out at the other end
-        if sizes[row] > 0 and size < before:
-            wraps += 1
-        elif sizes[row] < 0 and size > before:
-            wraps -= 1
+        rows += 1
+        if sized:
+            size, wraps = _added(size, wraps, sizes[row])
         kind = _fired(kinds, limits, shares, rows, size, wraps, samples, sampled)
         if kind >= 0:
             end[window], reason[window], is_open = time, kind, False
