@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, LongType
 
-from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.checkpoints.questions import ROW, answer, answered, answered_type, questions_of, refuse_taken
+from spark_jobs.kernels.deltas.asking import LATEST, refuse_below, states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import pack, segment_schema, unpack
-from spark_jobs.kernels.deltas.restating import Frontiers, restate_chains
+from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.transforms import REGISTERED
@@ -48,10 +49,12 @@ NEEDED = (
 
 @dataclass(frozen=True)
 class ChainFrame:
-    """Packed segments as a DataFrame (`segments`, times as integers), and what its deltas mean."""
+    """Packed segments as a DataFrame (`segments`, times as integers), what its deltas mean, and from which times on all
+    of them are there."""
 
     segments: DataFrame
     meaning: Meaning
+    frontiers: Frontiers = UNMOVED
 
     def states(
         self, event_time: int | None = None, *, known_at: int | None = None, entity: str | None = None
@@ -59,7 +62,10 @@ class ChainFrame:
         """One row per entity that is live at `event_time` (None: the latest) as known at `known_at` (None: now).
 
         Columns: entity, the components (or `vector`), timestamp, at_delta, delta_count. Times are integers.
+
+        Raises BelowHorizonError or BelowSinceError for a time before the frontiers.
         """
+        refuse_below(self.frontiers, event_time, known_at)
         rows = self._needed()
         if entity is not None:
             rows = rows.where(F.col("entity") == entity)
@@ -76,26 +82,13 @@ class ChainFrame:
         self, df: DataFrame, *, entity: str, time: str, known_at: str | None = None, prefix: str = ""
     ) -> DataFrame:
         """`df` with the state that each row's entity had at the row's time; see `spark_jobs.checkpoints.join_as_of`."""
-        taken = {f"{prefix}{c}" for c in [*_components(self.meaning), "timestamp", "at_delta"]} & set(df.columns)
-        if taken:
-            raise ParameterError(
-                expected="columns of df that no component is called like", found=", ".join(sorted(taken)),
-                next_step="give a prefix for the joined columns",
-            )  # fmt: skip
-        kinds = dict(df.dtypes)
-        questions = df.select(
-            F.col(entity).cast("string").alias("entity"), _ticks(time, kinds[time]).alias("asked_time"),
-            _ticks(known_at or time, kinds[known_at or time]).alias("asked_known"), F.struct(*df.columns).alias("row"),
-        )  # fmt: skip
-        segments = self._needed()
-        both = questions.unionByName(segments, allowMissingColumns=True)
-        joined = together(both).mapInArrow(
-            _JoinAsOf(self.meaning, prefix), f"{_row_ddl(df)}, {_joined_ddl(self.meaning, prefix)}"
-        )
-        last = kinds[time]
-        stamp = F.col(f"{prefix}timestamp")
-        times = {f"{prefix}timestamp": F.timestamp_micros(stamp) if last.startswith("timestamp") else stamp}
-        return joined.select("row.*", *[c for c in joined.columns if c != "row"]).withColumns(times)
+        names = [f"{prefix}{name}" for name in [*_components(self.meaning), "timestamp", "at_delta"]]
+        refuse_taken(df, names)
+        asked = questions_of(df, entity=entity, time=time, known_at=known_at or time)
+        both = asked.unionByName(self._needed(), allowMissingColumns=True)
+        joiner = _JoinAsOf(self.meaning, self.frontiers)
+        joined = together(both).mapInArrow(joiner, answered_type(df, _answers(self.meaning)))
+        return answered(joined, df, names, time=time, stamp=len(names) - 2)
 
 
 def join_as_of(
@@ -110,12 +103,19 @@ def join_as_of(
     Args:
         df: any rows; they come back as often as they are there, in any order.
         entity: column of `df` with the entity.
-        time: column of `df` with the event time, of the chains' resolution (timestamp, or integer ticks).
+        time: column of `df` with the event time: a timestamp, a date (its midnight), both in UTC where they name no
+            zone, or whole numbers, ticks of the chains. null has no state.
         chains: the published chains of a source (`spark_jobs.jobs.reads.chains_of`), or of a DataFrame of
             deltas (`compact_deltas`).
         known_at: column of `df` with the visible time to know at.
         prefix: of the joined columns: one per component (or `vector`), `timestamp` and `at_delta` of the last delta
-            folded in. All are null where the entity did not live.
+            folded in. All are null where the entity did not live. For a time that is not published yet they say what
+            is published, which can still change.
+
+    Raises:
+        ParameterError: a name or a type that does not fit, a column that is called like a joined one.
+        BelowHorizonError, BelowSinceError: as the join is read, from Spark's worker: a row's time lies before what
+            retention keeps exact.
     """
     return chains.join_as_of(df, entity=entity, time=time, known_at=known_at, prefix=prefix)
 
@@ -169,7 +169,8 @@ def compact_deltas(
     """
     given = {name: value for name, value in (("since", since), ("horizon", horizon)) if value is not None}
     compactor = _Compactor(meaning, policy, min(as_of, LATEST), Frontiers(**given))
-    return ChainFrame(together(deltas).mapInArrow(compactor, _ddl(compactor.schema())), meaning)
+    made = together(deltas).mapInArrow(compactor, _ddl(compactor.schema()))
+    return ChainFrame(made, meaning, compactor.frontiers)
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,7 @@ class _JoinAsOf:
     """What runs in the Python workers: questions and segments of whole entities to the questions with their states."""
 
     meaning: Meaning
-    prefix: str
+    frontiers: Frontiers
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
@@ -237,13 +238,13 @@ class _JoinAsOf:
             held = group.filter(is_segment)
             entities = pc.unique(held.column("entity").combine_chunks())
             codes = pc.fill_null(pc.index_in(questions.column("entity"), value_set=entities), len(entities))
-            asked = (pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known"))
+            asked = [pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known")]
+            refuse_below(self.frontiers, *(pc.min(questions.column(c)).as_py() for c in ("asked_time", "asked_known")))
             segments = unpacked(held.select([c for c in held.column_names if c in NEEDED]), entities, self.meaning)
             states = states_for(segments, codes.to_numpy().astype(np.int64), *asked, transforms=REGISTERED)
-            joined = state_columns(states, self.meaning)
-            del joined["delta_count"]
-            renamed = {f"{self.prefix}{name}": column for name, column in joined.items()}
-            yield from pa.table({"row": questions.column("row"), **renamed}).to_batches()
+            values = [column for name, column in state_columns(states, self.meaning).items() if name != "delta_count"]
+            told = {answer(place): column for place, column in enumerate(values)}
+            yield from pa.table({ROW: questions.column(ROW), **told}).to_batches()
 
 
 def state_columns(states: States, meaning: Meaning) -> dict[str, pa.Array]:
@@ -272,24 +273,19 @@ def _components(meaning: Meaning) -> list[str]:
     return ["vector"] if meaning.names is None else meaning.names
 
 
-def _value_type(meaning: Meaning) -> str:
-    return {"int64": "BIGINT", "float64": "DOUBLE", "float32": "FLOAT"}[meaning.dtype]
-
-
-def _joined_ddl(meaning: Meaning, prefix: str) -> str:
-    value = _value_type(meaning)
-    value = f"ARRAY<{value}>" if meaning.names is None else value
-    components = [f"`{prefix}{name}` {value}" for name in _components(meaning)]
-    return ", ".join([*components, f"`{prefix}timestamp` BIGINT", f"`{prefix}at_delta` BIGINT"])
+def _answers(meaning: Meaning) -> list[DataType]:
+    """Types of the components (or of `vector`), timestamp and at_delta."""
+    value: DataType = {"int64": LongType(), "float64": DoubleType(), "float32": FloatType()}[meaning.dtype]
+    value = ArrayType(value) if meaning.names is None else value
+    return [*[value] * len(_components(meaning)), LongType(), LongType()]
 
 
 def state_ddl(meaning: Meaning) -> str:
     """Columns of a state with its entity, as SQL."""
-    return f"entity STRING, {_joined_ddl(meaning, '')}, delta_count BIGINT"
-
-
-def _row_ddl(df: DataFrame) -> str:
-    return f"row STRUCT<{', '.join(f'`{name}`: {kind}' for name, kind in df.dtypes)}>"
+    value = {"int64": "BIGINT", "float64": "DOUBLE", "float32": "FLOAT"}[meaning.dtype]
+    value = f"ARRAY<{value}>" if meaning.names is None else value
+    components = [f"`{name}` {value}" for name in _components(meaning)]
+    return ", ".join(["entity STRING", *components, "timestamp BIGINT", "at_delta BIGINT", "delta_count BIGINT"])
 
 
 def _ddl(schema: pa.Schema) -> str:
@@ -302,10 +298,6 @@ def _ddl(schema: pa.Schema) -> str:
         for field in schema
     ]
     return ", ".join(f"`{field.name}` {kind}" for field, kind in zip(schema, kinds, strict=True))
-
-
-def _ticks(column: str, kind: str) -> Column:
-    return F.unix_micros(column) if kind.startswith("timestamp") else F.col(column).cast("bigint")
 
 
 def _or_latest(time: int | None) -> int:

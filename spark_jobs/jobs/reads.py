@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.restatement.as_of import as_of_time
-from spark_jobs.restatement.chains import published_chains
+from spark_jobs.restatement.chains import published_chains, retention_of
 from spark_jobs.restatement.state_reads import check_keeps_chains
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,4 +28,5 @@ def chains_of(spark: SparkSession, source: str, settings: Settings | None = None
     check_keeps_chains(checked)
     lake = Lake(spark)
     _, current = as_of_time(lake, checked, None)
-    return published_chains(lake, checked, current)
+    kept = retention_of(frontiers.load(lake, checked, near=current.token))
+    return published_chains(lake, checked, current, frontiers=kept)

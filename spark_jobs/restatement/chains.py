@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.checkpoints.frames import NEEDED, together
 from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.kernels.deltas.restating import Frontiers
+from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.traffic import Traffic
@@ -176,8 +176,16 @@ def retention_of(frontiers: SourceFrontiers) -> Frontiers:
     return Frontiers(since or ALWAYS, frontiers.horizon_us)
 
 
-def published_chains(lake: Lake, source: Source, publication: Publication, *, entity: str | None = None) -> ChainFrame:
-    """The published chains of a source: see `spark_jobs.checkpoints`. Times are in microseconds."""
+def published_chains(
+    lake: Lake,
+    source: Source,
+    publication: Publication,
+    *,
+    entity: str | None = None,
+    frontiers: Frontiers = UNMOVED,
+) -> ChainFrame:
+    """The published chains of a source: see `spark_jobs.checkpoints`. Times are in microseconds. `frontiers`: those
+    below which reads are to be refused."""
     meaning = meaning_of(source)
     rows = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
     if entity is not None:
@@ -185,7 +193,7 @@ def published_chains(lake: Lake, source: Source, publication: Publication, *, en
     numbers = {name: of[meaning.dtype != "int64"] for name, of in TYPED.items()}
     kind = {"int64": "bigint", "float64": "double", "float32": "float"}[meaning.dtype]
     columns = [F.col(numbers[c]).cast(f"array<{kind}>").alias(c) if c in numbers else F.col(c) for c in NEEDED]
-    return ChainFrame(_standing(rows).select(*columns), meaning)
+    return ChainFrame(_standing(rows).select(*columns), meaning, frontiers)
 
 
 def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None:

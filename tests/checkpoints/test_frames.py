@@ -6,14 +6,19 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.deltas.compact import BelowHorizonError, BelowSinceError
 from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
@@ -83,7 +88,7 @@ def bits(vector: tuple[Any, ...] | None) -> Any:
 
 def frame(deltas: Any, mode: str, strategy: Strategy, **frontiers: int) -> ChainFrame:
     done = compact_deltas(deltas, MEANINGS[mode], Policy(strategy, delta_threshold=4), as_of=200, **frontiers)
-    return ChainFrame(done.segments.localCheckpoint(), done.meaning)
+    return replace(done, segments=done.segments.localCheckpoint())
 
 
 @pytest.mark.parametrize(
@@ -136,16 +141,83 @@ def test_no_state_leaks_that_was_not_known_at_the_rows_own_time(spark: SparkSess
         assert bits(given(row, ["x", "y"])) == expected
 
 
-def test_a_column_that_a_component_is_called_like_needs_a_prefix(spark: SparkSession, deltas: Any) -> None:
-    asked = spark.createDataFrame([("e0", 1, 2)], "entity STRING, at BIGINT, x BIGINT")
-    with pytest.raises(ParameterError, match="prefix"):
-        join_as_of(asked, "entity", "at", chains=frame(deltas, "diff", FullMerge()))
+def test_times_below_the_frontiers_are_refused_by_name_and_never_answered(spark: SparkSession, deltas: Any) -> None:
+    chains = frame(deltas, "diff", FullMerge(), since=400, horizon=150)
+    with pytest.raises(BelowHorizonError):
+        chains.states(149)
+    with pytest.raises(BelowSinceError):
+        chains.states(150, known_at=399)
+    # a row without a time asks for nothing
+    rows = [("e0", 150, 400), ("e0", None, 400), ("never", 150, None)]
+    for at, known, code in ((149, 400, "BelowHorizonError"), (150, 399, "BelowSinceError"), (150, 400, None)):
+        asked = spark.createDataFrame([*rows, ("e1", at, known)], "entity STRING, at BIGINT, known BIGINT")
+        joined = join_as_of(asked, "entity", "at", chains=chains, known_at="known")
+        if code is None:
+            for row in joined.collect():
+                lives = row.at is not None and vector(replayed(ROWS, "diff", row.entity, 150, 400)) is not None
+                assert (row.at_delta is not None) == lives, row
+        else:
+            with pytest.raises(PySparkException, match=code):
+                joined.collect()
+
+
+ODD = "SELECT 'e1' AS `my entity`, 7L AS `a.b`, {} AS `At``time`, 1 AS q, 2 AS Q, named_struct('a b', array(1)) AS row"
+"""A frame with columns of such names; its time is to be filled in."""
+
+
+@pytest.mark.parametrize(
+    ("time", "day", "count"),
+    [
+        pytest.param("100", 100, 3, id="int"),
+        pytest.param("timestamp'1970-01-02 00:00:00.0001Z'", 86_400_000_000, 4, id="timestamp"),
+        pytest.param("timestamp_ntz'1970-01-02 00:00:00.0001'", 86_400_000_000, 4, id="ntz"),
+        pytest.param("date'1970-01-02'", 86_400_000_000, 3, id="date"),
+    ],
+)
+def test_columns_of_every_name_and_every_kind_of_time_are_joined(
+    spark: SparkSession, time: str, day: int, count: int
+) -> None:
+    at = [0, day - 1, day, day + 100, day + 101]
+    made = [("e1", t, t, n, 1, 10**n) for n, t in enumerate(at)]
+    deltas = spark.createDataFrame(made, "entity string, event_time long, time long, row_id long, diff long, x long")
+    chains = compact_deltas(deltas, Meaning("add", "int64", {"row": "x", "Entity": 1}), Policy(FullMerge()))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        asked = spark.sql(ODD.format(time))
+        joined = join_as_of(asked, "MY entity", "At`time", chains=chains, prefix="was_")
+        assert joined.columns == [*asked.columns, "was_row", "was_Entity", "was_timestamp", "was_at_delta"]
+        assert [f.dataType for f in joined.schema][:6] == [f.dataType for f in asked.schema]
+        if day > 100:
+            joined = joined.withColumn("was_timestamp", F.unix_micros("was_timestamp"))
+        (row,) = joined.collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert (row[0], row[1], row[3], row[4], row[5][0]) == ("e1", 7, 1, 2, [1])
+    assert (row.was_row, row.was_Entity, row.was_timestamp) == (int("1" * count), count, at[count - 1])
+
+
+def test_what_names_no_column_or_no_instant_is_refused_before_spark_reads(spark: SparkSession, deltas: Any) -> None:
+    chains = frame(deltas, "diff", FullMerge())
+    asked = spark.sql("SELECT 'e0' AS e, 1 AS at, 2.5 AS half, 'x' AS word, 3 AS twice, 4 AS twice, 5 AS X")
+    for arguments, found in (
+        ({"time": "at"}, "prefix"),
+        ({"time": "half", "prefix": "p_"}, "decimal"),
+        ({"time": "word", "prefix": "p_"}, "string"),
+        ({"time": "at", "known_at": "word", "prefix": "p_"}, "string"),
+        ({"time": "twice", "prefix": "p_"}, "2 among"),
+        ({"time": "never", "prefix": "p_"}, "0 among"),
+    ):
+        with pytest.raises(ParameterError, match=found):
+            join_as_of(asked, "e", chains=chains, **arguments)
 
 
 PROGRAM = """
 from pyspark.sql import SparkSession
 from spark_jobs.checkpoints import TieredMerge, compact_deltas, join_as_of
+from spark_jobs.kernels.deltas.compact import BelowHorizonError, BelowSinceError
 from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.mapping import Meaning
 
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()

@@ -18,7 +18,7 @@ from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import unpack
-from spark_jobs.kernels.deltas.restating import Frontiers
+from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.sizes import bytes_of
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
@@ -35,7 +35,6 @@ IDENTITY = ("part", "entity", "start_time", "start_row", "known_from")
 
 
 OPERATIONS = replace(COLUMNS, indices="v_indices", values="v_values")
-UNMOVED = Frontiers()
 DROPPED = next(column for column in CHAINS.columns if column.name == "dropped")
 
 

@@ -58,6 +58,10 @@ class Frontiers:
     horizon: int = ALWAYS
 
 
+UNMOVED = Frontiers()
+"""Nothing has passed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Restated:
     """`segments` is what should stand; `written` marks those that are new or other, `closed` the published ones that
@@ -79,7 +83,7 @@ def restate_chains(
     policy: Policy,
     *,
     as_of: int,
-    frontiers: Frontiers = Frontiers(),
+    frontiers: Frontiers = UNMOVED,
     transforms: Mapping[str, Transform] | None = None,
 ) -> Restated:
     """The segments that should stand; `as_of` is the event time from which the age of pending deltas counts.
