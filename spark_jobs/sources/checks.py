@@ -5,7 +5,7 @@ They run on the parts that read well while others do not (a `Draft`), so that on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +28,20 @@ RESERVED_COLUMNS = frozenset(
 RESERVED_IN_WINDOWS = frozenset({"era", "token", "time", "at"})
 """Columns that the history and the changelog of windows have beside keys and aggregates, and the argument of reads of
 the past, which a column of its name would hide."""
+RESERVED_IN_STATES = frozenset({"timestamp", "time", "at", "valid_from", "valid_to"})
+"""Columns that states, their changelog and their pins have beside components, and the argument of reads of the past."""
 RESERVED_IN_ADAPTIVE = frozenset({"window_id", "delta_ids", "stats", "trigger"})
 """Columns that tables of adaptive windows have beside keys and aggregates."""
 SUMMED = frozenset({"sum", "avg", "variance", "stddev", "approx_quantile", "vector_sum", "vector_mean"})
 """Aggregates of numbers."""
 RESERVED_WINDOWS = frozenset({"late", "changelog", "windows", "publications", "published", "state", "frontiers"})
 """Names of our own tables in `silver`."""
+OWN_TABLES = frozenset(
+    {"silver.late_history", "silver.corrections", "gold.state", "gold.state_history", "gold.chain_history"}
+    | {"gold.checkpoints", "gold.chains", "gold.refused", "gold.compactions", "trace.published", "trace.publications"}
+    | {"trace.frontiers", "bronze.files", "bronze.quarantine", "bronze.duplicates", "bronze.chunks", "bronze.deltas"}
+)
+"""Other tables and views of our own, with which those that are named after sources and windows stand."""
 
 
 @dataclass
@@ -187,7 +195,9 @@ def _check_state(draft: Draft) -> Iterator[Problem]:
     types = frozenset({"int"}) if draft.state_datatype == "int64" else NUMBERS
     for name, column in draft.components.items():
         path = f"state.components.{name}"
-        yield from _own_name(path, name)
+        yield from _own_name(path, name, RESERVED_IN_STATES)
+        if name == draft.values.get("entity"):
+            yield Problem(path, "a name that is not the entity's column, beside which components stand", repr(name))
         if draft.state_mode == "operations":
             if column != name:
                 yield Problem(
@@ -228,23 +238,46 @@ def _check_compaction(draft: Draft) -> Iterator[Problem]:
         yield Problem("compaction", "a source with `state`, whose chains are compacted", "none")
 
 
+def _check_tables(draft: Draft) -> Iterator[Problem]:
+    source = draft.values.get("source")
+    if source is not None:
+        yield from _clashes({source: draft.windows}, whole=False)
+
+
 def _own_name(path: str, name: str, also: frozenset[str] = frozenset()) -> Iterator[Problem]:
     if name in RESERVED_COLUMNS or name in also:
         yield Problem(path, "a name that is no column of Tidemark's own tables", repr(name))
 
 
-_CHECKS: tuple[Check, ...] = (_check_drops, _check_columns, _check_row, _check_windows, _check_state, _check_compaction)
+_CHECKS: tuple[Check, ...] = (
+    _check_drops, _check_columns, _check_row, _check_windows, _check_state, _check_compaction, _check_tables,
+)  # fmt: skip
 
 
-def duplicate_windows(windows_of: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Window names that two sources share: each would be the table `silver.<name>`."""
-    owner: dict[str, str] = {}
-    problems = []
+def duplicate_tables(windows_of: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Names of sources and windows by which two sources would have one table."""
+    return list(_clashes(windows_of, whole=True))
+
+
+def _clashes(windows_of: Mapping[str, Iterable[str]], *, whole: bool) -> Iterator[Problem]:
+    """One problem for each name by which a table would be made twice; `whole`: of several sources, named in paths."""
+    owner = dict.fromkeys(OWN_TABLES, ("Tidemark", ""))
     for source, windows in sorted(windows_of.items()):
-        for name in windows:
-            if name in owner:
-                problems.append(
-                    Problem(f"{source}: windows.{name}", "a window name of its own", f"the one of {owner[name]}")
-                )
-            owner.setdefault(name, source)
-    return problems
+        for path, tables in _tables_of(source, windows):
+            taken = next((table for table in tables if table in owner), None)
+            if taken is not None and (owner[taken][0] != source) == (whole or owner[taken][0] == "Tidemark"):
+                of = " ".join(filter(None, owner[taken]))
+                yield Problem(f"{source}: {path}" if whole else path, "a name of its own", f"`{taken}`, of {of}")
+            owner.update((table, (source, path)) for table in tables if table not in owner)
+
+
+def _tables_of(source: str, windows: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """What is named after a source and after its windows: tables, views, and the copies that pins hold of them."""
+    yield "source", [
+        *(f"gold.{source}{ending}" for ending in ("", "_changes", "_causes")),
+        *(f"pins.{source}{ending}" for ending in ("_late", "_state", "_versions")),
+        f"trace.{source}_updates", f"bronze.{source}_chunks",
+    ]  # fmt: skip
+    for window in windows:
+        endings = ("", "_history", "_changes", "_causes")
+        yield f"windows.{window}", [f"pins.{window}", *(f"silver.{window}{ending}" for ending in endings)]

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from spark_jobs.sources.calls import Aggregate
-from spark_jobs.sources.checks import Draft, DraftWindow, check_draft, duplicate_windows
+from spark_jobs.sources.checks import Draft, DraftWindow, check_draft, duplicate_tables
 from spark_jobs.sources.columns import Column
 from spark_jobs.sources.problems import Problem, SourceFileError, from_validation, show
 from spark_jobs.sources.section import Section
@@ -52,7 +52,7 @@ def load_sources(directory: str | Path) -> dict[str, Source]:
                 Problem(f"{path.name}: source", "one file for each source", f"a second one for {source.name}")
             )
         sources[source.name] = source
-    problems += duplicate_windows({name: source.windows for name, source in sources.items()})
+    problems += duplicate_tables({name: source.windows for name, source in sources.items()})
     if problems:
         raise SourceFileError(str(Path(directory).name), problems)
     return sources

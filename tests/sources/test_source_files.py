@@ -176,6 +176,9 @@ def test_every_problem_of_a_file_is_told_at_once() -> None:
         ("state.mode", "diff", "state.components.visits", "only mode add"),
         ("state.components.weight", "weight", "state.components.weight", "a column of type int"),
         ("state.components.entity", 1, "state.components.entity", "own"),
+        ("state.components.timestamp", 1, "state.components.timestamp", "own"),
+        ("state.components.valid_to", 1, "state.components.valid_to", "own"),
+        ("state.components.till", 1, "state.components.till", "the entity's"),
         ("state.components.yes", True, "state.components.yes", "valid"),
         ("dag", {"retries": -1}, "dag.retries", "greater than or equal to 0"),
     ],
@@ -459,3 +462,38 @@ def test_what_a_worker_may_hold_is_part_of_no_definition() -> None:
     assert larger.definition_hash() == read(shop()).definition_hash()
     refused = problems({**shop(), "memory": {"max_bytes": "1 KiB"}})
     assert "1 MiB or more" in refused["memory.max_bytes"][0]
+
+
+def with_windows(*names: str) -> Any:
+    return {name: copy.deepcopy(TUMBLING) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("source", "windows", "at", "table"),
+    [
+        pytest.param("shop", ["sales", "sales_changes"], "windows.sales_changes", "silver.sales_changes", id="view"),
+        pytest.param("shop", ["sales_history", "sales"], "windows.sales", "silver.sales_history", id="history"),
+        pytest.param("shop", ["shop_state"], "windows.shop_state", "pins.shop_state", id="pin"),
+        pytest.param("shop", ["corrections"], "windows.corrections", "silver.corrections", id="ours"),
+        pytest.param("chains", [], "source", "gold.chains", id="source"),
+    ],
+)
+def test_a_name_by_which_a_table_would_be_made_twice_is_refused(
+    source: str, windows: list[str], at: str, table: str
+) -> None:
+    document = {**shop(), "source": source, "windows": with_windows(*windows)}
+    with pytest.raises(SourceFileError) as refused:
+        parse_source(yaml.safe_dump(document, sort_keys=False), file=f"{source}.yml")
+    assert [(p["path"], table in p["found"]) for p in refused.value.problems] == [(at, True)]
+
+
+def test_two_sources_that_would_have_one_table_are_refused(tmp_path: Path) -> None:
+    for source, windows in (("shop", ["sales"]), ("shop_changes", ["sales_causes", "rest"]), ("other", ["takings"])):
+        document = {**shop(), "source": source, "windows": with_windows(*windows)}
+        (tmp_path / f"{source}.yml").write_text(yaml.safe_dump(document))
+    with pytest.raises(SourceFileError) as refused:
+        load_sources(tmp_path)
+    assert [(p["path"], p["found"]) for p in refused.value.problems] == [
+        ("shop_changes: source", "`gold.shop_changes`, of shop source"),
+        ("shop_changes: windows.sales_causes", "`silver.sales_causes`, of shop windows.sales"),
+    ]
