@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -25,9 +25,12 @@ class Reads:
 
 
 def count_read(home: Path, source: str, *, of_class: int | None = None) -> None:
-    """Count a read of the states of `source`: of all entities, or of one of a class; processes may count at once."""
+    """Count a read of the states of `source`: of all entities, or of one of a class; processes may count at once.
+
+    Where nothing can be written, as for who may only read the lake, nothing is counted.
+    """
     read = _ALL if of_class is None else str(of_class)
-    with _held(home, source) as file:
+    with suppress(OSError), _held(home, source) as file:
         counts = _counts(file.read())
         counts[read] = counts.get(read, 0) + 1
         file.seek(0)

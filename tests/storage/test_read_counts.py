@@ -37,3 +37,9 @@ def test_a_count_of_an_older_version_is_of_all_entities_and_one_that_is_none_of_
     assert reads_of(tmp_path, "flights") == known
     count_read(tmp_path, "flights")
     assert reads_of(tmp_path, "flights").of_all == known.of_all + 1
+
+
+def test_who_may_only_read_the_lake_reads_uncounted(tmp_path: Path) -> None:
+    (tmp_path / "reads").write_text("no folder, so nothing can be put into it")
+    count_read(tmp_path, "flights")
+    assert reads_of(tmp_path, "flights") == Reads()
