@@ -51,7 +51,8 @@ def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us:
     entity at `at_us` the state that it had at `to_us`; none if it has that state.
 
     Raises:
-        ParameterError: `at_us` does not come after every delta that is published, or the files can't say it.
+        ParameterError: nothing is published of the entity, `at_us` does not come after every delta that is, or the
+            files can't say it.
         BelowHorizon: `to_us` lies before the horizon, or `at_us` does: what lands there changes nothing.
         RollbackNotExpressible: the source's mode has no row that does this, or nothing tells the row's delta apart.
     """
@@ -60,6 +61,11 @@ def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us:
     for time in (to_us, at_us):
         check_state_time(reached, time)
     segments = _segments(lake, source, entity)
+    if not len(segments):
+        raise ParameterError(
+            expected=f"an entity that {source.name} has published deltas of", found=repr(entity),
+            next_step="check its spelling",
+        )  # fmt: skip
     then, now = (_state_at(segments, time) for time in (to_us, LATEST))
     if len(segments.deltas) and at_us <= int(segments.deltas.event_time.max()):
         newest = instant(int(segments.deltas.event_time.max())).isoformat()
@@ -121,14 +127,24 @@ class _Rows:
         return self._by_sums(state, now, then)
 
     def _by_sums(self, state: State, now: EntityState, then: EntityState) -> list[Row] | None:
-        """One row that adds the difference. Floating point sums come out exactly only where no digit is lost."""
+        """One row that adds the difference; None if that is no number of the state's type, or loses a digit."""
         change: Row = {}
-        for source, old, new in zip(state.components.values(), now.vector, then.vector, strict=True):
+        kind = np.dtype(state.datatype).type
+        # an entity that is gone begins anew
+        before = now.vector or (None,) * len(then.vector)
+        for source, old, new in zip(state.components.values(), before, then.vector, strict=True):
             difference = (new or 0) - (old or 0)
-            if (old or 0) + difference != (new or 0) or (not isinstance(source, str) and difference != source):
+            if not isinstance(source, str):
+                if difference != source:
+                    return None
+                continue
+            try:
+                exact = kind(old or 0) + kind(difference) == kind(new or 0)
+            except OverflowError:
                 return None
-            if isinstance(source, str):
-                change[source] = difference
+            if not exact:
+                return None
+            change[source] = difference
         return [self._row(0, change)]
 
     def _by_operations(self, op: str, values: str | None, now: EntityState, then: EntityState) -> list[Row] | None:
