@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.kernels.deltas import asking
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.batch import Delta
 from spark_jobs.kernels.deltas.cutting import Policy, ages_from
@@ -165,6 +166,9 @@ def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
     asked = [(e, t, k) for e in (0, 1) for t in range(-3, 10, 2) for k in (-3, 0, 2, 5, 8, 12, LATEST)]
     entity, event_time, known_at = (np.array(column) for column in zip(*asked, strict=True))
     states = states_for(segments, entity, event_time, known_at)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asking, "FOLDED_AT_ONCE", 3)
+        assert states_for(segments, entity, event_time, known_at).same_bits(states).all()
     for question, (code, time, known) in enumerate(asked):
         naive = replayed(rows, mode, ENTITIES[code].as_py(), time, known)
         assert same_bits(states, question, naive), (code, time, known)

@@ -239,6 +239,47 @@ def test_what_retention_passes_goes_and_no_answer_beyond_it_changes(
     published.versions_are_replays(early + later, horizon, [since, LATEST])
 
 
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    strategy = draw(st.sampled_from([*STRATEGIES, TieredMerge(0), Adaptive(0, 1, keep_recent=1)]))
+    longest = draw(st.integers(1, 6))
+    return Policy(strategy, draw(st.integers(1, longest)), draw(st.sampled_from([None, 0, 4])), longest)
+
+
+@pytest.mark.parametrize("mode", list(MEANINGS))
+@given(rows=updates(), data=st.data())
+@settings(max_examples=tries(6), deadline=None)
+def test_another_policy_for_every_run_and_retention_between_them_change_no_answer(
+    mode: str, rows: list[Row], data: st.DataObject
+) -> None:
+    published = Published(mode, data.draw(policies()), Traffic(data.draw(st.integers(0, 2)), {1: 2, 2: 5}))
+    # a parent that retention has let go of counts as missing, so none is declared here
+    rows = sorted(({**row, "parent": None} for row in rows), key=lambda r: r["time"])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
+    kept, landed, as_of = UNMOVED, list[Row](), 9
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        part = rows[start:end]
+        if part and data.draw(st.integers(0, 2)) == 0:
+            kept = Frontiers(
+                max(kept.since, data.draw(st.integers(0, 12))), max(kept.horizon, data.draw(st.integers(-2, 8)))
+            )
+        # what lands becomes visible after since, and nothing from before the horizon is taken
+        part = [{**row, "time": max(row["time"], kept.since + 1)} for row in part if row["event_time"] >= kept.horizon]
+        came = {row["row_id"] for row in landed + part if row["diff"] > 0}
+        part = [row for row in part if row["row_id"] in came]
+        landed += part
+        as_of = max(as_of, data.draw(st.sampled_from([9, 12, 40])))
+        published.policy = data.draw(policies())
+        published.run(part, kept, as_of=as_of)
+        assert published.gained() == sum(row["diff"] for row in part)
+        known = [time for time in (-3, 0, 5, 8, 12, 15, LATEST) if time >= kept.since]
+        published.answers_are_replays(landed, max(kept.horizon, -3), known)
+    published.versions_are_replays(landed, max(kept.horizon, -3), [LATEST])
+    for _ in range(2):
+        published.run([], kept, as_of=as_of)
+    assert published.last == []
+
+
 def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_worker, "LEAST_ROWS", 1)
     published = Published("add", Policy(TieredMerge(2), delta_threshold=4))

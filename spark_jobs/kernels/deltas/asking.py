@@ -33,6 +33,10 @@ LATEST = STILL_KNOWN - 1
 AT_ONCE = 1 << 17
 """Questions answered together: what is folded for them is held in memory."""
 
+FOLDED_AT_ONCE = 1 << 22
+"""Deltas folded together, if no single question needs more: an entity that many ask for at times when much of it was
+not known yet has to be folded from far back for each."""
+
 
 def refuse_below(frontiers: Frontiers, event_time: int | None, known_at: int | None) -> None:
     """Raise BelowHorizonError or BelowSinceError for a time before the frontiers; None: no time is asked for."""
@@ -81,6 +85,10 @@ def _answer(
         event_time, known_at,
     )  # fmt: skip
     lengths = end - first
+    if len(entity) > 1 and lengths.sum() > FOLDED_AT_ONCE:
+        half = len(entity) // 2
+        one = _answer(segments, entity[:half], event_time[:half], known_at[:half], transforms)
+        return one.concat(_answer(segments, entity[half:], event_time[half:], known_at[half:], transforms))
     question = np.repeat(np.arange(len(entity)), lengths)
     rows = np.arange(len(question)) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
     in_range = (question, segments.deltas.row_id[rows])
