@@ -56,7 +56,7 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     _, current = as_of_time(lake, source, None)
     held = published_chains(lake, source, current).segments
     ends = F.col("end_time").isNull()
-    standing = F.expr("IF(size(known_until) = 0, size(ops), size(filter(known_until, t -> t IS NULL)))")
+    standing = F.expr("IF(size(known_until) = 0, size(event_times), size(filter(known_until, t -> t IS NULL)))")
     # of deltas that stand: what was taken back is kept for reads of the past
     refused = F.expr(
         "IF(size(known_until) = 0, size(filter(refusals, r -> r > 0)), size(filter("

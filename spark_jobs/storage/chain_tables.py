@@ -50,7 +50,7 @@ CHAINS = Table(
         ),
         Column("event_times", "ARRAY<BIGINT>", "Event time of each delta."),
         Column("row_ids", "ARRAY<BIGINT>", "row_id of each delta."),
-        Column("known", "ARRAY<BIGINT>", "Visible time from which it is known."),
+        Column("known", "ARRAY<BIGINT>", "Visible time from which it is known; empty: its event time."),
         Column("known_until", "ARRAY<BIGINT>", "Visible time from which it is taken back; null while it stands."),
         Column(
             "ops",

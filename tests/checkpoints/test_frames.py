@@ -127,7 +127,7 @@ def test_deltas_behind_both_frontiers_leave_the_chains_and_answers_stay(deltas: 
         frame(deltas, "operations", FullMerge()),
         frame(deltas, "operations", FullMerge(), since=400, horizon=150),
     )
-    held = [chains.segments.selectExpr("sum(size(ops))").first()[0] for chains in (whole, dropped)]
+    held = [chains.segments.selectExpr("sum(size(event_times))").first()[0] for chains in (whole, dropped)]
     assert held[0] == sum(row["diff"] for row in ROWS if row["diff"] > 0) > held[1] * 2
     for event_time in (150, 170, None):
         assert sorted(dropped.states(event_time).collect()) == sorted(whole.states(event_time).collect())

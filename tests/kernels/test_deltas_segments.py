@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.deltas import asking
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
-from spark_jobs.kernels.deltas.batch import Delta
+from spark_jobs.kernels.deltas.batch import Delta, DeltaBatch
 from spark_jobs.kernels.deltas.cutting import Policy, ages_from
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.naive import NaiveEntity
@@ -258,6 +259,43 @@ def test_what_a_chain_refuses_is_decided_anew_when_a_late_row_changes_it() -> No
     assert late.states.values.tolist() == [3.0, 4.0]
 
 
+def told_of_each(table: pa.Table) -> pa.Table:
+    """The packed segments with `known`, `ops` and `sizes` delta by delta, as tables of older versions hold them."""
+    for name in ("known", "ops", "sizes"):
+        field = table.schema.field(name)
+        both = zip(table[name].to_pylist(), table["event_times"].to_pylist(), strict=True)
+        lists = [of if len(of) == len(times) else of * len(times) or times for of, times in both]
+        table = table.set_column(table.schema.get_field_index(name), field, pa.array(lists, field.type))
+    return table
+
+
+def test_what_holds_of_all_deltas_is_told_once() -> None:
+    rows = [row(i, x=1.0) for i in range(3)] + [row(i, x=1.0, time=9, entity="b") for i in range(3)]
+    rows += [row(7, entity="b", time=9, gone=True), row(8, entity="b", time=9, x=2.0, y=1.0)]
+    step = restated(empty("upsert"), rows, "upsert", Policy(), Frontiers())
+    table = pack(step.segments, ENTITIES, names=["x", "y"], full_rows=False)
+    assert table["known"].to_pylist() == [[], [9]]
+    assert table["ops"].to_pylist() == [[Op.UPSERT], [Op.UPSERT] * 3 + [Op.DELETE, Op.UPSERT]]
+    assert table["encoding"].to_pylist() == ["sparse", "dense"]
+    assert table["sizes"].to_pylist() == [[1], [2, 2, 2, 0, 2]]
+
+
+@pytest.mark.parametrize("mode", list(MEANINGS))
+@given(rows=updates(), strategy=st.sampled_from(STRATEGIES))
+@settings(max_examples=tries(15), deadline=None)
+def test_lists_of_older_tables_say_the_same(mode: str, rows: list[Row], strategy: Strategy) -> None:
+    step = restated(empty(mode), rows, mode, Policy(strategy, delta_threshold=3), Frontiers())
+    meaning = MEANINGS[mode]
+    table = pack(step.segments, ENTITIES, names=meaning.names, full_rows=meaning.full_rows)
+    new, old = (
+        unpack(t, ENTITIES, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
+        for t in (table, told_of_each(table))
+    )
+    assert np.array_equal(new.known_from, old.known_from)
+    for column in fields(DeltaBatch):
+        assert np.array_equal(getattr(new.deltas, column.name), getattr(old.deltas, column.name)), column.name
+
+
 def test_full_rows_are_stored_as_what_they_change_where_that_is_smaller() -> None:
     meaning = Meaning("diff", "float64", {f"c{i}": f"c{i}" for i in range(16)})
     rows = pa.table(
@@ -291,7 +329,7 @@ def test_deltas_that_set_most_dimensions_are_stored_by_dimension() -> None:
     step = restate_chains(Segments.nothing("float64", 10), changes_of(rows, entities, meaning), Policy(), as_of=3)
     table = pack(step.segments, entities, names=None, full_rows=False)
     assert table["encoding"].to_pylist() == ["dense"]
-    assert table["sizes"].to_pylist() == [[10, 10, 10]]
+    assert table["sizes"].to_pylist() == [[10]]
     back = unpack(table, entities, dtype="float64", dims=10).deltas
     for name in ("op", "offsets", "nulls"):
         assert np.array_equal(getattr(back, name), getattr(step.segments.deltas, name)), name

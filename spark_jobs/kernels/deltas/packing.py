@@ -1,7 +1,9 @@
 """Segments as rows of a table, one a segment: the checkpoint in plain columns, the deltas after it in lists.
 
-Times are int64 in the source's ticks. A list that would say nothing (no index, no refusal, nothing taken back …) is
-empty. `pack` and `unpack` are each other's inverse, bit for bit.
+Times are int64 in the source's ticks. A list that would say nothing (no index, no refusal, nothing taken back, all
+known from their event time on …) is empty. One of `known`, `ops` and `sizes` that says the same of every delta holds it
+once: Spark takes lists apart element by element wherever it carries them. `pack` and `unpack` are each other's inverse,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -111,6 +113,13 @@ def _delta_columns(segments: Segments, schema: pa.Schema, *, full_rows: bool) ->
         sizes = np.bincount(owner, minlength=len(segments))
         return pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32()), values)
 
+    def once(values: Array, keep: Array | None = None) -> pa.Array:
+        """As `lists`, with the first element alone where it says all, of the segments `keep` only."""
+        first = segments.bounds[:-1][number]
+        differs = np.bincount(number[values != values[first]], minlength=len(segments)) > 0
+        told = differs[number] | (np.arange(len(values)) == first)
+        return lists(pa.array(values), number, told if keep is None else told & keep)
+
     def if_any(mask: Array) -> Array:
         """Deltas of the segments in which the mask holds for any."""
         return (np.bincount(number[mask], minlength=len(segments)) > 0)[number]
@@ -121,11 +130,11 @@ def _delta_columns(segments: Segments, schema: pa.Schema, *, full_rows: bool) ->
         "saved_bytes": pa.array(stored.saved_bytes),
         "event_times": lists(pa.array(batch.event_time), number),
         "row_ids": lists(pa.array(batch.row_id), number),
-        "known": lists(pa.array(segments.known_from), number),
+        "known": once(segments.known_from, if_any(segments.known_from != batch.event_time)),
         "known_until": lists(pa.array(segments.known_to, mask=~gone), number, if_any(gone)),
-        "ops": lists(pa.array(stored.op.astype(np.int8)), number),
+        "ops": once(stored.op.astype(np.int8)),
         "refusals": lists(pa.array(segments.refusal.astype(np.int8)), number, if_any(segments.refusal != 0)),
-        "sizes": lists(pa.array(stored.sizes.astype(np.int32)), number),
+        "sizes": once(stored.sizes.astype(np.int32)),
         "indices": lists(pa.array(stored.indices), cells, stored.indexed),
         "values": lists(pa.array(stored.values, mask=stored.nulls), cells),
         "given": lists(pa.array(stored.given), cells, stored.flagged),
@@ -158,7 +167,7 @@ def unpack(
     segments = Segments(
         entity=codes[order].astype(np.int64), start_time=start_time[order], start_row=start_row[order],
         settled=_or(table, "settled", ALWAYS), base=base, bounds=reader.bounds, deltas=batch,
-        known_from=reader.per_delta("known", np.int64, 0), known_to=known_to, refusal=refusal,
+        known_from=reader.per_delta("known", np.int64, batch.event_time), known_to=known_to, refusal=refusal,
         delta_ids=delta_ids, parents=parents,
     )  # fmt: skip
     changes = pc.equal(one_chunk(table, "encoding"), CHANGES).to_numpy(zero_copy_only=False)
@@ -172,7 +181,7 @@ class _Reader:
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
-        self.lengths = self._column("ops").value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+        self.lengths = self._column("event_times").value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
         self.bounds = np.concatenate(([0], np.cumsum(self.lengths)))
 
     def _column(self, name: str) -> pa.ListArray:
@@ -187,13 +196,21 @@ class _Reader:
         return column.flatten(), lengths
 
     def per_delta(self, name: str, kind: npt.DTypeLike, default: Any) -> Array:
-        """One number per delta; `default` where the segment's list is empty or the element null."""
+        """One number per delta, that of a list's only element for all its deltas; `default` where the segment's list is
+        empty (one, or one per delta) or the element null (one)."""
         values, lengths = self.flat(name)
         found = np.full(int(self.bounds[-1]), default, kind)
         if len(values):
-            full = np.repeat(lengths > 0, self.lengths)
-            found[full] = pc.fill_null(values, default).to_numpy(zero_copy_only=False)
+            filled = pc.fill_null(values, default) if values.null_count else values
+            told = np.repeat(lengths > 0, self.lengths)
+            found[told] = filled.to_numpy(zero_copy_only=False)[self._elements(lengths)[told]]
         return found
+
+    def _elements(self, lengths: Array) -> Array:
+        """Per delta its place among the elements of a list column whose lists have these lengths."""
+        within = np.arange(int(self.bounds[-1])) - np.repeat(self.bounds[:-1], self.lengths)
+        within[np.repeat(lengths != self.lengths, self.lengths)] = 0
+        return within + np.repeat(np.cumsum(lengths) - lengths, self.lengths)
 
     def texts(self, name: str) -> pa.Array:
         """One text or null per delta."""
