@@ -9,8 +9,10 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.late import late_rows
+from spark_jobs.restatement.restater import has_small_rows
 from spark_jobs.restatement.touched import Range
 from spark_jobs.restatement.windows import corrections, touched_ranges
+from spark_jobs.storage.batches import cut_by_rows
 from spark_jobs.storage.tables import LATE
 
 
@@ -41,7 +43,8 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
     for definition in stage.definitions:
         made = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
         if made is not None:
-            stage.lake.append(definition.table(), made.rows, None)
+            with cut_by_rows(stage.lake.spark, has_small_rows(definition)):
+                stage.lake.append(definition.table(), made.rows, None)
             accounts[definition.name] = made.account
             memory[definition.name] = made.memory
     stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, memory=memory)

@@ -51,6 +51,12 @@ def given_schema(definition: Definition) -> pa.Schema:
     )
 
 
+def has_small_rows(definition: Definition) -> bool:
+    """Whether what a worker takes holds only numbers and times beside its key, so that any row is small."""
+    texts = {"era", *(f"k_{key}" for key in definition.key)}
+    return all(pa.types.is_primitive(field.type) for field in given_schema(definition) if field.name not in texts)
+
+
 def result_schema(definition: Definition) -> pa.Schema:
     """What a worker gives: the table's columns but `token`, times in microseconds; then the account's."""
     return pa.schema(

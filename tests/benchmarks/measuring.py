@@ -31,6 +31,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_jobs.storage.batches import MAX_BYTES, UNBOUNDED
+
 Rows = list[dict[str, Any]]
 """A table of results, as it is kept for a plot."""
 OUT = Path(__file__).parents[2] / "benchmarks-out"
@@ -109,6 +111,8 @@ def session() -> Any:
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": "16",
         "spark.sql.session.timeZone": "UTC",
+        # as the README of windows advises where rows are small
+        MAX_BYTES: UNBOUNDED,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
     }.items():

@@ -1,0 +1,34 @@
+"""How rows are cut into the Arrow batches that Spark hands to Python workers.
+
+Spark ends a batch after `spark.sql.execution.arrow.maxRecordsPerBatch` rows (10,000) or, if earlier, once it holds
+`maxBytesPerBatch` (64 MiB). To know the latter it adds up the buffers of all columns after every row, which takes
+longer than to write a row of a dozen numbers. The greatest number it takes for "no such bound", and then it does not
+count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNBOUNDED = str((1 << 31) - 1)
+
+
+@contextmanager
+def cut_by_rows(spark: SparkSession, rows_are_small: bool) -> Iterator[None]:
+    """Let what runs in the block cut batches by their rows alone, if these are small: a few numbers and short texts.
+    Ten thousand of them are held at once, however large they are."""
+    if not rows_are_small:
+        yield
+        return
+    before = spark.conf.get(MAX_BYTES)
+    spark.conf.set(MAX_BYTES, UNBOUNDED)
+    try:
+        yield
+    finally:
+        spark.conf.set(MAX_BYTES, str(before))
