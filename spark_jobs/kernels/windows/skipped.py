@@ -11,6 +11,7 @@ import pyarrow as pa
 from .rows import SortedRows, able_rows
 from .shapes import Shape
 from .spans import Spans
+from .streams import Carried, in_portions
 from .tables import Inputs, bounds_type, required_columns, sorted_rows
 
 Ints = npt.NDArray[np.int64]
@@ -60,30 +61,27 @@ def late_stream(
     """
     assert shape.halo is not None
     reach = sum(shape.halo)
-    waiting: list[pa.Table] = []
-    n_rows, wanted, told = 0, most_rows, _LEAST
-    for chunk in chunks:
-        waiting.append(chunk)
-        n_rows += chunk.num_rows
-        if n_rows < wanted:
-            continue
-        rows = sorted_rows(pa.concat_tables(waiting).combine_chunks(), None, shape, inputs)
+
+    def work(table: pa.Table, carried: Carried | None) -> tuple[pa.Table, Carried]:
+        rows = sorted_rows(table, None, shape, inputs)
         opens, until = int(rows.offsets[-2]), max(int(rows.times[-1]) - reach, _LEAST)
-        asked = _told_first(rows, told)
+        asked = _told_first(rows, carried)
         asked[opens:] &= rows.times[opens:] < until
-        yield _late(rows, shape, inputs, asked)
         left = rows.following(opens + int(rows.times[opens:].searchsorted(max(until - reach, _LEAST))))
-        waiting, n_rows, told = [left], left.num_rows, until
-        wanted = max(most_rows, 2 * n_rows)
-    if n_rows:
-        rows = sorted_rows(pa.concat_tables(waiting).combine_chunks(), None, shape, inputs)
-        yield _late(rows, shape, inputs, _told_first(rows, told))
+        return _late(rows, shape, inputs, asked), Carried(left, until)
+
+    def finish(table: pa.Table, carried: Carried | None) -> pa.Table:
+        rows = sorted_rows(table, None, shape, inputs)
+        return _late(rows, shape, inputs, _told_first(rows, carried))
+
+    return in_portions(chunks, work, finish, most_rows=most_rows)
 
 
-def _told_first(rows: SortedRows, told: int) -> npt.NDArray[np.bool_]:
-    """All rows but those of the first key before a time, which have been told of."""
+def _told_first(rows: SortedRows, carried: Carried | None) -> npt.NDArray[np.bool_]:
+    """All rows but those of the first key that have been told of."""
     asked = np.ones(rows.times.size, np.bool_)
-    asked[: rows.offsets[1]] = rows.times[: rows.offsets[1]] >= told
+    if carried is not None:
+        asked[: rows.offsets[1]] = rows.times[: rows.offsets[1]] >= carried.before
     return asked
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ Rows = Iterator[pa.Table]
 Wanted = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Of windows given by key columns, `window_start` and `window_end`: which are asked for. The others are not made: at
 the edge of what was read a window may have half its rows, whose sum need not fit where the sum of all of them does."""
+Made = TypeVar("Made")
 _TRIED = 64
 """Windows of a first table, by whose bytes the next ones are cut."""
 
@@ -92,10 +94,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class _Carried:
+class Carried:
+    """Rows that are worked on again with those after them. Of the first key what lies before `before` is done."""
+
     rows: pa.Table
     before: int
-    """Windows of the first key that start earlier are made already."""
 
 
 class Tables:
@@ -154,7 +157,28 @@ def steps(
         most_rows: how many rows become windows at a time, unless one window holds more.
         held: told how many bytes of rows are held, and how many rows.
     """
-    carried: _Carried | None = None
+    return in_portions(
+        chunks, lambda rows, carried: _step(rows, carried, maker), lambda rows, carried: _last(rows, carried, maker),
+        most_rows=most_rows, held=held,
+    )  # fmt: skip
+
+
+def in_portions(
+    chunks: Rows,
+    work: Callable[[pa.Table, Carried | None], tuple[Made, Carried]],
+    finish: Callable[[pa.Table, Carried | None], Made],
+    *,
+    most_rows: int,
+    held: Callable[[int, int], None] | None = None,
+) -> Iterator[Made]:
+    """What `work` makes of chunks of rows, some at a time, with the rows that it carries over; and `finish` of the last
+    ones, if there are any.
+
+    Args:
+        most_rows: how many rows are worked on at a time, unless as many are carried over.
+        held: told how many bytes of rows are held, and how many rows.
+    """
+    carried: Carried | None = None
     waiting: list[pa.Table] = []
     n_rows, wanted = 0, most_rows
     for chunk in chunks:
@@ -164,21 +188,16 @@ def steps(
             held(sum(part.nbytes for part in waiting), n_rows)
         if n_rows < wanted:
             continue
-        step, carried = _step(waiting, carried, maker)
-        yield step
+        made, carried = work(pa.concat_tables(waiting).combine_chunks(), carried)
+        yield made
         waiting = [carried.rows]
         n_rows = carried.rows.num_rows
         wanted = max(most_rows, 2 * n_rows)
     if n_rows:
-        found = _found(waiting, maker)
-        yield Step(found, _made_already(found, carried), found.windows.start.size, None)
+        yield finish(pa.concat_tables(waiting).combine_chunks(), carried)
 
 
-def _found(waiting: list[pa.Table], maker: Maker) -> Found:
-    return maker.find(pa.concat_tables(waiting).combine_chunks())
-
-
-def _made_already(found: Found, carried: _Carried | None) -> int:
+def _made_already(found: Found, carried: Carried | None) -> int:
     """How many windows were made of earlier rows."""
     if carried is None:
         return 0
@@ -186,9 +205,15 @@ def _made_already(found: Found, carried: _Carried | None) -> int:
     return int(found.windows.start[:first_key].searchsorted(carried.before))
 
 
-def _step(waiting: list[pa.Table], carried: _Carried | None, maker: Maker) -> tuple[Step, _Carried]:
-    """What is settled of the rows waiting, and what is carried over."""
-    found = _found(waiting, maker)
+def _last(table: pa.Table, carried: Carried | None, maker: Maker) -> Step:
+    """All that is left."""
+    found = maker.find(table)
+    return Step(found, _made_already(found, carried), found.windows.start.size, None)
+
+
+def _step(table: pa.Table, carried: Carried | None, maker: Maker) -> tuple[Step, Carried]:
+    """What is settled of the rows, and what is carried over."""
+    found = maker.find(table)
     rows, windows = found.rows, found.windows
     begin, end = _made_already(found, carried), windows.start.size
     opens, last = int(rows.offsets[-2]), rows.offsets.size - 2
@@ -199,4 +224,4 @@ def _step(waiting: list[pa.Table], carried: _Carried | None, maker: Maker) -> tu
         end = max(last_key + int(windows.start[last_key:].searchsorted(settled.before)), begin)
     kept = opens + int(rows.times[opens:].searchsorted(settled.rows_from))
     upto = Place(rows.keys.slice(last, 1), settled.before)
-    return Step(found, begin, end, upto), _Carried(rows.following(kept).select(waiting[0].column_names), settled.before)
+    return Step(found, begin, end, upto), Carried(rows.following(kept).select(table.column_names), settled.before)
