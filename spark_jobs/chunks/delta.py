@@ -25,7 +25,7 @@ from spark_jobs.chunks.entity_steps import (
     find_candidates,
     on_entity,
 )
-from spark_jobs.chunks.reading import ChunkReader
+from spark_jobs.chunks.reading import ChunkReader, without_time
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.gc import Candidate, GcOptions, choose
@@ -167,10 +167,7 @@ class DeltaChunkStore:
         return ChunkReader(self._lake, self._table, self._layout, has_static=True)
 
     def _static(self) -> Column:
-        condition = F.lit(True)
-        for timeline in self._layout.timelines:
-            condition &= F.col(f"min_{timeline}").isNull()
-        return condition
+        return F.expr(without_time(self._layout))
 
     def _as_declared(self, chunk: Chunk) -> Chunk:
         """The chunk with the declared types, as it will be read back."""

@@ -83,20 +83,19 @@ class ChunkReader:
 
     def _starting(self, timeline: str, time: int) -> str:
         """SQL: whether a chunk starts at or before a time."""
-        if timeline not in self.layout.timelines:
-            return "false"
-        return f"{name(f'min_{timeline}')} <= {self.instant.format(whole(time))}"
+        return self._bounded("min", timeline, "<=", time)
 
     def _ending(self, timeline: str, time: int) -> str:
         """SQL: whether a chunk ends at or after a time."""
+        return self._bounded("max", timeline, ">=", time)
+
+    def _bounded(self, bound: str, timeline: str, comparison: str, time: int) -> str:
         if timeline not in self.layout.timelines:
             return "false"
-        return f"{name(f'max_{timeline}')} >= {self.instant.format(whole(time))}"
+        return f"{name(f'{bound}_{timeline}')} {comparison} {self.instant.format(whole(time))}"
 
     def _static(self) -> str:
-        if not self.has_static:
-            return "false"
-        return " AND ".join(["true", *(f"{name(f'min_{timeline}')} IS NULL" for timeline in self.layout.timelines)])
+        return without_time(self.layout) if self.has_static else "false"
 
     def _read(self, entity: str, timeline: str, components: Sequence[str], condition: str) -> list[StoredChunk]:
         """The entity's chunks that meet the condition, with the columns that the query needs."""
@@ -112,6 +111,11 @@ class ChunkReader:
         chunks = qualified(self.table.database, self.table.table)
         found = self.lake.run(f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})")
         return found.toArrow() if self.counted is None else self.counted(found.toArrow())
+
+
+def without_time(layout: StoredLayout) -> str:
+    """SQL: whether a chunk is on none of the timelines."""
+    return " AND ".join(["true", *(f"{name(f'min_{timeline}')} IS NULL" for timeline in layout.timelines)])
 
 
 def _known(bound: int | None) -> int:

@@ -75,7 +75,7 @@ class SourceChunks:
             UnknownTimeline, UnknownComponent: the source does not declare it.
         """
         names = self._checked(timeline, components)
-        found = self._reader(names, timeline).range_query(entity, timeline, lo_us, hi_us, names)
+        found = self._reader(timeline, names).range_query(entity, timeline, lo_us, hi_us, names)
         columns = {"row_id": found["row_id"], "time": found["time"].cast(ARROW_TYPES["timestamp"])}
         columns |= {name: self._typed(name, found[name]) for name in names}
         return pa.table(columns)
@@ -90,7 +90,7 @@ class SourceChunks:
             UnknownTimeline, UnknownComponent: the source does not declare it.
         """
         names = self._checked(timeline, components)
-        return self._reader(names, timeline).latest_at(entity, timeline, at_us, names)
+        return self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
 
     def _checked(self, timeline: str, components: Sequence[str] | None) -> list[str]:
         declared = self._source.timelines
@@ -112,7 +112,7 @@ class SourceChunks:
             )
         return names
 
-    def _reader(self, components: Sequence[str], timeline: str) -> ChunkReader:
+    def _reader(self, timeline: str, components: Sequence[str]) -> ChunkReader:
         types = {name: ARROW_TYPES[self._source.columns[name].type] for name in components}
         layout = StoredLayout((timeline,), types)
         return ChunkReader(self._lake, chunks(self._source), layout, "timestamp_micros({})", counted=self._counted)
