@@ -65,12 +65,37 @@ def drops_between(source: Source, first: str, last: str) -> tuple[datetime, date
 
 @contextmanager
 def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
-    """A session on the lake server, ended with the block; a failure or an interrupt cancels its work."""
+    """A session on the lake server, ended with the block; a failure or an interrupt cancels its work.
+
+    Raises:
+        LakeOlder: in place of what Spark says of a column or table that an older version did not make.
+    """
     from spark_jobs.session import open_session, work_on
 
     session = open_session(settings, name)
     try:
-        with work_on(session, settings):
+        with work_on(session, settings), older_lakes_told(session, settings):
             yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None]:
+    """Where Spark misses in the block what a table of an older version lacks, the refusal says so, and what to run."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as error:
+        from spark_jobs.restatement.catalog import LakeOlder, check_tables
+        from spark_jobs.sources import load_sources
+        from spark_jobs.storage.lake import Lake
+
+        for source in load_sources(settings.sources).values():
+            try:
+                check_tables(Lake(session), source)
+            except LakeOlder as older:
+                if older.explains(str(error)):
+                    raise older from error
+        raise

@@ -14,8 +14,7 @@ from spark_jobs.landing.ledger import COUNTS, Version
 from spark_jobs.landing.reader import LandingFile, list_drop_files
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
 from spark_jobs.restatement.catalog import ensure_source, widen_tables
-from spark_jobs.restatement.versions import check_version, version
-from spark_jobs.sources import load_sources
+from spark_jobs.restatement.versions import check_version
 from spark_jobs.trace.horizon import check_drops
 
 
@@ -23,19 +22,19 @@ def land(stage: Stage) -> None:
     """Land the interval's files, then hold them against the bronze gate."""
     land_files(stage)
     if not stage.publication.definition:
-        names_follow(stage, version(stage.source))
+        names_follow(stage)
     _pass_gate(stage)
 
 
 def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
-    ensure_source(stage.lake, stage.source, load_sources(stage.settings.sources).values())
+    ensure_source(stage.lake, stage.source)
     check_drops(stage.source, stage.frontiers, stage.drops)
     files = listed_files(stage)
     if stage.planned is not None:
         stage.planned.check(base_of_run(stage, files), stage.source)
-    if check_version(stage.source, stage.publication, accepted=stage.accept_definition):
-        widen_tables(stage.lake, stage.source)
+    changed = check_version(stage.source, stage.publication, accepted=stage.accept_definition)
+    widen_tables(stage.lake, stage.source, changed)
     drops = None if stage.rereads else stage.drops
     known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through).files
     found = _survey(stage, files, known)

@@ -38,7 +38,7 @@ def publish(stage: Stage) -> None:
     shown = _publish(stage) if due else stage.publication
     stage.summary.update(published_us=shown.published_us, moved=due)
     if shown.published_us > 0:
-        let_names_follow(stage, version(stage.source))
+        let_names_follow(stage)
     _build_marts(stage, shown.published_us)
 
 

@@ -1,80 +1,142 @@
-"""Create what a source needs: databases, tables and the views that users read. Two catalog listings when all is
-there.
+"""Make sure of what a source needs: databases, tables and the names that users read.
 
-Tables follow a changed definition before a run writes them, views only once it is published: until then every name
-that users read shows what it showed.
+Tables follow the description before a run writes them: the shared ones that of this version of Tidemark at once, the
+source's own once a changed definition is accepted. Names follow once it is published: until then every name that users
+read shows what it showed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator
 
+from spark_jobs.errors import TidemarkError
+from spark_jobs.restatement.chains import KEPT
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.sources import Source
 from spark_jobs.storage import bronze_views, past, views
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import BELOW_HORIZON, DATABASES, SHARED, STATE, VALIDITY, chunks, updates
 
 
-def ensure_source(lake: Lake, source: Source, known: Collection[Source]) -> None:
-    """Create the source's databases, tables and views where they are missing.
+class LakeOlder(TidemarkError):
+    """Tables of a source lack what this version of Tidemark, or the source file as it is now, reads. Facts: `source`,
+    `lacking`: table -> columns, none where the table itself is missing."""
 
-    `known` are all sources of this installation: views over several sources hold those that have tables.
+    code = "lake_older"
+
+    def explains(self, failure: str) -> bool:
+        """Whether what failed names a column or table that lacks."""
+        lacking: dict[str, list[str]] = self.facts["lacking"]
+        return any(name in failure for table, columns in lacking.items() for name in columns or [table.split(".")[1]])
+
+
+def ensure_source(lake: Lake, source: Source) -> None:
+    """Create the databases and tables that are missing, and give those that sources share the columns that they lack.
+
+    Raises:
+        TableDiffers: a column of a shared table has another type.
     """
-    own = definitions(source)
-    chains = [CHAINS] if source.keeps_chains else []
-    tables = [*SHARED, *chains, chunks(source), updates(source), *[d.table() for d in own]]
-    new_tables = lake.ensure(DATABASES, tables)
-    of_updates = updates(source)
-    if of_updates not in new_tables and BELOW_HORIZON.name not in lake.read(of_updates).columns:
-        # a table that an older version made: everything in it counts
-        lake.define(of_updates.added([BELOW_HORIZON]))
-    if not new_tables:
-        return
-    created = {table.qualified for table in new_tables}
-    _create_shared_views(lake, source, known)
-    if CHAINS.qualified in created:
-        _define(lake, chain_views())
-    for definition in own:
-        if definition.table().qualified in created:
-            _define(lake, _window_names(definition))
-    if updates(source).qualified in created:
-        _define(lake, _state_names(source))
-    _define_due(lake, source, known)
+    shared = _shared_tables(source)
+    created = lake.ensure(DATABASES, [*shared, *_own_tables(source)])
+    lake.widen([table for table in shared if table not in created])
 
 
-def widen_tables(lake: Lake, source: Source) -> None:
-    """Let the tables of rows and of windows have the columns of a changed definition.
+def widen_tables(lake: Lake, source: Source, changed: Collection[str]) -> None:
+    """Let the source's own tables have the columns that they lack; `changed`: what of its definition has, and was
+    accepted.
 
     Raises:
         TableDiffers: the change is none of columns alone.
     """
-    for table in (chunks(source), updates(source), *[definition.table() for definition in definitions(source)]):
-        lake.widen(table)
+    own = _own_tables(source)
+    if changed:
+        for table in own:
+            if table.identity:
+                lake.check_identity(table)
+    # chains that the source gives up are closed in their table, though it needs none any more
+    lake.widen([*own, CHAINS] if KEPT in changed else own)
 
 
-def follow_definition(lake: Lake, source: Source, known: Collection[Source], before: Iterable[str]) -> None:
-    """Let the names that users read show the definition that is published now; `before`: the windows until now."""
-    for definition in definitions(source):
-        _define(lake, _window_names(definition))
-    _define(lake, _state_names(source))
-    if source.keeps_chains:
-        _define(lake, chain_views())
+def check_tables(lake: Lake, source: Source) -> None:
+    """Refuse to read tables that no run has given all of their columns yet; nothing to say of a source that never ran.
+
+    Raises:
+        LakeOlder: columns, or whole tables, are missing.
+        TableDiffers: a column has another type.
+    """
+    tables = [*_shared_tables(source), *_own_tables(source)]
+    present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}
+    if chunks(source).table not in present["bronze"]:
+        return
+    stand = [table for table in tables if table.table in present[table.database]]
+    lacking = {table.qualified: [c.name for c in columns] for table, columns in lake.lacking(stand).items()}
+    lacking |= {table.qualified: [] for table in tables if table not in stand}
+    if not lacking:
+        return
+    raise LakeOlder(
+        expected=f"the tables of {source.name} as this version of Tidemark and {source.name}.yml have them",
+        found="; ".join(f"{table} without {', '.join(c)}" if c else f"no {table}" for table, c in lacking.items()),
+        consequence="no answer was given",
+        next_step=f"run any drop of {source.name}, one that has landed will do: `tidemark run {source.name} --from … "
+        "--to …` gives the tables what they lack; with --accept-definition where the source file has changed",
+        source=source.name,
+        lacking=lacking,
+    )
+
+
+def names_version(source: Source) -> str:
+    """Equal for equal definitions of all names that users read of the source."""
+    statements = [*_own_names(source), *_landed([source]), past.corrections_view([*_due(source, {*source.windows})])]
+    return hashlib.sha256("\n".join(statements).encode()).hexdigest()[:32]
+
+
+def define_names(lake: Lake, source: Source, known: Collection[Source], before: Iterable[str] = ()) -> None:
+    """Let the names that users read show the definition as it is now.
+
+    `known` are all sources of this installation: views over several sources hold those that have tables. `before`: the
+    windows that had names until now.
+    """
+    _define(lake, _own_names(source))
     elsewhere = {window for other in known for window in other.windows}
     for gone in sorted({*before} - elsewhere - {*source.windows}):
         lake.define(f"DROP FUNCTION IF EXISTS {qualified('silver', f'{gone}_as_of')}")
         for view in (f"{gone}_causes", f"{gone}_changes", gone):
             lake.define(f"DROP VIEW IF EXISTS {qualified('silver', view)}")
-    _define_landed(lake, _present(lake, source, known))
-    _define_due(lake, source, known)
+    present = _present(lake, source, known)
+    _define(lake, _landed(present))
+    shown = lake.names("silver")
+    selects = [select for one in present if _tells_due(lake, one) for select in _due(one, shown)]
+    lake.define(past.corrections_view(selects))
+
+
+def _shared_tables(source: Source) -> list[Table]:
+    """Tables that other sources have rows in, too."""
+    return [*SHARED, *([CHAINS] if source.keeps_chains else [])]
+
+
+def _own_tables(source: Source) -> list[Table]:
+    return [chunks(source), updates(source), *[definition.table() for definition in definitions(source)]]
 
 
 def _define(lake: Lake, statements: Iterable[str]) -> None:
     for statement in statements:
         lake.define(statement)
+
+
+def _own_names(source: Source) -> Iterator[str]:
+    """The names that all sources share, the publications first since changelogs read them, and the source's own."""
+    yield from (past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of())
+    yield from (bronze_views.quarantine_view(), bronze_views.duplicates_view())
+    if source.keeps_chains:
+        yield from chain_views()
+    for definition in definitions(source):
+        yield from _window_names(definition)
+    yield from _state_names(source)
 
 
 def _window_names(definition: Definition) -> Iterator[str]:
@@ -98,24 +160,15 @@ def _state_names(source: Source) -> Iterator[str]:
     yield past.causes_view("gold", source.name, source, ["entity"], "u.entity = c.entity")
 
 
-def _create_shared_views(lake: Lake, source: Source, known: Collection[Source]) -> None:
-    """The names that all sources share; the publications first, since changelogs read them."""
-    present = _present(lake, source, known)
-    shared = [past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of()]
-    _define(lake, [*shared, bronze_views.quarantine_view(), bronze_views.duplicates_view()])
-    _define_landed(lake, present)
-
-
-def _define_landed(lake: Lake, present: list[Source]) -> None:
+def _landed(present: list[Source]) -> Iterator[str]:
     """What all sources landed, as chunks and as rows."""
-    _define(lake, [bronze_views.chunks_view(present), bronze_views.deltas_view(present)])
+    yield bronze_views.chunks_view(present)
+    yield bronze_views.deltas_view(present)
 
 
-def _define_due(lake: Lake, source: Source, known: Collection[Source]) -> None:
-    """`silver.corrections`, of what every source knows and what is not due yet."""
-    shown = lake.names("silver")
-    selects = [select for one in _present(lake, source, known) for select in _due(one, shown)]
-    lake.define(past.corrections_view(selects))
+def _tells_due(lake: Lake, source: Source) -> bool:
+    """Whether the source's table has what tells which updates count; else its next run has it join."""
+    return BELOW_HORIZON.name in lake.read(updates(source)).columns
 
 
 def _due(source: Source, shown: set[str]) -> Iterator[str]:

@@ -84,9 +84,6 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
 def _compactions(lake: Lake, source: Source, current: Publication) -> dict[str, int]:
     rows = lake.read(CHAINS)
     names = ("merged", "dropped", "bytes_before", "bytes_after")
-    if not {*names} <= {*rows.columns}:
-        # made by an older version, and not written to since
-        return dict.fromkeys(names, 0)
     published = (F.unix_micros("known_from") < current.published_us) & visible(current)
     told = rows.where((F.col("source") == source.name) & (F.col("era") == COMPACTION) & published)
     sums = told.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names]).collect()[0]

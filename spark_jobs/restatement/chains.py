@@ -74,7 +74,7 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, traffic: Traffic 
     if not scope.everything:
         known_us = publication.published_us
     rows = chain_inputs(touching, source, known_us)
-    segments = _whole(published_rows(lake, CHAINS, publication).where(F.col("source") == source.name))
+    segments = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
     states = _states(lake, scope)
     meaning, policy = meaning_of(source), policy_of(source)
     if not scope.everything:
@@ -200,7 +200,7 @@ def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None
     """The rows that close all chains of a source which no longer keeps any; None where it kept none before."""
     if scope.source.keeps_chains or KEPT not in json.loads(scope.publication.definition or "{}"):
         return None
-    rows = _whole(published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name))
+    rows = published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name)
     told = (*SEGMENT, "end_time", "settled_end", "ages_from", "deltas", "known_from", "revision")
     constants = {
         "dropped": F.lit(0), "known_to": F.timestamp_micros(F.lit(scope.known_from_us)), "era": F.lit(CLOSING),
@@ -209,13 +209,6 @@ def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None
     missing = [c for c in CHAINS.columns if c.name not in {*told, *constants}]
     empty = {c.name: F.lit(None).cast(c.type) for c in missing}
     return _standing(rows).select(*told).withColumns(constants | empty)
-
-
-def _whole(rows: DataFrame) -> DataFrame:
-    """With all columns: a table that an older version made lacks some until it is written to."""
-    stands = set(rows.columns)
-    missing = {c.name: F.lit(None).cast(c.type) for c in CHAINS.columns if c.name not in stands}
-    return rows.withColumns(missing) if missing else rows
 
 
 def _standing(rows: DataFrame) -> DataFrame:

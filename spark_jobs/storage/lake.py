@@ -6,7 +6,7 @@ Nothing here decides what is visible: that is `trace.published` (see `storage.vi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.schema import IDENTITY, Table
+from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
 
 if TYPE_CHECKING:
@@ -32,6 +32,16 @@ class TableDiffers(ConfigurationError):
     """A table stands with columns that its description does not fit. Facts: `table`."""
 
     code = "table_differs"
+
+
+def _differs(table: Table, *, expected: str, found: str) -> TableDiffers:
+    return TableDiffers(
+        expected=expected,
+        found=found,
+        consequence="nothing was run",
+        next_step="give the changed window, aggregate or column another name: history keeps the old one",
+        table=table.qualified,
+    )
 
 
 class Lake:
@@ -58,31 +68,61 @@ class Lake:
             self.define(table.ddl())
         return missing
 
-    def widen(self, table: Table) -> None:
-        """Add the columns that the existing table lacks; what it has beyond them stays, with nulls from now on.
+    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
+        """The columns that tables which stand lack, for those that lack some; looks at all of them in one query.
 
         Raises:
-            TableDiffers: a column has another type, or rows are told apart by other columns.
+            TableDiffers: a column has another type.
         """
-        stands = {field.name: field.dataType.simpleString() for field in self.spark.table(table.qualified).schema}
-        wanted = {field.name: field.dataType.simpleString() for field in self.frame(table, []).schema}
+        found = {}
+        for table, stands in self._stand(tables):
+            other = [column for column in table.columns if stands.get(column.name, column.kind) != column.kind]
+            if other:
+                raise _differs(
+                    table,
+                    expected=", ".join(f"{column.name} as {column.kind}" for column in other),
+                    found=", ".join(f"{column.name} as {stands[column.name]}" for column in other),
+                )
+            missing = [column for column in table.columns if column.name not in stands]
+            if missing:
+                found[table] = missing
+        return found
+
+    def widen(self, tables: Sequence[Table]) -> None:
+        """Add the columns that tables which stand lack; what they have beyond them stays, with nulls from now on.
+
+        Raises:
+            TableDiffers: a column has another type.
+        """
+        for table, missing in self.lacking(tables).items():
+            self.define(table.added(missing))
+
+    def check_identity(self, table: Table) -> None:
+        """Refuse a table that stands and tells its rows apart by other columns.
+
+        Raises:
+            TableDiffers: it does.
+        """
         shown = self.run(f"SHOW TBLPROPERTIES {qualified(table.database, table.table)}").collect()
         identity = next((row.value for row in shown if row.key == IDENTITY), "")
-        other = [
-            f"{column} as {stands[column]}" for column in wanted if stands.get(column, wanted[column]) != wanted[column]
-        ]
-        if other or identity != ",".join(table.identity):
-            raise TableDiffers(
-                expected=", ".join(f"{c} as {wanted[c]}" for c in wanted if f"{c} as {stands.get(c)}" in other)
-                or f"rows of {table.qualified} told apart by {', '.join(table.identity)}",
-                found=", ".join(other) or f"told apart by {identity.replace(',', ', ')}",
-                consequence="nothing was run",
-                next_step="give the changed window, aggregate or column another name: history keeps the old one",
-                table=table.qualified,
+        if identity != ",".join(table.identity):
+            raise _differs(
+                table,
+                expected=f"rows of {table.qualified} told apart by {', '.join(table.identity)}",
+                found=f"told apart by {identity.replace(',', ', ')}",
             )
-        missing = [column for column in table.columns if column.name not in stands]
-        if missing:
-            self.define(table.added(missing))
+
+    def _stand(self, tables: Sequence[Table]) -> Iterator[tuple[Table, dict[str, str]]]:
+        """Each table with the types of the columns that it has, by name."""
+        if not tables:
+            return
+        # a query that is never run: its schema has all of theirs
+        columns = ", ".join(f"struct(t{i}.*) AS t{i}" for i in range(len(tables)))
+        listed = " CROSS JOIN ".join(f"{qualified(t.database, t.table)} t{i}" for i, t in enumerate(tables))
+        statement = f"SELECT {columns} FROM {listed}"
+        for table, of_table in zip(tables, self.run(statement).schema, strict=True):
+            fields: Any = of_table.dataType
+            yield table, {field.name: field.dataType.simpleString() for field in fields}
 
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""
@@ -137,9 +177,9 @@ class Lake:
         Delta's check costs a job to read what the table's log says of earlier attempts.
         """
         ordered = rows.select(*table.column_names)
-        options = {} if fence is None else fence.writer_options()
-        # a table made by an older version gets the columns that it lacks
-        options |= {"maxRecordsPerFile": str(MOST_ROWS_A_FILE), "mergeSchema": "true"}
+        options = {"maxRecordsPerFile": str(MOST_ROWS_A_FILE)}
+        if fence is not None:
+            options |= fence.writer_options()
         ordered.writeTo(table.qualified).options(**options).append()
         self.commits += 1
 

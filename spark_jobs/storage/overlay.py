@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.schema import Column, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,10 +45,18 @@ class OverlayLake(Lake):
         """Creates nothing: see `read`."""
         return []
 
-    def widen(self, table: Table) -> None:
-        """Refuses what a run would refuse; new columns read as nulls."""
+    def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
+        """Refuses what a run would refuse; of tables that do not stand nothing lacks: see `read`."""
+        return super().lacking([table for table in tables if self._exists(table.database, table.table)])
+
+    def widen(self, tables: Sequence[Table]) -> None:
+        """Widens nothing, and refuses what a run would refuse; new columns read as nulls."""
+        self.lacking(tables)
+
+    def check_identity(self, table: Table) -> None:
+        """Refuses what a run would refuse."""
         if self._exists(table.database, table.table):
-            super().widen(table)
+            super().check_identity(table)
 
     def define(self, statement: str) -> None:
         """Defines nothing."""

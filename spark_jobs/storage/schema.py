@@ -22,6 +22,11 @@ class Column:
     type: str
     comment: str
 
+    @property
+    def kind(self) -> str:
+        """The type as Spark names it where a table stands."""
+        return self.type.lower().replace(" ", "")
+
     def ddl(self) -> str:
         """The column as it stands in CREATE TABLE."""
         return f"{name(self.name)} {self.type} COMMENT {literal(self.comment)}"

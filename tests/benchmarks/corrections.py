@@ -33,7 +33,7 @@ sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
 
 from spark_jobs.config import Settings  # noqa: E402
 from spark_jobs.jobs.stage import STAGES, run_stage  # noqa: E402
-from spark_jobs.restatement.catalog import ensure_source  # noqa: E402
+from spark_jobs.restatement.catalog import define_names, ensure_source  # noqa: E402
 from spark_jobs.restatement.definitions import definitions, histories  # noqa: E402
 from spark_jobs.session import open_session  # noqa: E402
 from spark_jobs.sources import Source, load_source  # noqa: E402
@@ -183,7 +183,8 @@ def rows_in(bench: Bench) -> int:
 def as_of(bench: Bench, windows: int, repeats: int) -> list[Figure]:
     """A window table all of whose rows were restated 49 times, written as runs would have written it."""
     lake, source = Lake(bench.spark), bench.source
-    ensure_source(lake, source, [source])
+    ensure_source(lake, source)
+    define_names(lake, source, [source])
     table = definitions(source)[0].table()
     published = Publication(0, source.drops.start_us, source.drops.start_us)
     figures: list[Figure] = []

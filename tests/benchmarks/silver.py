@@ -46,7 +46,7 @@ def main() -> None:
     history = History(source, options.days, options.rows_a_day, options.meters)
     late = int(options.days * options.rows_a_day * options.late)
     with _session() as spark:
-        ensure_source(Lake(spark), source, [source])
+        ensure_source(Lake(spark), source)
         print(f"{options.days} days of {options.rows_a_day:,} rows, {options.meters} meters, {late:,} late rows")
         print(f"{'late rows':<22}{'windows':<10}{'restated s':>11}{'recomputed s':>14}{'ratio':>8}{'corrections':>13}")
         first_id = options.days // 3 * options.rows_a_day

@@ -27,7 +27,7 @@ LATE_HOUR = 3 * 24 + 6
 @pytest.fixture
 def source(lake: SparkSession, settings: Settings) -> Source:
     found = parse_source(ANY_LATENESS, file="meters.yml")
-    ensure_source(Lake(lake), found, [found])
+    ensure_source(Lake(lake), found)
     return found
 
 

@@ -220,6 +220,7 @@ def test_frontiers_say_when_they_moved_also_in_a_lake_made_before_they_did(
     Lake(lake).ensure({"trace": ""}, [older])
     settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE)
     days = Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
+    days.lake.widen([FRONTIERS])
     begun = datetime.now(UTC)
     days.land(0, a_day(0))
     days.land(1, [])
