@@ -9,6 +9,7 @@ one pass.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.states import NO_DELTA
-from spark_jobs.kernels.deltas.traffic import Traffic
+from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
 from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age
 from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.restatement.published import published_rows
@@ -110,9 +111,13 @@ def writes_by_class(lake: Lake, scope: Scope) -> tuple[dict[int, int], dict[int,
     """Published entities of each class (see `entity_class`), and the deltas that they have had."""
     states = published_rows(lake, STATE, scope.publication).where(F.col("source") == scope.source.name)
     held = F.when(F.col("era") == LIVE, 1).otherwise(-1)
-    classes = states.groupBy(F.length(F.bin("delta_count")).alias("class"))
-    told = classes.agg(F.sum(held).alias("entities"), F.sum(held * F.col("delta_count")).alias("deltas")).collect()
-    return {row["class"]: row.entities for row in told}, {row["class"]: row.deltas for row in told}
+    entities: Counter[int] = Counter()
+    deltas: Counter[int] = Counter()
+    for row in states.groupBy("delta_count").agg(F.sum(held).alias("entities")).collect():
+        of_class = int(entity_class(row.delta_count))
+        entities[of_class] += row.entities
+        deltas[of_class] += row.entities * row.delta_count
+    return entities, deltas
 
 
 @dataclass(frozen=True)
