@@ -17,15 +17,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from expectations import GATES
-from spark_jobs.restatement.as_of import NotPublished, as_of_time
+from spark_jobs.restatement.as_of import as_of_time
 from spark_jobs.restatement.chain_metrics import chain_metrics
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.sql import qualified
-from spark_jobs.storage.tables import FILES, PUBLISHED, VERDICTS
+from spark_jobs.storage.tables import FILES, VERDICTS
 from spark_jobs.storage.times import instant, utc_rows
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import NO_HORIZON_US
@@ -65,15 +64,6 @@ def source_report(lake: Lake, source: Source) -> Report:
     Raises:
         NotPublished: the source has published nothing.
     """
-    if PUBLISHED.table not in lake.names_if_present(PUBLISHED.database):
-        raise NotPublished(
-            expected=f"something published of {source.name}",
-            found="a lake in which nothing has run",
-            consequence="no report was written",
-            next_step=f"run its drops first: `tidemark run {source.name} --from … --to …`",
-            at_us=None,
-            published_us=publication.BEFORE_ALL_US,
-        )
     _, current = as_of_time(lake, source, None)
     late = _late(lake, source)
     by_lateness = dict.fromkeys(LATE_BY, 0)

@@ -36,12 +36,12 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
     scope = stage.scope
     if scope.nothing_to_do() or not (stage.definitions or scope.everything or scope.has_horizon):
         return None
-    ranges = touched_ranges(stage.lake, stage.scope, stage.definitions)
+    ranges = touched_ranges(stage.lake, scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
     accounts: dict[str, Account] = {}
     memory: dict[str, dict[str, int]] = {}
     for definition in stage.definitions:
-        made = corrections(stage.lake, stage.scope, definition, ranges[definition.name], stage.fence.token)
+        made = corrections(stage.lake, scope, definition, ranges[definition.name], stage.fence.token)
         if made is not None:
             with cut_by_rows(stage.lake.spark, has_small_rows(definition)):
                 stage.lake.append(definition.table(), made.rows, None)

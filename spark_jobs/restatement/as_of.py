@@ -26,7 +26,7 @@ from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.tables import SQL_TYPES
+from spark_jobs.storage.tables import PUBLISHED, SQL_TYPES
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import counting_rows
@@ -55,19 +55,30 @@ def as_of_time(lake: Lake, source: Source, at_us: int | None) -> tuple[int, Publ
         NotPublished: nothing is published at that time yet.
         BelowSince: the time lies before `since`.
     """
-    current = publication.load(lake, source)
+    current = in_force(lake, source)
+    return check_time(lake, source, current, at_us), current
+
+
+def check_time(lake: Lake, source: Source, current: Publication, at_us: int | None) -> int:
+    """`as_of_time` where the publication is at hand."""
     newest = current.published_us - 1
-    if at_us is None and current.published_us > 0:
-        return newest, current
-    if at_us is None or at_us > newest:
-        shown = (
-            "nothing is published yet" if current.published_us == 0 else f"{instant(newest).isoformat()} is the newest"
+    if current.published_us == 0:
+        raise NotPublished(
+            expected=f"something published of {source.name}",
+            found="nothing",
+            consequence="no answer was given",
+            next_step=f"run its drops first: `tidemark run {source.name} --from … --to …`",
+            at_us=at_us,
+            published_us=current.published_us,
         )
+    if at_us is None:
+        return newest
+    if at_us > newest:
         raise NotPublished(
             expected=f"a time before what {source.name} has published",
-            found="the newest" if at_us is None else instant(at_us).isoformat(),
+            found=instant(at_us).isoformat(),
             consequence="no answer was given, since it could still change",
-            next_step=f"{shown}; run the drops up to that time first",
+            next_step=f"{instant(newest).isoformat()} is the newest; run the drops up to that time first",
             at_us=at_us,
             published_us=current.published_us,
         )
@@ -81,7 +92,13 @@ def as_of_time(lake: Lake, source: Source, at_us: int | None) -> tuple[int, Publ
             at_us=at_us,
             since_us=since_us,
         )
-    return at_us, current
+    return at_us
+
+
+def in_force(lake: Lake, source: Source) -> Publication:
+    """The publication in force; the one before all in a lake in which nothing has run, too."""
+    ran = PUBLISHED.table in lake.names_if_present(PUBLISHED.database)
+    return publication.load(lake, source) if ran else publication.start(source)
 
 
 def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) -> DataFrame:

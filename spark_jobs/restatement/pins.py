@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints.versions import versions_at
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.restatement.as_of import check_time, in_force
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
@@ -67,13 +67,14 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
             expected="a name that no pin has", found=repr(name), consequence="nothing was copied",
             next_step="choose another; `tidemark pins` lists them", name=name,
         )  # fmt: skip
-    shown = [source for source in sources if publication.load(lake, source).published_us > 0]
+    current = {source.name: in_force(lake, source) for source in sources}
+    shown = [source for source in sources if current[source.name].published_us > 0]
     if not shown:
         raise ParameterError(expected="a source that has published", found="none", next_step="run one first")
-    newest = min(publication.load(lake, source).published_us for source in shown) - 1
+    newest = min(current[source.name].published_us for source in shown) - 1
     time_us = newest if at_us is None else at_us
     for source in shown:
-        as_of_time(lake, source, time_us)
+        check_time(lake, source, current[source.name], time_us)
     lake.ensure({PINS.database: _COMMENT}, [PINS])
     tables = []
     for table, rows in [pair for source in shown for pair in _copied(lake, source, time_us)]:

@@ -11,8 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.report import LATE_BY, Report, as_html, source_report
-from spark_jobs.restatement.as_of import NotPublished
+from spark_jobs.restatement.as_of import NotPublished, states_at
+from spark_jobs.restatement.pins import make_pin
+from spark_jobs.restatement.why import why
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import write_source
@@ -96,5 +99,9 @@ def test_a_lake_in_which_nothing_has_run_is_refused_by_name(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path
 ) -> None:
     home = write_source(spark_settings.model_copy(update={"home": tmp_path}))
-    with pytest.raises(NotPublished, match="something published of meters"):
-        source_report(Lake(lake), load_source(home.sources / "meters.yml"))
+    empty, source = Lake(lake), load_source(home.sources / "meters.yml")
+    for read in (source_report, states_at, lambda *asked: why(*asked, "meters", ["a"])):
+        with pytest.raises(NotPublished, match="something published of meters"):
+            read(empty, source)
+    with pytest.raises(ParameterError, match="a source that has published"):
+        make_pin(empty, [source], "nothing")
