@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.checkpoints import ChainFrame
@@ -12,6 +13,7 @@ from spark_jobs.restatement.state_reads import check_keeps_chains
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.trace import frontiers
+from spark_jobs.trace.horizon import published_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,5 +30,6 @@ def chains_of(spark: SparkSession, source: str, settings: Settings | None = None
     check_keeps_chains(checked)
     lake = Lake(spark)
     _, current = as_of_time(lake, checked, None)
-    kept = retention_of(frontiers.load(lake, checked, near=current.token))
+    standing = frontiers.load(lake, checked, near=current.token)
+    kept = replace(retention_of(standing), horizon=published_horizon(checked, standing, current))
     return published_chains(lake, checked, current, frontiers=kept)

@@ -28,6 +28,7 @@ from spark_jobs.storage.tables import FILES, VERDICTS
 from spark_jobs.storage.times import instant, utc_rows
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import NO_HORIZON_US
+from spark_jobs.trace.horizon import published_horizon
 
 TEMPLATE = "report.html.j2"
 RUNS, DROPS = 5, 14
@@ -106,9 +107,9 @@ def _shown(value: Any) -> str:
 
 def _frontiers(lake: Lake, source: Source, current: Publication) -> dict[str, datetime | None]:
     standing = frontiers.load(lake, source, near=current.token)
-    no_horizon = standing.horizon_us == NO_HORIZON_US
+    horizon_us = published_horizon(source, standing, current)
     return {
-        "horizon": None if no_horizon else instant(standing.horizon_us),
+        "horizon": None if horizon_us == NO_HORIZON_US else instant(horizon_us),
         "since": instant(standing.arrangement.since.time or 0),
         "complete": instant(current.complete_us),
         "published": instant(current.published_us),

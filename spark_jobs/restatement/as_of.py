@@ -30,7 +30,7 @@ from spark_jobs.storage.tables import PUBLISHED, SQL_TYPES
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import counting_rows
-from spark_jobs.trace.horizon import check_state_time
+from spark_jobs.trace.horizon import check_state_time, published_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -134,7 +134,7 @@ def states_at(
     time_us, current = as_of_time(lake, source, known_us)
     limit_us = current.reached_us - 1 if event_us is None else min(event_us, current.reached_us - 1)
     standing = frontiers.load(lake, source, near=current.token)
-    check_state_time(standing, limit_us)
+    check_state_time(published_horizon(source, standing, current), limit_us)
     if source.keeps_chains:
         chains = published_chains(lake, source, current, entity=entity)
         # of the newest times one segment of an entity says all; of others those before it may be needed

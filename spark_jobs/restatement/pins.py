@@ -27,6 +27,7 @@ from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.tables import PINS
 from spark_jobs.storage.times import instant, utc_rows
 from spark_jobs.trace import frontiers
+from spark_jobs.trace.horizon import published_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,8 +134,9 @@ def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[tuple[str, Dat
         )
         yield f"{source.name}_state", lake.run(read)
     if source.keeps_chains:
-        current = publication.load(lake, source)
-        horizon = frontiers.load(lake, source, near=current.token).horizon_us
-        versions = versions_at(published_chains(lake, source, current), time_us, horizon)
+        # the newest now, whatever was published while other tables were copied: folding moves what an earlier one shows
+        newest = publication.load(lake, source)
+        horizon = published_horizon(source, frontiers.load(lake, source, near=newest.token), newest)
+        versions = versions_at(published_chains(lake, source, newest), time_us, horizon)
         times = {c: F.timestamp_micros(c) for c in ("timestamp", "valid_from", "valid_to")}
         yield f"{source.name}_versions", versions.withColumns(times).withColumnRenamed("entity", source.entity)

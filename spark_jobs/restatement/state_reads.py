@@ -27,7 +27,7 @@ from spark_jobs.sources import Source, State
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
-from spark_jobs.trace.horizon import check_state_time
+from spark_jobs.trace.horizon import check_state_time, published_horizon
 
 Row = dict[str, Any]
 
@@ -57,9 +57,9 @@ def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us:
         RollbackNotExpressible: the source's mode has no row that does this, or nothing tells the row's delta apart.
     """
     _, current = as_of_time(lake, source, None)
-    reached = frontiers.load(lake, source, near=current.token)
+    horizon_us = published_horizon(source, frontiers.load(lake, source, near=current.token), current)
     for time in (to_us, at_us):
-        check_state_time(reached, time)
+        check_state_time(horizon_us, time)
     segments = _segments(lake, source, entity)
     if not len(segments):
         raise ParameterError(

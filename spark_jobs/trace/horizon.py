@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
+from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.times import instant
 from spark_jobs.trace.frontiers import SourceFrontiers
 
@@ -28,17 +29,27 @@ class BelowHorizon(TidemarkError):
     code = "below_horizon"
 
 
-def check_state_time(frontiers: SourceFrontiers, event_us: int) -> None:
-    """Refuse to tell a state at an event time before the horizon."""
-    if event_us >= frontiers.horizon_us:
+def published_horizon(source: Source, frontiers: SourceFrontiers, publication: Publication) -> int:
+    """The horizon that reads meet, in microseconds: retention's distance before `reached` of what is published, never
+    before the one that stands. It moves with the publication that a run makes; the one that stands follows with the
+    next upkeep, so that a run which fails its gates moves none."""
+    kept_us = source.retention.horizon_us
+    if kept_us is None or publication.published_us == 0:
+        return frontiers.horizon_us
+    return max(frontiers.horizon_us, publication.reached_us - kept_us)
+
+
+def check_state_time(horizon_us: int, event_us: int) -> None:
+    """Refuse to tell a state at an event time before the horizon, as `published_horizon` gives it."""
+    if event_us >= horizon_us:
         return
     raise BelowHorizon(
-        expected=f"an event time at or after the horizon, {instant(frontiers.horizon_us).isoformat()}",
+        expected=f"an event time at or after the horizon, {instant(horizon_us).isoformat()}",
         found=instant(event_us).isoformat(),
         consequence="no answer was given, since states before the horizon are not kept exact",
         next_step="ask for a later event time; `retention.horizon` in the source file says how far back states go",
         at_us=event_us,
-        horizon_us=frontiers.horizon_us,
+        horizon_us=horizon_us,
     )
 
 

@@ -14,6 +14,7 @@ from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import updates
 from spark_jobs.trace.advance import batch_rows, source_plane, trace_handles
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
+from spark_jobs.trace.horizon import published_horizon
 
 Place = Literal["trace", "unsealed", "replaced", "orphan"]
 
@@ -90,7 +91,7 @@ def inspect(lake: Lake, source: Source, frontiers: SourceFrontiers, publication:
     batches += [_of_unsealed(batch, stored) for batch in state.unsealed]
     for handle in sorted(stored.keys() - named):
         batches.append(_dead(stored[handle], "replaced" if handle in replaced else "orphan"))
-    horizon_us = frontiers.horizon_us
+    horizon_us = published_horizon(source, frontiers, publication)
     return TraceReport(
         source=source.name,
         seal_us=frontiers.seal_us,

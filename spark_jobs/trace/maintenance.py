@@ -24,6 +24,7 @@ from spark_jobs.trace.advance import ORDER, source_plane
 from spark_jobs.trace.arrangement import Arrangement
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, commit
+from spark_jobs.trace.horizon import published_horizon
 from spark_jobs.trace.journal import MemoryJournal, StateChange
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def maintain(
     arrangement.allow_compaction(since_allowed(source, kept.arrangement, publication), now_us)
     merges, merged_updates = _merge(arrangement, budget)
     after = kept.replacing(arrangement.state, fence.token, plane.replaced)
-    after = replace(after, horizon_us=horizon_allowed(source, kept, publication))
+    after = replace(after, horizon_us=published_horizon(source, kept, publication))
     if after != frontiers:
         commit(lake, source, fence, run_id, after)
     return Upkeep(frontiers, after, merges, merged_updates, len(due))
@@ -94,14 +95,6 @@ def since_allowed(source: Source, state: ArrangementState, publication: Publicat
     if kept_us is None or state.since.time is None:
         return state.since
     return max(state.since, Frontier.at(max(0, publication.published_us - kept_us)))
-
-
-def horizon_allowed(source: Source, frontiers: SourceFrontiers, publication: Publication) -> int:
-    """How far retention lets the horizon go: its duration before `reached` of what is published, never back."""
-    kept_us = source.retention.horizon_us
-    if kept_us is None or publication.published_us == 0:
-        return frontiers.horizon_us
-    return max(frontiers.horizon_us, publication.reached_us - kept_us)
 
 
 def _merge(arrangement: Arrangement[DataFrame], budget: Budget) -> tuple[int, int]:

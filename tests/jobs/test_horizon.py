@@ -14,6 +14,7 @@ from spark_jobs.restatement.as_of import states_at
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
+from spark_jobs.trace.horizon import BelowHorizon
 from tests.conftest import _drop_databases
 from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import DAY, as_sessions, as_sliding, session_oracle, sliding_oracle
@@ -59,6 +60,16 @@ def states(spark: SparkSession, home: Settings) -> set[tuple[Any, ...]]:
     return {(r.meter, r.readings, r.load) for r in rows}
 
 
+def refuses_below(spark: SparkSession, home: Settings) -> None:
+    """States are told from the horizon of what the last run published on, and not before it."""
+    horizon_us = micros(START) + (DAYS - KEPT_DAYS) * DAY * 60_000_000
+    source = load_source(home.sources / "meters.yml")
+    assert states_at(Lake(spark), source, event_us=horizon_us).count() == 2
+    with pytest.raises(BelowHorizon) as refusal:
+        states_at(Lake(spark), source, event_us=horizon_us - 1)
+    assert refusal.value.horizon_us == horizon_us
+
+
 def listed(spark: SparkSession, action: str) -> Counter:
     rows = spark.sql(
         f"SELECT definition, unix_micros(event_time) AS at FROM silver.late WHERE action = '{action}'"
@@ -83,6 +94,7 @@ def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
     assert {(r.meter, r.readings, r.load) for r in lake.table("gold.meters").collect()} == found
     assert states(lake, home) == found
     assert listed(lake, "below_horizon") == {(d, at): 1 for d in (*windows, None) for at in BELOW}
+    refuses_below(lake, home)
     daily = {table: published(lake, table) for table in (*tables, "silver.late")}
 
     # what counts stays, also when its file is taken back
@@ -96,3 +108,4 @@ def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
     run(lake, at_once, 0, DAYS - 1)
     assert {table: published(lake, table) for table in daily} == daily
     assert states(lake, at_once) == found
+    refuses_below(lake, at_once)

@@ -13,8 +13,8 @@ from spark_jobs.model import Frontier
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
-from spark_jobs.trace.horizon import BelowHorizon, check_drops, check_state_time, landing_horizon
-from spark_jobs.trace.maintenance import horizon_allowed, since_allowed
+from spark_jobs.trace.horizon import BelowHorizon, check_drops, check_state_time, landing_horizon, published_horizon
+from spark_jobs.trace.maintenance import since_allowed
 from tests.jobs.harness import SOURCE
 from tests.trace.days import DAY_US
 
@@ -42,11 +42,11 @@ def test_since_follows_what_is_published_at_its_distance_and_never_goes_back() -
 def test_the_horizon_follows_what_was_reached_at_its_distance_and_never_goes_back() -> None:
     kept = source("{horizon: 2 days}")
     start = SourceFrontiers.start(kept)
-    assert horizon_allowed(kept, start, published(0, published_us=0)) == NO_HORIZON_US
-    assert horizon_allowed(kept, start, published(5)) == kept.drops.start_us + 3 * DAY_US
+    assert published_horizon(kept, start, published(0, published_us=0)) == NO_HORIZON_US
+    assert published_horizon(kept, start, published(5)) == kept.drops.start_us + 3 * DAY_US
     ahead = replace(start, horizon_us=kept.drops.start_us + 4 * DAY_US)
-    assert horizon_allowed(kept, ahead, published(5)) == ahead.horizon_us
-    assert horizon_allowed(source(), start, published(5)) == NO_HORIZON_US
+    assert published_horizon(kept, ahead, published(5)) == ahead.horizon_us
+    assert published_horizon(source(), start, published(5)) == NO_HORIZON_US
 
 
 def test_a_run_meets_the_horizon_of_what_was_reached_and_the_first_run_none() -> None:
@@ -75,8 +75,8 @@ def test_what_lies_wholly_before_the_horizon_is_refused_by_name() -> None:
     check_drops(kept, standing, range(2, 4))
     check_drops(kept, standing.with_landed(range(2)), range(4))
     with pytest.raises(BelowHorizon):
-        check_state_time(standing, horizon_us - 1)
-    check_state_time(standing, horizon_us)
+        check_state_time(standing.horizon_us, horizon_us - 1)
+    check_state_time(standing.horizon_us, horizon_us)
 
 
 def test_frontiers_survive_json_and_read_states_of_before_retention() -> None:
