@@ -57,6 +57,12 @@ class Stage:
         return self.source.drops.seq_nos(self.lo_us, self.hi_us - 1)
 
     @property
+    def takes_drops(self) -> bool:
+        """Whether the interval's drops have landed once the run is done; else it is about landed files alone, to read
+        them again or to take them back, and drops between them that have not landed still have not."""
+        return not self.retract and self.replay is None
+
+    @property
     def frontiers(self) -> SourceFrontiers:
         """The frontiers as this stage found them."""
         return self._found[0]

@@ -29,7 +29,8 @@ def land(stage: Stage) -> None:
 def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
     ensure_source(stage.lake, stage.source)
-    check_drops(stage.source, stage.frontiers, stage.drops)
+    if stage.takes_drops:
+        check_drops(stage.source, stage.frontiers, stage.drops)
     files = listed_files(stage)
     if stage.planned is not None:
         stage.planned.check(base_of_run(stage, files), stage.source)
@@ -63,7 +64,7 @@ def listed_files(stage: Stage) -> list[LandingFile]:
     Raises:
         ParameterError: the one file that the run is about is not there.
     """
-    drops = set(stage.drops)
+    drops = {n for n in stage.drops if stage.takes_drops or stage.frontiers.has_landed(range(n, n + 1))}
     if stage.rereads:
         landed = {n for first, past in stage.frontiers.landed for n in range(first, past)}
         drops |= {n for n in landed if stage.source.drops.interval(n)[1] > stage.frontiers.horizon_us}
@@ -108,7 +109,7 @@ def _to_retract(stage: Stage, known: dict[str, Version]) -> frozenset[str]:
 
 def _empty_drops(stage: Stage, files: list[LandingFile]) -> list[int]:
     """Drops of the interval that are run for the first time, and have no file."""
-    if stage.retract or stage.replay is not None:
+    if not stage.takes_drops:
         return []
     with_files = {f.seq_no for f in files}
     return [n for n in stage.drops if n not in with_files and not stage.frontiers.has_landed(range(n, n + 1))]

@@ -18,7 +18,7 @@ from spark_jobs.jobs.compact import restate_states
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import estimate_seconds
 from spark_jobs.jobs.land import base_of_run, chosen_files, land_files, listed_files
-from spark_jobs.jobs.replay import Asked, replays
+from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
 from spark_jobs.landing.ledger import COUNTS, versions
@@ -128,20 +128,18 @@ def plan_replay(
     change: what `tidemark quarantine replay` would do for them.
 
     Raises:
-        ParameterError: there is no such file, or they take more than one run.
+        ParameterError: there is no such file.
     """
     lo_us, hi_us = interval_us
-    found = replays(spark, source, Asked(source.drops.seq_nos(lo_us, hi_us - 1), file))
-    if len(found) != 1:
+    found = replay_of(spark, source, Asked(source.drops.seq_nos(lo_us, hi_us - 1), file))
+    if found is None:
         raise ParameterError(
-            expected="files with open records in quarantine, of drops that have landed and adjoin",
-            found="none" if not found else f"{len(found)} ranges of drops",
+            expected="files with open records in quarantine, of drops that have landed",
+            found="none",
             consequence="nothing was planned",
-            next_step=f"`tidemark quarantine list {source.name}` names them; plan each range by itself",
+            next_step=f"`tidemark quarantine list {source.name}` names them",
         )
-    drops, files = found[0].drops, found[0].files
-    covered = (source.drops.interval(drops.start)[0], source.drops.interval(drops.stop - 1)[1])
-    return plan_run(settings, source, covered, spark, replay=files, sample=sample)
+    return plan_run(settings, source, found.interval_us(source), spark, replay=found.files, sample=sample)
 
 
 def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple[int, float]], sample: int) -> Plan:
@@ -157,7 +155,8 @@ def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple
     landed = lake.written(FILES).collect()
     chosen = chosen_files(before)
     about = [f for f in files if chosen is None or f.path in chosen]
-    shown = sorted({*before.drops, *(row.seq_no for row in landed)})
+    of_files = {row.seq_no for row in landed} | {f.seq_no for f in about}
+    shown = sorted({*before.drops, *of_files} if before.takes_drops else of_files)
     changed, retracted = (set(summaries[0][f"{what}_files"]) for what in ("changed", "retracted"))
     drops = [
         _drop(source, n, [f for f in about if f.seq_no == n], landed, set(known), changed, retracted) for n in shown

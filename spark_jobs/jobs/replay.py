@@ -1,8 +1,7 @@
-"""What is in quarantine, and runs that read its files again."""
+"""What is in quarantine, and the run that reads its files again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +43,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One run that reads files again: drops `[first, past)`, all of them landed."""
+    """A run that reads files again: of drops `[first, past)`, between which there may be some that have not landed."""
 
     drops: range
     files: frozenset[str]
+
+    def interval_us(self, source: Source) -> tuple[int, int]:
+        """`[lo, hi)` of the drops."""
+        return source.drops.interval(self.drops.start)[0], source.drops.interval(self.drops.stop - 1)[1]
 
 
 def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
@@ -65,8 +68,8 @@ def summary(records: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in counted.collect()]
 
 
-def replays(spark: SparkSession, source: Source, asked: Asked) -> list[Replay]:
-    """The runs that read the files of these open records again: one for each range of drops that adjoin.
+def replay_of(spark: SparkSession, source: Source, asked: Asked) -> Replay | None:
+    """The run that reads the files of these open records again, those that have landed; None if there are none.
 
     Raises:
         ParameterError: `asked.file` is no file with an open record.
@@ -82,14 +85,8 @@ def replays(spark: SparkSession, source: Source, asked: Asked) -> list[Replay]:
             next_step=f"`tidemark quarantine list {source.name}` names them",
         )
     if not files:
-        return []
-    known = versions(lake, source)
+        return None
+    known, standing = versions(lake, source), frontiers.load(lake, source)
     drops = {path: known[path].seq_no for path in files if path in known and known[path].kind != RETRACTED}
-    return list(_grouped(drops, frontiers.load(lake, source).landed))
-
-
-def _grouped(drops: dict[str, int], landed: Iterable[tuple[int, int]]) -> Iterable[Replay]:
-    for first, past in landed:
-        files = {path: n for path, n in drops.items() if first <= n < past}
-        if files:
-            yield Replay(range(min(files.values()), max(files.values()) + 1), frozenset(files))
+    drops = {path: n for path, n in drops.items() if standing.has_landed(range(n, n + 1))}
+    return Replay(range(min(drops.values()), max(drops.values()) + 1), frozenset(drops)) if drops else None

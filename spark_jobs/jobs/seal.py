@@ -29,14 +29,17 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
     and which landings they were."""
     before = stage.frontiers
     pending = pending_updates(stage.lake, stage.source, before.landed_through)
+    drops, hi_us = stage.drops, stage.hi_us
+    if not stage.takes_drops:
+        drops, hi_us = drops[:0], before.reached_us
     moved = advance(
         stage.lake,
         stage.source,
         stage.fence,
         stage.run_id,
         frontiers=before,
-        drops=stage.drops,
-        hi_us=stage.hi_us,
+        drops=drops,
+        hi_us=hi_us,
         landed=pending.rows,
         landed_through=max(pending.landings, default=before.landed_through),
         unpublished=_is_unpublished(stage),

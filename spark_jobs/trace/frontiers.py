@@ -82,6 +82,8 @@ class SourceFrontiers:
 
     def with_landed(self, drops: range) -> SourceFrontiers:
         """These drops have landed too."""
+        if not drops:
+            return self
         merged: list[SeqRange] = []
         for lo, hi in sorted([*self.landed, (drops.start, drops.stop)]):
             if merged and lo <= merged[-1][1]:
@@ -92,7 +94,7 @@ class SourceFrontiers:
 
     def has_landed(self, drops: range) -> bool:
         """Whether all of these drops have landed before."""
-        return any(lo <= drops.start and drops.stop <= hi for lo, hi in self.landed)
+        return not drops or any(lo <= drops.start and drops.stop <= hi for lo, hi in self.landed)
 
     def replacing(self, arrangement: ArrangementState, token: int, passing: Iterable[str] = ()) -> SourceFrontiers:
         """`arrangement` in place of the present one. Batches that it no longer names are obsolete from `token` on, and

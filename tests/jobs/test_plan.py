@@ -16,7 +16,9 @@ from spark_jobs.jobs.estimate import estimate_seconds
 from spark_jobs.jobs.plan import Plan, plan_replay, plan_run
 from spark_jobs.jobs.replay import Asked, quarantined, summary
 from spark_jobs.sources import load_source
+from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
+from spark_jobs.trace import frontiers
 from tests.jobs.harness import (
     DAY,
     SOURCE,
@@ -99,25 +101,32 @@ def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
 
 @pytest.mark.spark
 def test_a_replay_and_a_retraction_do_what_their_plans_say(lake: SparkSession, home: Settings) -> None:
-    day = [reading for reading in READINGS if reading.drop == 1]
-    lines = [reading.line() for reading in day]
-    path = write_lines(home, 1, [lines[0].replace('"load": ', '"load": "much", "was": '), *lines[1:]])
+    mended = {day: [r.line() for r in [*READINGS, Reading(3, 3 * 24 * 60, "a", 1)] if r.drop == day] for day in (1, 3)}
+    names = {}
+    for day, lines in mended.items():
+        path = write_lines(home, day, [lines[0].replace('"load": ', '"load": "much", "was": '), *lines[1:]])
+        names[day] = path.relative_to(home.landing_folder).as_posix()
     run(lake, home, 0, 1)
-    write_lines(home, 1, lines)
+    run(lake, home, 3, 3)
+    for day, lines in mended.items():
+        write_lines(home, day, lines)
     source = load_source(home.sources / "meters.yml")
-    interval = source.drops.interval(0)[0], source.drops.interval(1)[1]
+    interval = source.drops.interval(0)[0], source.drops.interval(3)[1]
     before = listing(home.home)
+    # one plan and one run, though the drop between has not landed
     replayed = plan_replay(home, source, interval, lake, sample=0)
-    name = path.relative_to(home.landing_folder).as_posix()
-    assert [(d.drop, d.changed, d.rows, d.rejects_back) for d in replayed.drops] == [("2024-01-02", [name], 1, 1)]
+    assert [(d.drop, d.changed, d.rows, d.rejects_back) for d in replayed.drops] == [
+        ("2024-01-02", [names[1]], 1, 1), ("2024-01-04", [names[3]], 1, 1)
+    ]  # fmt: skip
     retracted = plan(lake, home, 0, 0, retract=True)
     assert [(len(d.retracted), d.known, d.rows_back) for d in retracted.drops] == [(1, [], 5)]
     assert listing(home.home) == before
     with pytest.raises(ParameterError, match="found none"):
         plan_replay(home, source, source.drops.interval(0), lake, sample=0)
-    run(lake, home, 1, 1, planned=replayed.base)
-    assert changelog(lake, "test-1-1", replayed) == previewed(replayed)
+    run(lake, home, 1, 3, planned=replayed.base)
+    assert changelog(lake, "test-1-3", replayed) == previewed(replayed)
     assert not replayed.changes_nothing
+    assert frontiers.load(Lake(lake), source).landed == ((0, 2), (3, 4))
     with pytest.raises(StalePlan):
         run(lake, home, 0, 0, planned=retracted.base)
     retracted = plan(lake, home, 0, 0, retract=True)

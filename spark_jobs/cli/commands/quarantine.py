@@ -12,7 +12,7 @@ from spark_jobs.config import load_settings
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.pipeline import RunReport
-    from spark_jobs.jobs.replay import Asked
+    from spark_jobs.jobs.replay import Asked, Replay
     from spark_jobs.sources import Source
 
 DropOption = Annotated[str | None, typer.Option("--drop", help="Only this drop: a date, or a date and time in UTC.")]
@@ -90,21 +90,21 @@ def replay(
 
     Mend the source file (with --accept-definition), or the file: what no longer is rejected leaves quarantine.
     """
-    from spark_jobs.jobs.replay import quarantined, replays, summary
+    from spark_jobs.jobs.replay import quarantined, replay_of, summary
 
     settings = load_settings()
     checked = known_source(settings, source)
     asked = _asked(checked, drop, file, rule)
     with server_session(settings, "tidemark-quarantine") as spark:
-        runs = replays(spark, checked, asked)
-    reports = [_run(checked, run.drops, run.files, accept_definition=accept_definition) for run in runs]
+        found = replay_of(spark, checked, asked)
+    reports = [] if found is None else [_run(checked, found, accept_definition=accept_definition)]
     with server_session(settings, "tidemark-quarantine") as spark:
         left = summary(quarantined(spark, checked, asked))
     rows = [{"drop": checked.drops.label(row.pop("seq_no")), **row} for row in left]
     landed = sum(report.stages[0]["rows"] for report in reports)
     document = {
         "source": source,
-        "files": sorted({path for run in runs for path in run.files}),
+        "files": [] if found is None else sorted(found.files),
         "rows": landed,
         "rejects_back": sum(report.stages[0]["rejects_back"] for report in reports),
         "runs": [{"run_id": report.run_id, "stages": report.stages} for report in reports],
@@ -123,10 +123,11 @@ def _asked(source: Source, drop: str | None, file: str | None, rule: str | None,
     return Asked(None if seq_no is None else range(seq_no, seq_no + 1), file, rule, None if every else OPEN)
 
 
-def _run(source: Source, drops: range, files: frozenset[str], **options: Any) -> RunReport:
+def _run(source: Source, found: Replay, **options: Any) -> RunReport:
     from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
     from spark_jobs.storage.times import instant as of_micros
 
-    lo, hi = source.drops.interval(drops.start)[0], source.drops.interval(drops.stop - 1)[1]
-    bounds = (of_micros(lo), of_micros(hi))
-    return run_pipeline(load_settings(), source.name, *bounds, run_id=new_run_id("replay"), replay=files, **options)
+    lo, hi = map(of_micros, found.interval_us(source))
+    return run_pipeline(
+        load_settings(), source.name, lo, hi, run_id=new_run_id("replay"), replay=found.files, **options
+    )
