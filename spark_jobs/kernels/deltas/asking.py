@@ -91,13 +91,13 @@ def _answer(
         return one.concat(_answer(segments, entity[half:], event_time[half:], known_at[half:], transforms))
     question = np.repeat(np.arange(len(entity)), lengths)
     rows = np.arange(len(question)) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
-    in_range = (question, segments.deltas.row_id[rows])
+    in_range = (question, segments.deltas.row_id[rows]) if segments.deltas.declares_parents else None
     asked = known_at[question]
     visible = (segments.known_from[rows] <= asked) & (asked < segments.known_to[rows])
     rows, question = rows[visible], question[visible]
     batch = segments.deltas.take(rows)
     batch = replace(batch, entity=question, entity_count=len(entity))
-    if batch.declares_parents:
+    if in_range is not None:
         batch = replace(batch, parent=_parents_at_hand(batch, segments.refusal[rows], in_range))
     nothing = States.absent(1, segments.deltas.dtype)
     base = segments.base.concat(nothing).take(np.where(number < 0, len(segments), number))
@@ -120,11 +120,16 @@ def _places(
     asked_entity: Array, asked_time: Array, asked_known: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Per question its segment (-1 if none), and the bounds of its deltas: they may reach over later segments."""
+    codes = entity[-1] + 1 if len(entity) else 0
+    begins = np.searchsorted(entity, np.arange(codes + 1))
     count = len(asked_entity)
     number, first, end = np.empty(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
     for question in range(count):
-        lo = np.searchsorted(entity, asked_entity[question])
-        after = np.searchsorted(entity, asked_entity[question], side="right")
+        code = asked_entity[question]
+        if not 0 <= code < codes:
+            number[question] = -1
+            continue
+        lo, after = begins[code], begins[code + 1]
         at, known = asked_time[question], asked_known[question]
         low, high = lo, after
         while low < high:

@@ -6,12 +6,13 @@ Rows may stand in any order; a chain's order is always (event_time, row_id). Pay
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Op, Refusal
 
@@ -23,6 +24,10 @@ VALUE_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
 
 Array = npt.NDArray[Any]
 
+_PER_CELL = ("indices", "values", "nulls")
+_LONG_RUNS = 4
+"""Cells a row from which on copying run by run beats copying by the cells' places: four times as fast at 8, three times
+as slow at 1."""
 _PER_ROW = ("entity", "event_time", "row_id", "op", "scalar", "transform", "parent", "weight", "refusal")
 
 
@@ -220,14 +225,35 @@ class DeltaBatch:
     def take(self, rows: Array) -> DeltaBatch:
         """The deltas at the positions `rows` (or where a mask is true), in that order."""
         picked = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, dtype=np.int64)
-        lengths = (self.offsets[1:] - self.offsets[:-1])[picked]
+        if len(picked) == len(self) and np.array_equal(picked, np.arange(len(self))):
+            return self
+        begins = self.offsets[:-1][picked]
+        lengths = self.offsets[1:][picked] - begins
         bounds = np.concatenate(([0], np.cumsum(lengths)))
-        cells = np.arange(bounds[-1]) + np.repeat(self.offsets[:-1][picked] - bounds[:-1], lengths)
+        cells: Iterable[Array]
+        if bounds[-1] >= _LONG_RUNS * len(picked):
+            cells = _runs(begins, bounds, self.indices, self.values, self.nulls)
+        else:
+            places = np.arange(bounds[-1]) + np.repeat(begins - bounds[:-1], lengths)
+            cells = (column[places] for column in (self.indices, self.values, self.nulls))
         return DeltaBatch(
             entity_count=self.entity_count,
             offsets=bounds,
             dims=self.dims,
             transform_names=self.transform_names,
             **{name: getattr(self, name)[picked] for name in _PER_ROW},
-            **{name: getattr(self, name)[cells] for name in ("indices", "values", "nulls")},
+            **dict(zip(_PER_CELL, cells, strict=True)),
         )
+
+
+@njit(cache=True)
+def _runs(begins: Array, bounds: Array, indices: Array, values: Array, nulls: Array) -> tuple[Array, Array, Array]:
+    """The cells of rows that begin at `begins`, to stand at `bounds`, run by run."""
+    size = bounds[-1]
+    indices_, values_, nulls_ = np.empty(size, indices.dtype), np.empty(size, values.dtype), np.empty(size, nulls.dtype)
+    for row in range(len(begins)):
+        away = begins[row] - bounds[row]
+        for place in range(bounds[row], bounds[row + 1]):
+            cell = place + away
+            indices_[place], values_[place], nulls_[place] = indices[cell], values[cell], nulls[cell]
+    return indices_, values_, nulls_
