@@ -156,7 +156,8 @@ def compact_deltas(
     since: int | None = None,
     horizon: int | None = None,
 ) -> ChainFrame:
-    """Chains of a DataFrame of deltas, compacted.
+    """Chains of a DataFrame of deltas, compacted. Where deltas are small, a session that cuts batches by rows alone
+    hands them over faster: see "Batches" in `spark_jobs/windows/README.md`.
 
     Args:
         deltas: `entity` (text), `event_time`, `time` (when it became visible), `row_id`, `diff` (+1, or -1 for one that
