@@ -182,5 +182,15 @@ def _due(source: Source, shown: set[str]) -> Iterator[str]:
 def _present(lake: Lake, source: Source, known: Collection[Source]) -> list[Source]:
     """The sources that have tables, by name."""
     bronze = lake.names_if_present("bronze")
-    present = [s for s in known if s.name != source.name and chunks(s).table in bronze] + [source]
-    return sorted(present, key=lambda s: s.name)
+    others = [s for s in known if s.name != source.name and chunks(s).table in bronze]
+    return sorted([source, *(_as_it_stands(lake, other) for other in others)], key=lambda s: s.name)
+
+
+def _as_it_stands(lake: Lake, source: Source) -> Source:
+    """The source without what its file declares and its table does not have: a change that nobody has accepted yet."""
+    stands = {*lake.read(chunks(source)).columns}
+    held = {
+        field: {name: value for name, value in declared.items() if f"{prefix}_{name}" in stands}
+        for field, prefix, declared in (("columns", "c", source.columns), ("timelines", "t", source.timelines))
+    }
+    return source.model_copy(update=held)
