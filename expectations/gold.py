@@ -33,7 +33,7 @@ INVARIANTS = (
     Invariant(
         "components_out_of_balance",
         "Each additive whole-number component gains, over all entities, exactly what the rows that came and went add, "
-        "where no chain of the run refuses a delta.",
+        "but for those that a chain refuses.",
         _AGAIN,
     ),
     Invariant(

@@ -43,6 +43,8 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame:
     touching = fold_inputs(scope.touching(lake), source)
     if scope.everything:
         return _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
+    # a state that no row touches stays as it is, and is not brought to the workers
+    prior = prior.join(touching.select("entity").distinct(), "entity", "left_semi")
     # not `persist`: Spark plans a cached query again at every write to a table that it reads;
     # not eager: looking for what must be folded again runs through all of it
     folded = _folded(touching, prior, source, scope, onto_prior=True).localCheckpoint(eager=False)
@@ -92,9 +94,6 @@ class _Folder:
         is_prior = both.column("is_prior")
         rows = both.filter(pc.invert(is_prior))
         prior = without_closed(both.filter(is_prior), ["entity"])
-        if self.onto_prior:
-            # a state that no row touches stays as it is
-            prior = prior.filter(pc.is_in(prior.column("entity"), pc.unique(rows.column("entity"))))
         refold, states = self._fold(rows, prior)
         kept = pc.invert(pc.is_in(prior.column("entity"), refold))
         yield from self._corrections(states, prior.filter(kept), refold).to_batches()

@@ -16,8 +16,8 @@ REFUSALS = (
 )  # fmt: skip
 """Reasons by the numbers that are stored, from 1 on; a test compares them with the kernel's."""
 
-_UNTIL = "if(size(h.known_until) = 0, array_repeat(CAST(NULL AS BIGINT), size(h.event_times)), h.known_until)"
-"""Until when each delta is known; a list that would say nothing is empty."""
+UNTIL = "if(size(h.known_until) = 0, array_repeat(CAST(NULL AS BIGINT), size(h.event_times)), h.known_until)"
+"""SQL over `h`: until when each delta of a segment is known, where the list that would say nothing is empty."""
 
 
 def _of_each(column: str) -> str:
@@ -71,7 +71,7 @@ def _chains() -> str:
     rows = _held(
         "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
         " h.names, h.ints, h.floats, h.seen, h.deltas AS pending,"
-        f" h.event_times, h.row_ids, {_OPS}, {_UNTIL} AS until, h.encoding, h.saved_bytes, h.revision, h.known_from",
+        f" h.event_times, h.row_ids, {_OPS}, {UNTIL} AS until, h.encoding, h.saved_bytes, h.revision, h.known_from",
         "end_time IS NULL",
     )
     zipped = "arrays_zip(event_times, row_ids, ops, until)"
@@ -88,7 +88,7 @@ def _chains() -> str:
 
 def _refused() -> str:
     zipped = _held(
-        f"h.source, h.entity, h.known_from, h.event_times, h.row_ids, {_OPS}, h.refusals, {_KNOWN}, {_UNTIL} AS until",
+        f"h.source, h.entity, h.known_from, h.event_times, h.row_ids, {_OPS}, h.refusals, {_KNOWN}, {UNTIL} AS until",
         "refusals IS NOT NULL",
     )
     return (

@@ -323,3 +323,20 @@ def test_a_state_that_does_not_say_what_its_row_says_and_a_chain_of_two_ends_are
         "segments_at_wrong_time": 1,
         "deltas_folded": segment["deltas"],
     }
+
+
+def test_sums_balance_beside_the_deltas_that_chains_refuse(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    home = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+    settings = write_source(home, f"{SOURCE}compaction: full\n")
+    write_drops(settings, [*[Reading(0, 10 * i, "a", 2**62) for i in range(3)], Reading(0, 200, "b", 2)])
+    source = load_source(settings.sources / "meters.yml")
+    tokens = tokens_of(stages(lake, settings, 0, "land", "seal", "compact"))
+    first = SourceFrontiers.start(source)
+    ready = Staged(lake, source, tokens, {}, first, frontiers.load(Lake(lake), source))
+    clean = ready.gold()
+    assert (clean["segments_with_refused_deltas"], clean["components_out_of_balance"]) == (1, 0)
+    state = ready.rows(STATE, f"token = {tokens['compact']} AND era = 'live' AND entity = 'b'")[0]
+    ready.append(STATE, [{**state, "entity": "x1"}])
+    assert faults("gold", clean, ready.gold()) == {"components_out_of_balance": 2}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.chains import REFUSING, chains, gain
+from spark_jobs.gates.measures.chains import REFUSING, chains, entities_past_balance, gain, refused_updates
 from spark_jobs.gates.measures.query import Measurement, Part, measure, timestamp, violation
-from spark_jobs.gates.measures.touching import touching
+from spark_jobs.gates.measures.touching import of_changed_entities, touching
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import State
 from spark_jobs.storage.publication import visible_sql
@@ -25,7 +25,8 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
 
     `components_out_of_balance` counts the additive components (int64) whose gain over all entities is not the sum over
     the rows that came and went; each one's difference is in the measure `balance_of_<component>`. What a chain refuses
-    is in no state, so where this run changes a segment that holds such a delta, nothing is counted.
+    is in no state, so where this run changes a segment that holds such a delta, exactly those rows are left out of the
+    sum; an entity of which retention lets deltas go at the same time is left out altogether.
     """
     state = scope.source.state
     parts = [] if state is None else _parts(scope, state, token)
@@ -45,9 +46,25 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
         REFUSING,
     )
     measured = measure(spark, parts, dict.fromkeys(names, 0))
+    if state is not None and measured.values[REFUSING] and _additive(state):
+        measured.values.update(measure(spark, _balance_beside_refused(scope, state, token)).values)
     off = [m for m, value in measured.values.items() if m.startswith(BALANCE) and value]
-    measured.values["components_out_of_balance"] = 0 if measured.values[REFUSING] else len(off)
+    measured.values["components_out_of_balance"] = len(off)
     return measured
+
+
+def _balance_beside_refused(scope: Scope, state: State, token: int) -> list[Part]:
+    """The parts that balance additive components, where chains of the attempt skip deltas. A query of its own, as it
+    looks for rows of the past: few runs need it."""
+    past = entities_past_balance(scope, token)
+    balanced = []
+    for part in (_states(scope, state, token), _rows(scope, state)):
+        adds = {m: value for m, value in part.adds.items() if m.startswith(BALANCE)}
+        relation = f"SELECT * FROM ({part.relation}) LEFT ANTI JOIN ({past}) USING (entity)"
+        balanced.append(Part(relation, adds, part.shows))
+    refused = f"SELECT * FROM ({refused_updates(scope, token)}) LEFT ANTI JOIN ({past}) USING (entity)"
+    skipped = {f"{BALANCE}{component}": f"sign * diff * {each}" for component, each in _of_rows(state).items()}
+    return [*balanced, Part(refused, skipped, ("sign", "row_id", "entity", "event_time", "time", "diff"))]
 
 
 def _parts(scope: Scope, state: State, token: int) -> list[Part]:
@@ -103,18 +120,27 @@ def _states(scope: Scope, state: State, token: int) -> Part:
     relation = (
         f"SELECT entity, {listed} FROM {qualified(STATE.database, STATE.table)}"
         f" WHERE source = {literal(scope.source.name)} AND era IN ('live', 'closing')"
-        f" AND {visible_sql(scope.publication, token)} GROUP BY entity HAVING bool_or({own})"
+        f" AND {visible_sql(scope.publication, token)}{of_changed_entities(scope, STATE, token)}"
+        f" GROUP BY entity HAVING bool_or({own})"
     )
     return Part(relation, adds, ("entity", *columns))
 
 
 def _rows(scope: Scope, state: State) -> Part:
     """What the rows that came and went add, as the fold must have added it."""
-    adds = {"deltas_accepted": "diff"}
-    for component, value in _additive(state).items():
-        each = f"CAST(coalesce({name(f'c_{value}')}, 0) AS DECIMAL(38, 0))" if isinstance(value, str) else str(value)
-        adds[f"{BALANCE}{component}"] = f"-diff * {each}"
-    return Part(touching(scope), adds, ("row_id", "entity", "event_time", "time", "diff"))
+    adds = {f"{BALANCE}{component}": f"-diff * {each}" for component, each in _of_rows(state).items()}
+    shows = ("row_id", "entity", "event_time", "time", "diff")
+    return Part(touching(scope), {"deltas_accepted": "diff", **adds}, shows)
+
+
+def _of_rows(state: State) -> dict[str, str]:
+    """SQL of what an update adds to each additive component."""
+    return {
+        component: f"CAST(coalesce({name(f'c_{value}')}, 0) AS DECIMAL(38, 0))"
+        if isinstance(value, str)
+        else str(value)
+        for component, value in _additive(state).items()
+    }
 
 
 def _last_rows(scope: Scope, state: State, token: int) -> Part:
