@@ -32,7 +32,7 @@ from spark_jobs.trace.horizon import published_horizon
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = re.compile(r"(?=.{1,40}$)[a-z](_?[a-z0-9])*")
 _COMMENT = "Copies of the published tables at one published time, and the list of them in pins.pins."
 
 
@@ -87,11 +87,34 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     return pin
 
 
+def drop_pin(lake: Lake, name: str) -> list[str]:
+    """Take a pin off the list and drop its tables, or those that an interrupted pin of that name left; returns them.
+
+    Raises:
+        ParameterError: there is neither.
+    """
+    check_name(name)
+    # no other pin's tables begin so, as no name ends with an underscore or holds two
+    tables = sorted(t for t in lake.names_if_present(PINS.database) if t.startswith(f"{name}__"))
+    listed = any(pin.name == name for pin in pins(lake))
+    if not tables and not listed:
+        raise ParameterError(
+            expected="the name of a pin", found=repr(name), next_step="`tidemark pins` lists those that stand"
+        )
+    # the list first: a pin that is listed is whole
+    if listed:
+        lake.run(f"DELETE FROM {qualified(PINS.database, PINS.table)} WHERE name = {literal(name)}")
+    for table in tables:
+        lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, table)}")
+    return tables
+
+
 def check_name(name: str) -> None:
     """Refuse a pin's name that can't be part of a table's."""
-    if not _NAME.fullmatch(name) or "__" in name:
+    if not _NAME.fullmatch(name):
         raise ParameterError(
-            expected="a pin's name of at most 40 lowercase letters, digits and single underscores, a letter first",
+            expected="a pin's name of at most 40 lowercase letters, digits and single underscores between, a letter"
+            " first",
             found=repr(name),
             next_step="choose a name such as `before_the_move`",
         )

@@ -94,6 +94,8 @@ def test_what_is_no_instant_is_wrong_usage(here, text, capsys):
     ("command", "said"),
     [
         (["pin", "Before-the-move"], "a pin's name"),
+        (["pin", "before_"], "a pin's name"),
+        (["unpin", "before__the_move"], "a pin's name"),
         (["pin", "before", "--at", "noon"], "a date such as"),
         (["chains", "flights"], "whose chains are kept"),
         (["history", "flights", "N1"], "whose chains are kept"),

@@ -19,7 +19,7 @@ from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.restatement.as_of import states_at
 from spark_jobs.restatement.chain_metrics import chain_metrics
-from spark_jobs.restatement.pins import PinExists, make_pin, pins
+from spark_jobs.restatement.pins import PinExists, drop_pin, make_pin, pins
 from spark_jobs.restatement.state_reads import entity_history, rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage import chain_views
@@ -233,6 +233,11 @@ def test_a_rollback_is_new_deltas_and_a_pin_holds_what_was(lake: SparkSession, h
     assert pinned.tables == ["first_day__meters_state", "first_day__meters_versions"]
     with pytest.raises(PinExists):
         make_pin(tables, [source], "first_day")
+    assert drop_pin(tables, "first_day") == pinned.tables
+    assert (pins(tables), "first_day__meters_state" in tables.names("pins")) == ([], False)
+    with pytest.raises(ParameterError, match="the name of a pin"):
+        drop_pin(tables, "first_day")
+    assert make_pin(tables, [source], "first_day") == pinned
 
     back = rollback_rows(tables, source, "a", then, at_us=now)
     assert [{k: v for k, v in row.items() if k != "at"} for row in back] == [

@@ -1,4 +1,4 @@
-"""`pin` and `pins`: copies of the published tables at one published time."""
+"""`pin`, `pins` and `unpin`: copies of the published tables at one published time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(pin)
     app.command()(pins)
+    app.command()(unpin)
 
 
 def pin(
@@ -51,3 +52,18 @@ def pins(as_json: JsonOption = False) -> None:
         found = standing(Lake(spark))
     rows = [(p.name, p.at, ", ".join(p.sources), len(p.tables)) for p in found]
     emit(as_json, [asdict(p) for p in found], lambda: table(["name", "at", "sources", "tables"], rows))
+
+
+def unpin(
+    name: Annotated[str, typer.Argument(help="Name of a pin, also of one that was interrupted.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Drop a pin and its tables; what is published stays as it is."""
+    settings = load_settings()
+    from spark_jobs.restatement.pins import check_name, drop_pin
+    from spark_jobs.storage.lake import Lake
+
+    check_name(name)
+    with server_session(settings, "tidemark-unpin") as spark:
+        dropped = [f"pins.{dropped}" for dropped in drop_pin(Lake(spark), name)]
+    emit(as_json, {"dropped": dropped}, lambda: table(["dropped"], [(one,) for one in dropped]))
