@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark_jobs.checkpoints import join_as_of
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
+from spark_jobs.jobs.reads import chains_of
 from spark_jobs.restatement.as_of import states_at
+from spark_jobs.restatement.state_reads import rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
@@ -77,6 +82,26 @@ def listed(spark: SparkSession, action: str) -> Counter:
     return Counter((r.definition, (r["at"] - micros(START)) // 60_000_000) for r in rows)
 
 
+def below_is_refused(spark: SparkSession, home: Settings) -> None:
+    """By a rollback to there, by one that would take effect there, and by a join; at the horizon all are answered."""
+    source, tables = load_source(home.sources / "meters.yml"), Lake(spark)
+    day = DAY * 60_000_000
+    horizon = micros(START) + (DAYS - KEPT_DAYS) * day
+    for to_us, at_us in ((horizon - 1, horizon + day), (horizon, horizon - 1)):
+        with pytest.raises(BelowHorizon):
+            rollback_rows(tables, source, "b", to_us, at_us=at_us)
+    with pytest.raises(ParameterError, match="'never'"):
+        rollback_rows(tables, source, "never", horizon, at_us=horizon)
+    for time, refused in ((horizon - 1, True), (horizon, False)):
+        asked = spark.sql(f"SELECT 'b' AS meter, timestamp_micros({time}) AS at")
+        joined = join_as_of(asked, "meter", "at", chains=chains_of(spark, "meters", home))
+        if refused:
+            with pytest.raises(PySparkException, match="below_horizon"):
+                joined.collect()
+        else:
+            assert [(r.readings, r.load) for r in joined.collect()] == [(1, 6)]
+
+
 @pytest.mark.parametrize("text", [WINDOWS, pytest.param(CHAINS, marks=pytest.mark.long)], ids=["windows", "chains"])
 def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
     text: str, lake: SparkSession, spark_settings: Settings, tmp_path: Path
@@ -96,6 +121,8 @@ def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
     assert listed(lake, "below_horizon") == {(d, at): 1 for d in (*windows, None) for at in BELOW}
     refuses_below(lake, home)
     daily = {table: published(lake, table) for table in (*tables, "silver.late")}
+    if text is CHAINS:
+        below_is_refused(lake, home)
 
     # what counts stays, also when its file is taken back
     run(lake, home, 0, 0, retract=True)
