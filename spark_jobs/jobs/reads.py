@@ -12,6 +12,7 @@ from spark_jobs.restatement.chains import published_chains, retention_of
 from spark_jobs.restatement.state_reads import check_keeps_chains
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.read_counts import count_read
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.horizon import published_horizon
 
@@ -22,14 +23,18 @@ if TYPE_CHECKING:
 def chains_of(spark: SparkSession, source: str, settings: Settings | None = None) -> ChainFrame:
     """The published chains of a source, for `join_as_of` and `ChainFrame.states`; times are in microseconds.
 
+    It counts as one read of all entities, however often they are then read.
+
     Raises:
         ParameterError: the source keeps no chains.
         NotPublished: nothing is published yet.
     """
-    checked = load_source((settings or load_settings()).sources / f"{source}.yml")
+    settings = settings or load_settings()
+    checked = load_source(settings.sources / f"{source}.yml")
     check_keeps_chains(checked)
     lake = Lake(spark)
     _, current = as_of_time(lake, checked, None)
     standing = frontiers.load(lake, checked, near=current.token)
     kept = replace(retention_of(standing), horizon=published_horizon(checked, standing, current))
+    count_read(settings.home, checked.name)
     return published_chains(lake, checked, current, frontiers=kept)

@@ -11,6 +11,7 @@ import pytest
 
 from spark_jobs.config import Settings
 from spark_jobs.server import control
+from spark_jobs.storage.read_counts import Reads, reads_of
 from tests.jobs.harness import MINUTE, START, _iso, write_lines, write_source
 from tests.jobs.test_chains import UPSERT
 from tests.server.test_runs import answer, tidemark
@@ -68,6 +69,8 @@ def test_a_chain_is_compacted_read_at_any_time_rolled_back_and_pinned(served: Se
     assert [version["vector"] for version in ask(served, "history", "meters", "m")] == [
         [load, load / 4] for load in (1, 2, 3, 4, 5, 6, 10, 20, 30)
     ]
+    # two of all; the state of an entity that had three deltas then, its history as it has nine
+    assert reads_of(served.home, "meters") == Reads(2, {2: 1, 4: 1})
 
     pinned = ask(served, "pin", "before_rollback")
     assert [pin["name"] for pin in ask(served, "pins")] == ["before_rollback"]
@@ -83,6 +86,14 @@ def test_a_chain_is_compacted_read_at_any_time_rolled_back_and_pinned(served: Se
     assert loads_at(served, "2024-01-02T23:00:00Z") == {"m": 30, "n": 7}
     frozen = ask(served, "sql", "SELECT meter, load FROM pins.before_rollback__meters_state")["rows"]
     assert {row["meter"]: row["load"] for row in frozen} == {"m": 30, "n": 7}
+    assert ask(served, "unpin", "before_rollback")["dropped"] == [f"pins.{table}" for table in pinned["tables"]]
+    assert ask(served, "pins") == []
+    code, gone = answer(tidemark(served, "unpin", "before_rollback"))
+    assert (code, gone["error"]["code"]) == (2, "parameter")
+    # the same name again, at the time of before
+    ask(served, "pin", "before_rollback", "--at", "2024-01-02T23:00:00Z")
+    frozen = ask(served, "sql", "SELECT meter, load FROM pins.before_rollback__meters_state")["rows"]
+    assert {row["meter"]: row["load"] for row in frozen} == {"m": 6, "n": 7}
 
 
 def test_a_record_is_replayed_once_it_can_be_read_and_a_drop_is_taken_back(served: Settings) -> None:

@@ -42,12 +42,17 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
     """The deltas of an entity that stand, in order, each with the state after it."""
     settings = load_settings()
     checked = known_source(settings, source)
+    from spark_jobs.kernels.deltas.traffic import entity_class
     from spark_jobs.restatement.state_reads import check_keeps_chains, entity_history
     from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.read_counts import count_read
 
     check_keeps_chains(checked)
     with server_session(settings, "tidemark-history") as spark:
-        found = [_plain(version) for version in entity_history(Lake(spark), checked, entity)]
+        versions = entity_history(Lake(spark), checked, entity)
+    if versions:
+        count_read(settings.home, source, of_class=int(entity_class(versions[-1].state.delta_count)))
+    found = [_plain(version) for version in versions]
     columns = ["event_time", "row_id", "op", "refusal", "vector"]
     emit(as_json, found, lambda: table(columns, [[row[c] for c in columns] for row in found]))
 
