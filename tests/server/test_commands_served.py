@@ -113,3 +113,21 @@ def test_a_record_is_replayed_once_it_can_be_read_and_a_drop_is_taken_back(serve
     ask(served, "retract", "meters", "--drop", "2024-01-04")
     assert loads_at(served, "2024-01-04T03:00:00Z")["m"] == 4
     ask(served, "retract", "meters", "--drop", "2024-01-04")
+
+
+def test_a_lake_of_an_older_version_is_refused_by_name_until_a_run_widens_it(served: Settings) -> None:
+    write_lines(served, 4, lines(4, [5]))
+    run_day(served, 4)
+    behind = ask(served, "why", "meters", "gold.meters", "n")["deltas"]
+    for statement in (
+        "CREATE TABLE trace.older USING delta PARTITIONED BY (batch)"
+        " AS SELECT * EXCEPT (below_horizon) FROM trace.meters_updates",
+        "DROP TABLE trace.meters_updates",
+        "ALTER TABLE trace.older RENAME TO trace.meters_updates",
+    ):
+        ask(served, "sql", statement)
+    code, told = answer(tidemark(served, "why", "meters", "gold.meters", "n"))
+    assert (code, told["error"]["code"]) == (1, "lake_older")
+    assert told["error"]["lacking"] == {"trace.meters_updates": ["below_horizon"]}
+    run_day(served, 4)
+    assert ask(served, "why", "meters", "gold.meters", "n")["deltas"] == behind
