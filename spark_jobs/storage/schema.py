@@ -14,6 +14,11 @@ IDENTITY = "tidemark.identity"
 """Table property: the columns of `Table.identity`, with commas between."""
 
 
+LONGEST_COMMENT = 255
+"""Characters of a column's comment that Hive's metastore takes. It tries a view with a longer one again for 20 s before
+Spark stores it otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: its name, its Spark SQL type, and a comment that a SQL user understands."""
@@ -29,7 +34,8 @@ class Column:
 
     def ddl(self) -> str:
         """The column as it stands in CREATE TABLE."""
-        return f"{name(self.name)} {self.type} COMMENT {literal(self.comment)}"
+        told = self.comment if len(self.comment) <= LONGEST_COMMENT else f"{self.comment[: LONGEST_COMMENT - 1]}…"
+        return f"{name(self.name)} {self.type} COMMENT {literal(told)}"
 
 
 @dataclass(frozen=True, slots=True)

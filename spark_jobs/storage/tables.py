@@ -195,10 +195,9 @@ LATE = Table(
         Column(
             "action",
             "STRING",
-            "reemit: counted, its windows were restated. discard: left out of every window it is late for, and of all. "
-            "partial: counted where the policy allows, left out elsewhere. next_window: counted at moved_to. "
-            "below_horizon: came below the horizon of then, counted nowhere. kept_below_horizon: taken back below it, "
-            "still counted.",
+            "reemit: counted. discard: in no window it is late for, all of them. partial: counted where the policy "
+            "allows. next_window: at moved_to. below_horizon: came below it, counted nowhere. kept_below_horizon: "
+            "taken back below it, still counted.",
         ),
         Column("diff", "BIGINT", "+1 the row came, -1 it was taken back."),
         Column("known_from", "TIMESTAMP", "Visible time of the change."),
