@@ -14,7 +14,7 @@ from airflow.timetables.interval import CronDataIntervalTimetable, DeltaDataInte
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Problem, Source, SourceFileError, load_source, source_paths
-from spark_jobs.sources.checks import duplicate_windows
+from spark_jobs.sources.checks import duplicate_tables
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, MINUTE_US, format_duration, instant_at
 
 STAGES = ("land", "seal", "window", "compact", "publish")
@@ -48,7 +48,7 @@ def read_sources(directory: Path) -> tuple[dict[str, Source], list[SourceFileErr
 def _clashes(source: Source, others: Mapping[str, Source]) -> list[Problem]:
     if source.name in others:
         return [Problem("source", "one file for each source", f"a second one for {source.name}")]
-    return duplicate_windows({name: each.windows for name, each in [*others.items(), (source.name, source)]})
+    return duplicate_tables({name: each.windows for name, each in [*others.items(), (source.name, source)]})
 
 
 def source_dag(source: Source) -> DAG:
