@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,10 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.withdrawal import withdrawn
+
+FIRST = "land"
+"""The stage that a run begins with."""
 
 
 @dataclass
@@ -64,19 +68,36 @@ class Stage:
 
     @property
     def frontiers(self) -> SourceFrontiers:
-        """The frontiers as this stage found them."""
-        return self._found[0]
+        """The frontiers that this stage goes on from. A run begins with those of the publication: what an earlier run
+        sealed and did not publish is withdrawn."""
+        return self._frontiers[1]
 
     @property
     def publication(self) -> Publication:
-        """The publication in force as this stage found it."""
-        return self._found[1]
+        """The publication in force when the stage began."""
+        return self._in_force[1]
+
+    def withdraw(self) -> None:
+        """Commit the frontiers that the run begins with, where others stand."""
+        standing, begun = self._frontiers
+        if begun != standing:
+            frontiers.commit(self.lake, self.source, self.fence, self.run_id, begun)
 
     @cached_property
-    def _found(self) -> tuple[SourceFrontiers, Publication]:
+    def _in_force(self) -> tuple[SourceFrontiers, Publication]:
         # in this order: reading the frontiers of a run brings the publication along
         standing = frontiers.load(self.lake, self.source, near=self.fence.token)
         return standing, publication.load(self.lake, self.source)
+
+    @cached_property
+    def _frontiers(self) -> tuple[SourceFrontiers, SourceFrontiers]:
+        """Those that stand, and those that the stage goes on from."""
+        standing, published = self._in_force
+        if self.name != FIRST or standing.seal_us <= published.published_us:
+            return standing, standing
+        shown = frontiers.published_frontiers(self.lake, self.source, published)
+        begun = withdrawn(standing, shown, self.fence.token)
+        return standing, replace(begun, published_us=published.published_us)
 
     @cached_property
     def scope(self) -> Scope:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.base import Base, base_of
@@ -10,7 +12,7 @@ from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.names import names_follow
 from spark_jobs.landing import ledger
 from spark_jobs.landing.landing import Landing
-from spark_jobs.landing.ledger import COUNTS, Version
+from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
 from spark_jobs.landing.reader import LandingFile, list_drop_files
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
 from spark_jobs.restatement.catalog import ensure_source, widen_tables
@@ -29,6 +31,7 @@ def land(stage: Stage) -> None:
 def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
     ensure_source(stage.lake, stage.source)
+    stage.withdraw()
     if stage.takes_drops:
         check_drops(stage.source, stage.frontiers, stage.drops)
     files = listed_files(stage)
@@ -37,12 +40,12 @@ def land_files(stage: Stage) -> None:
     changed = check_version(stage.source, stage.publication, accepted=stage.accept_definition)
     widen_tables(stage.lake, stage.source, changed)
     drops = None if stage.rereads else stage.drops
-    known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through).files
-    found = _survey(stage, files, known)
-    empty = _empty_drops(stage, files)
-    stage.summary.update(dict.fromkeys(COUNTS, 0))
+    known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through)
+    found = _survey(stage, files, known.files)
+    empty = _empty_drops(stage, files, known.pending.values())
+    stage.summary.update(_resumed(known.pending.values()))
     stage.summary.update(
-        files=len(found.read),
+        files=stage.summary["resumed_files"] + len(found.read),
         known_files=found.known,
         changed_files=found.changed,
         moved_files=sorted(before.path for before, _ in found.moved),
@@ -52,7 +55,7 @@ def land_files(stage: Stage) -> None:
     rows = [ledger.empty_drop_row(stage.source, n) for n in empty]
     if found.has_work:
         landed = Landing(stage.lake, stage.source, stage.fence, stage.run_id).land(found)
-        stage.summary.update(landed.totals)
+        stage.summary.update({name: stage.summary[name] + n for name, n in landed.totals.items()})
         rows += landed.rows
     if rows:
         ledger.write(stage.lake, rows, stage.fence, stage.run_id)
@@ -107,11 +110,17 @@ def _to_retract(stage: Stage, known: dict[str, Version]) -> frozenset[str]:
     )
 
 
-def _empty_drops(stage: Stage, files: list[LandingFile]) -> list[int]:
+def _resumed(pending: Collection[PendingLanding]) -> dict[str, int]:
+    """What earlier runs landed that is not published: this run takes it in, so it counts as this run's."""
+    totals = {name: sum(landing.counts[name] for landing in pending) for name in COUNTS}
+    return {**totals, "resumed_files": sum(landing.files for landing in pending), "resumed_rows": totals["rows"]}
+
+
+def _empty_drops(stage: Stage, files: list[LandingFile], pending: Collection[PendingLanding]) -> list[int]:
     """Drops of the interval that are run for the first time, and have no file."""
     if not stage.takes_drops:
         return []
-    with_files = {f.seq_no for f in files}
+    with_files = {f.seq_no for f in files}.union(*(landing.drops for landing in pending))
     return [n for n in stage.drops if n not in with_files and not stage.frontiers.has_landed(range(n, n + 1))]
 
 

@@ -9,7 +9,7 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.landing.pending import landings_between, pending_updates
 from spark_jobs.trace.advance import Advance, advance
-from spark_jobs.trace.frontiers import Move, moves_since
+from spark_jobs.trace.frontiers import Move, unpublished_moves
 
 
 def seal(stage: Stage) -> None:
@@ -17,7 +17,7 @@ def seal(stage: Stage) -> None:
     unpublished = _is_unpublished(stage)
     moved, landings = advance_trace(stage)
     # a move that is not published is measured again, so that a repeated run meets a failed gate again
-    for move in moves_since(stage.lake, stage.source, stage.publication.token) if unpublished else []:
+    for move in unpublished_moves(stage.lake, stage.source, stage.publication) if unpublished else []:
         of_move = landings_between(stage.lake, stage.source, move.before.landed_through, move.after.landed_through)
         _pass_gate(stage, move, of_move)
     if moved.moved and not unpublished:
@@ -29,9 +29,10 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
     and which landings they were."""
     before = stage.frontiers
     pending = pending_updates(stage.lake, stage.source, before.landed_through)
-    drops, hi_us = stage.drops, stage.hi_us
-    if not stage.takes_drops:
-        drops, hi_us = drops[:0], before.reached_us
+    # what an earlier run landed without sealing it lands with this one
+    drops, hi_us = [range(n, n + 1) for n in pending.drops], before.reached_us
+    if stage.takes_drops:
+        drops, hi_us = sorted([*drops, stage.drops], key=lambda of: of.start), stage.hi_us
     moved = advance(
         stage.lake,
         stage.source,

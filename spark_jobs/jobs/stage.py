@@ -17,7 +17,7 @@ from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.compact import compact
-from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.context import FIRST, Stage
 from spark_jobs.jobs.estimate import KEPT_RUNS
 from spark_jobs.jobs.land import land
 from spark_jobs.jobs.publish import publish
@@ -117,7 +117,7 @@ def _attempt(
 ) -> dict[str, Any]:
     begun = time.monotonic()
     folder = settings.home / "leases"
-    with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == "land", wait_s=fence.WAIT_S) as lease:
+    with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=fence.WAIT_S) as lease:
         lake = Lake(spark, lease.carried)
         stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, **options)
         if name not in STAGED and name != "publish":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -65,12 +66,40 @@ def file_key(seq_no: int, rank: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingLanding:
+    """A landing that is not in the trace yet: the drops that it is about, its files, and its counts by the names of
+    `COUNTS`."""
+
+    drops: tuple[int, ...] = ()
+    files: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict(NOTHING))
+
+    @property
+    def n_updates(self) -> int:
+        """Its rows, those that it took back too."""
+        return self.counts["rows"] + self.counts["rows_back"]
+
+    def plus(self, row: Mapping[str, Any]) -> PendingLanding:
+        """With one more row of the ledger."""
+        return PendingLanding(
+            tuple(sorted({*self.drops, row["seq_no"]})),
+            self.files + (row["path"] is not None),
+            {name: self.counts[name] + (row[name] or 0) for name in COUNTS},
+        )
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> PendingLanding:
+        """Read what `asdict` gave."""
+        return cls(tuple(fields["drops"]), fields["files"], fields["counts"])
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
-    """What a run must know of the ledger: `files`, path -> the newest version, of the run's drops; `pending`, landing
-    -> its rows, those it took back too, of the landings that are not in the trace yet."""
+    """What a run must know of the ledger: `files`, path -> the newest version, of the run's drops; `pending`, by their
+    numbers the landings that are not in the trace yet, oldest first."""
 
     files: dict[str, Version]
-    pending: dict[int, int]
+    pending: dict[int, PendingLanding]
 
 
 def known(lake: Lake, source: Source, drops: range | None, landed_through: int) -> Known:
@@ -78,20 +107,28 @@ def known(lake: Lake, source: Source, drops: range | None, landed_through: int) 
     of_drops = F.lit(True) if drops is None else F.col("seq_no").between(drops.start, drops.stop - 1)
     ledger = lake.read(FILES).where((F.col("source") == source.name) & (of_drops | (F.col("landing") > landed_through)))
     said = ("path", "seq_no", "file_rank", "bytes", "checksum", "version", "landing")
-    n_updates = (F.col("rows") + F.coalesce("rows_back", F.lit(0))).alias("n_updates")
     files: dict[str, Version] = {}
-    pending: dict[int, int] = {}
-    for *version, updates, wanted in sorted(
-        ledger.select(*said, n_updates, of_drops.alias("of_drops")).collect(), key=lambda row: row.landing
-    ):
-        path, seq_no, rank, size, checksum, kind, landing = version
-        if wanted and path is not None:
+    pending: dict[int, PendingLanding] = {}
+    rows = ledger.select(*said, *COUNTS, of_drops.alias("of_drops")).collect()
+    for row in sorted(rows, key=lambda row: row.landing):
+        path, seq_no, rank, size, checksum, kind, landing = (row[name] for name in said)
+        if row.of_drops and path is not None:
             files[path] = Version(path, seq_no, rank, size, checksum, kind or LANDED, landing)
         if landing > landed_through:
-            pending[landing] = pending.get(landing, 0) + updates
-    if lake.carried is not None:
-        lake.carried[CARRIED] = json.dumps(list(pending.items()))
+            pending[landing] = pending.get(landing, PendingLanding()).plus(row.asDict())
+    _carry(lake, pending)
     return Known(files, pending)
+
+
+def _carry(lake: Lake, pending: Mapping[int, PendingLanding]) -> None:
+    if lake.carried is not None:
+        lake.carried[CARRIED] = json.dumps([(landing, asdict(of)) for landing, of in pending.items()])
+
+
+def _carried(lake: Lake) -> dict[int, PendingLanding] | None:
+    if lake.carried is None or CARRIED not in lake.carried:
+        return None
+    return {landing: PendingLanding.from_json(of) for landing, of in json.loads(lake.carried[CARRIED])}
 
 
 def versions(lake: Lake, source: Source) -> dict[str, Version]:
@@ -104,10 +141,11 @@ def versions(lake: Lake, source: Source) -> dict[str, Version]:
     return found
 
 
-def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, int]:
-    """Landing -> its rows, of the landings beyond `landed_through`, oldest first."""
-    if lake.carried is not None and CARRIED in lake.carried:
-        return {landing: rows for landing, rows in json.loads(lake.carried[CARRIED]) if landing > landed_through}
+def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, PendingLanding]:
+    """The landings beyond `landed_through` by their numbers, oldest first."""
+    carried = _carried(lake)
+    if carried is not None:
+        return {landing: of for landing, of in carried.items() if landing > landed_through}
     return known(lake, source, range(0), landed_through).pending
 
 
@@ -146,7 +184,8 @@ def drop_bounds(source: Source, seq_no: int) -> dict[str, Any]:
 def write(lake: Lake, rows: list[dict[str, Any]], fence: Fence, run_id: str) -> None:
     """Commit the ledger's rows: from here on their chunks, rejects and duplicates count."""
     of_landing = {"landing": fence.token, "run_id": run_id, "landed_at": datetime.now(UTC)}
-    n_updates = sum(row["rows"] + row["rows_back"] for row in rows)
     lake.append(FILES, lake.frame(FILES, [{**row, **of_landing} for row in rows]), fence)
-    if lake.carried is not None and CARRIED in lake.carried:
-        lake.carried[CARRIED] = json.dumps([*json.loads(lake.carried[CARRIED]), (fence.token, n_updates)])
+    carried = _carried(lake)
+    if carried is not None:
+        landing = reduce(PendingLanding.plus, ({"path": None, **row} for row in rows), PendingLanding())
+        _carry(lake, {**carried, fence.token: landing})

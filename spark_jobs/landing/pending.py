@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Updates to append, with the columns of `tables.updates` but batch, time and token (None: nothing landed), and the
-    landings of the ledger that are not in the trace yet, oldest first, with the number of their updates."""
+    landings of the ledger that are not in the trace yet, oldest first, with the number of their updates and the drops
+    that they are about."""
 
     rows: DataFrame | None
     landings: tuple[int, ...]
     n_rows: int = 0
+    drops: tuple[int, ...] = ()
 
 
 def landings_between(lake: Lake, source: Source, after: int, through: int) -> list[int]:
@@ -35,11 +37,12 @@ def landings_between(lake: Lake, source: Source, after: int, through: int) -> li
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     """The updates of every landing of the ledger beyond `landed_through`."""
     found = pending_landings(lake, source, landed_through)
-    with_rows = [landing for landing, rows in found.items() if rows]
+    drops = tuple(sorted({n for landing in found.values() for n in landing.drops}))
+    with_rows = [number for number, landing in found.items() if landing.n_updates]
     if not with_rows:
-        return Pending(None, tuple(found))
+        return Pending(None, tuple(found), 0, drops)
     rows = chunk_rows(lake, source).where(F.col("landing").isin(with_rows)).drop("landing")
-    return Pending(rows, tuple(found), sum(found.values()))
+    return Pending(rows, tuple(found), sum(landing.n_updates for landing in found.values()), drops)
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:

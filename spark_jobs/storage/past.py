@@ -133,8 +133,12 @@ def publications_view() -> str:
     """
     seen = f"SELECT source, published FROM {_PUBLISHED} UNION SELECT source, published FROM {_FRONTIERS}"
     each = (
-        f"SELECT f.source, f.seal AS published, max(f.reached) AS reached, min_by(f.run_id, f.token) AS run_id"
-        f" FROM ({seen}) s JOIN {_FRONTIERS} f ON f.source = s.source AND f.seal = s.published"
+        # of the runs that sealed there the last one published: what the others had sealed was withdrawn
+        f"SELECT f.source, f.seal AS published, max_by(f.reached, f.token) AS reached,"
+        f" max_by(f.run_id, f.token) AS run_id"
+        f" FROM ({seen}) s JOIN {_FRONTIERS} f"
+        f" ON f.source = s.source AND f.seal = s.published"
+        f" AND coalesce(f.published, timestamp_micros(0)) < f.seal"
         f" GROUP BY f.source, f.seal"
     )
     before = "lag({}) OVER (PARTITION BY source ORDER BY published)"

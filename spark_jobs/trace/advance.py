@@ -10,6 +10,7 @@ those for which that was so before go in the same commit that writes the new one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -54,12 +55,16 @@ class Advance:
         return self.before != self.after
 
 
-def next_seal(frontiers: SourceFrontiers, hi_us: int, *, something_new: bool) -> int:
-    """The seal of a run that ends at `hi_us`: `hi_us`, or one tick beyond the current seal if that is not beyond it and
-    there is something to add or publish, or the current seal."""
+def next_seal(frontiers: SourceFrontiers, hi_us: int, *, published_us: int, adds: bool, changes: bool) -> int:
+    """The seal of a run that ends at `hi_us`: `hi_us`, if that is beyond the current seal.
+
+    Else one tick beyond the current seal, if the run adds updates, or if it `changes` what is shown of those that are
+    there and the current seal is published already. Else the current seal.
+    """
     if hi_us > frontiers.seal_us:
         return hi_us
-    return frontiers.seal_us + 1 if something_new else frontiers.seal_us
+    needs_time = adds or (changes and frontiers.seal_us == published_us)
+    return frontiers.seal_us + 1 if needs_time else frontiers.seal_us
 
 
 def visible_time(source: Source, seal_us: int) -> Column:
@@ -92,7 +97,7 @@ def advance(
     run_id: str,
     *,
     frontiers: SourceFrontiers,
-    drops: range,
+    drops: Sequence[range],
     hi_us: int,
     landed: DataFrame | None,
     landed_through: int,
@@ -103,14 +108,17 @@ def advance(
     """Append `landed` (columns of `updates` but batch, time, below_horizon, token; null if nothing landed), seal and
     drain.
 
-    `unpublished` says that the seal is beyond `publication`, so that there is something to publish anyway.
-    `n_landed` is about how many rows `landed` has.
+    `drops` have landed then, in the order of time. `unpublished` says that `publication` does not show what the
+    frontiers and the source file ask for. `n_landed` is about how many rows `landed` has.
     """
-    something_new = landed is not None or unpublished or not frontiers.has_landed(drops)
-    seal_us = next_seal(frontiers, hi_us, something_new=something_new)
     after = replace(
-        frontiers.with_landed(drops), reached_us=max(frontiers.reached_us, hi_us), landed_through=landed_through
+        reduce(SourceFrontiers.with_landed, drops, frontiers),
+        reached_us=max(frontiers.reached_us, hi_us),
+        landed_through=landed_through,
     )
+    changes = unpublished or after.landed != frontiers.landed
+    published_us = publication.published_us
+    seal_us = next_seal(frontiers, hi_us, published_us=published_us, adds=landed is not None, changes=changes)
     if seal_us == frontiers.seal_us and landed is None and after == frontiers:
         return Advance(frontiers, frontiers, 0, 0)
     moving = buckets(source).rewritten(frontiers.arrangement.unsealed, seal_us)
@@ -118,11 +126,11 @@ def advance(
     if landed is not None or moving:
         fresh = None if landed is None else landed.withColumn("time", visible_time(source, frontiers.seal_us))
         removed = frontiers.removable(publication.token)
-        passed = passed_by_horizon(source, frontiers, drops)
+        passed = passed_by_horizon(source, frontiers, drops[0].start if drops else 0)
         moved = _write(lake, source, fence, moving, fresh, passed, seal_us, n_landed, removed)
         after = after.without_replaced(removed)
     state = _transitions(frontiers.arrangement, seal_us, moving, moved)
-    after = replace(after.replacing(state, fence.token), published_us=publication.published_us)
+    after = replace(after.replacing(state, fence.token), published_us=published_us)
     commit(lake, source, fence, run_id, after)
     return Advance(frontiers, after, moved.n_appended, moved.n_sealed, moved.n_below)
 

@@ -189,13 +189,26 @@ class Move:
     after: SourceFrontiers
 
 
-def moves_since(lake: Lake, source: Source, token: int) -> list[Move]:
-    """The changes under tokens greater than `token`, oldest first."""
-    rows = _newest_first(lake, source, token).select("token", "state").collect()
-    newer = [row for row in rows if row.token > token]
-    states = [SourceFrontiers.from_json(row.state) for row in rows[: len(newer) + 1]]
-    states += [SourceFrontiers.start(source)] * (len(newer) + 1 - len(states))
-    return [Move(row.token, states[i + 1], states[i]) for i, row in enumerate(newer)][::-1]
+def unpublished_moves(lake: Lake, source: Source, publication: Publication) -> list[Move]:
+    """The changes from the frontiers of `publication` to those in force, oldest first, without those that were
+    withdrawn."""
+    states = _since_publication(lake, source, publication)
+    return [Move(token, states[i + 1][1], after) for i, (token, after) in enumerate(states[:-1])][::-1]
+
+
+def published_frontiers(lake: Lake, source: Source, publication: Publication) -> SourceFrontiers:
+    """The newest frontiers that are not beyond `publication`."""
+    return _since_publication(lake, source, publication)[-1][1]
+
+
+def _since_publication(lake: Lake, source: Source, publication: Publication) -> list[tuple[int, SourceFrontiers]]:
+    """Tokens and frontiers, newest first, down to the first that are not beyond `publication`."""
+    states: list[tuple[int, SourceFrontiers]] = []
+    for row in _newest_first(lake, source, publication.token).select("token", "state").collect():
+        states.append((row.token, _parsed(source, [row])))
+        if states[-1][1].seal_us <= publication.published_us:
+            return states
+    return [*states, (0, SourceFrontiers.start(source))]
 
 
 def _newest_first(lake: Lake, source: Source, near: int) -> DataFrame:

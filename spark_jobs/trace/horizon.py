@@ -83,18 +83,18 @@ def check_drops(source: Source, frontiers: SourceFrontiers, drops: range) -> Non
     )
 
 
-def passed_by_horizon(source: Source, frontiers: SourceFrontiers, drops: range) -> Column:
+def passed_by_horizon(source: Source, frontiers: SourceFrontiers, first_drop: int) -> Column:
     """Per landed row, with its `event_time` and visible `time`, 1 if it lies below the horizon, else null.
 
-    `frontiers` are those before the run and `drops` the run's. The horizon of a row is the one that there would be if
-    the run's drops were run one after the other: `landing_horizon`, or retention's distance before the start of the
-    later drop in which the row becomes visible. So it does not matter which drops a run covers.
+    `frontiers` are those before the run, and `first_drop` the first that it takes in. The horizon of a row is the one
+    that there would be if the run's drops were run one after the other: `landing_horizon`, or retention's distance
+    before the start of the later drop in which the row becomes visible. So it does not matter which drops a run covers.
     """
     kept_us = source.retention.horizon_us
     horizon = F.lit(landing_horizon(source, frontiers))
     if kept_us is not None:
         start, every = F.lit(source.drops.start_us), F.lit(source.drops.every_us)
         opens = start + F.call_function("div", F.unix_micros("time") - start, every) * every
-        later = opens > F.lit(source.drops.interval(drops.start)[0])
+        later = opens > F.lit(source.drops.interval(first_drop)[0])
         horizon = F.greatest(horizon, F.when(later, opens - F.lit(kept_us)))
     return F.when(F.unix_micros("event_time") < horizon, 1)

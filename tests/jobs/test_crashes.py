@@ -63,7 +63,7 @@ def test_a_run_killed_after_each_of_its_commits_and_run_again(
     before = {table: published(lake, table) for table in ALL}
     for target in COMMITS:
         with monkeypatch.context() as patch, pytest.raises(Killed, match=target):
-            _kill_after(patch, target)
+            kill_after(patch, target)
             run(lake, home, 1, 1)
         if target != COMMITS[-1]:
             assert before == {table: published(lake, table) for table in ALL}, f"visible after {target}"
@@ -87,7 +87,7 @@ def test_chains_after_a_kill_at_each_of_golds_commits_are_those_of_an_undisturbe
     before = {table: published(lake, table) for table in GOLD}
     for target in ("gold.state_history", "gold.chain_history", "quality.verdicts", "trace.published"):
         with monkeypatch.context() as patch, pytest.raises(Killed, match=target):
-            _kill_after(patch, target)
+            kill_after(patch, target)
             run(lake, home, 1, 1)
         if target != "trace.published":
             assert before == {table: published(lake, table) for table in GOLD}, f"visible after {target}"
@@ -102,7 +102,7 @@ def _assert_at_rest(spark: SparkSession, home: Settings) -> None:
     assert {**first, "compact": 0} == second == dict.fromkeys(STAGES, 0)
 
 
-def _kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
+def kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
     """Let the commits through, and end the process after the one to the table `target`."""
     for name in ("append", "append_dense", "replace_source", "replace_values"):
         patch.setattr(Lake, name, _dying(getattr(Lake, name), target))

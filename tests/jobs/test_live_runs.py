@@ -73,7 +73,8 @@ def test_ctrl_c_ends_a_run_and_its_spark_work_and_the_next_run_goes_on(installat
     token = _lease_token(installation)
     assert _publications(installation) == []
     again = installation.json("run", "flights", "--from", FIRST, "--to", FIRST)
-    assert again["stages"][0]["files"] == 0, "what had landed is not landed again"
+    landed = again["stages"][0]
+    assert landed["files"] == landed["resumed_files"] == 1, "what had landed is not landed again, and is reported"
     assert [row["token"] for row in _publications(installation)] == [token + 5]
 
 

@@ -84,7 +84,7 @@ class Days:
             fence,
             "run",
             frontiers=before,
-            drops=drops,
+            drops=[drops],
             hi_us=self.start_us + drops.stop * DAY_US,
             landed=self.rows(day, added) if added else None,
             landed_through=fence.token if added else before.landed_through,

@@ -174,5 +174,14 @@ def for_people(report: RunReport) -> Group:
         for stage in report.stages
         if stage.get("empty_drops")
     ]
+    warnings += [
+        Text(
+            f"{stage['resumed_files']} files with {stage['resumed_rows']} rows had been landed by an earlier run that"
+            " published nothing; this run took them in",
+            style="yellow",
+        )
+        for stage in report.stages
+        if stage.get("resumed_files")
+    ]
     summary = Text(f"run {report.run_id}: {total} s ({around}), {report.commits} Delta commits")
     return Group(table(["stage", "seconds", "commits", "what"], rows), *warnings, summary)
