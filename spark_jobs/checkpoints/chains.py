@@ -17,7 +17,7 @@ from spark_jobs.kernels.deltas.compact import compact as compact_chains
 from spark_jobs.kernels.deltas.fold import Transform, fold
 from spark_jobs.kernels.deltas.ops import Op, Refusal
 from spark_jobs.kernels.deltas.states import EntityState
-from spark_jobs.kernels.deltas.strategies import Strategy
+from spark_jobs.kernels.deltas.strategies import MAX_CHAIN_LENGTH, Strategy
 from spark_jobs.kernels.deltas.versions import Version, deltas_back
 from spark_jobs.model import Frontier
 
@@ -105,9 +105,17 @@ class Chains:
         self._refuse_position_within(entity, event_time, row_id)
         return deltas_back(entity, now, then, event_time=event_time, row_id=row_id)
 
-    def compact(self, strategy: Strategy, *, since: Frontier, horizon: Frontier) -> tuple[Chains, Compaction]:
-        """The compacted chains and what it took and saved; see `kernels.deltas.compact` for what is kept exact."""
-        done = compact_chains(self.columns, strategy, since=since, horizon=horizon, transforms=self.transforms)
+    def compact(
+        self, strategy: Strategy, *, since: Frontier, horizon: Frontier, max_chain_length: int = MAX_CHAIN_LENGTH
+    ) -> tuple[Chains, Compaction]:
+        """The compacted chains and what it took and saved; see `kernels.deltas.compact` for what is kept exact.
+
+        As far as the frontiers allow, no chain keeps `max_chain_length` deltas or more, whatever the strategy.
+        """
+        done = compact_chains(
+            self.columns, strategy, since=since, horizon=horizon, transforms=self.transforms,
+            max_chain_length=max_chain_length,
+        )  # fmt: skip
         return replace(self, columns=done.chains), done
 
     def _only(self, entities: Iterable[str]) -> ChainSet:
@@ -144,9 +152,16 @@ def compose(
     return Chains.of(deltas, dtype=dtype, dims=dims, transforms=transforms).state_at()
 
 
-def compact(chains: Chains, strategy: Strategy, *, since: Frontier, horizon: Frontier) -> tuple[Chains, Compaction]:
+def compact(
+    chains: Chains,
+    strategy: Strategy,
+    *,
+    since: Frontier,
+    horizon: Frontier,
+    max_chain_length: int = MAX_CHAIN_LENGTH,
+) -> tuple[Chains, Compaction]:
     """`Chains.compact`: deltas leave a chain only where both frontiers have passed them."""
-    return chains.compact(strategy, since=since, horizon=horizon)
+    return chains.compact(strategy, since=since, horizon=horizon, max_chain_length=max_chain_length)
 
 
 def state_at(

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.operations import DeltaColumns
-from spark_jobs.kernels.deltas.strategies import KEEP_RECENT, Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
 from spark_jobs.sources import Compaction, Operations, Source, State
 from spark_jobs.storage.sql import name
 
@@ -47,12 +47,11 @@ def weighs_traffic(source: Source) -> bool:
 def policy_of(source: Source) -> Policy:
     """When and how chains are compacted; the strategy adaptive still without its counts, as if nobody read."""
     told = source.compaction or Compaction()
-    keep = KEEP_RECENT if told.keep_recent is None else told.keep_recent
     strategies: dict[str, Strategy] = {
         "full": FullMerge(),
-        "tiered": TieredMerge(keep),
+        "tiered": TieredMerge(told.newest_pending),
         "time_boundary": TimeBoundary(told.interval_us or 1),
-        "adaptive": Adaptive(0, 1, keep_recent=keep),
+        "adaptive": Adaptive(0, 1, keep_recent=told.newest_pending),
     }
     return Policy(strategies[told.strategy], told.delta_threshold, told.age_threshold_us, told.max_chain_length)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from spark_jobs.errors import ConfigurationError
 
@@ -77,6 +77,12 @@ def refuse(expected: str, found: Any) -> PydanticCustomError:
 def refuse_in_words(expected: str, found: str) -> PydanticCustomError:
     """Like `refuse`, where `found` is a phrase and no value of the file."""
     return PydanticCustomError("refused", "expected {expected}, found {found}", {"expected": expected, "found": found})
+
+
+def all_of(title: str, problems: Iterable[tuple[str, PydanticCustomError]]) -> ValidationError:
+    """The error that a validator raises for several problems at once, each with the field that it is about."""
+    lines = [InitErrorDetails(type=problem, loc=(field,), input=None) for field, problem in problems]
+    return ValidationError.from_exception_data(title, lines)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

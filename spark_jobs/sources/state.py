@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, StrictFloat, StrictInt, model_validator
+from pydantic_core import PydanticCustomError
 
-from spark_jobs.sources.problems import refuse, refuse_in_words
+from spark_jobs.sources.problems import all_of, refuse, refuse_in_words
 from spark_jobs.sources.quantities import PositiveDuration
 from spark_jobs.sources.section import Identifier, Section
 
 Scalar = str | int | float | bool
+
+KEEP_RECENT = 10
+"""Newest deltas that tiered and adaptive leave pending where a source file does not say how many."""
 
 
 def names_to_themselves(value: Any) -> Any:
@@ -110,7 +115,8 @@ class Compaction(Section):
     `time_boundary`: one at the end of every `interval` of event time. `adaptive`: full or tiered, by how often states
     are read for every delta that comes, of entities that have had about as many deltas.
     A chain is compacted from `delta_threshold` pending deltas on, or where the first pending one is older than
-    `age_threshold` of event time; none grows longer than `max_chain_length`.
+    `age_threshold` of event time. From `max_chain_length` on it must be: every compaction leaves fewer, whatever the
+    strategy.
     """
 
     strategy: Literal["full", "tiered", "time_boundary", "adaptive"] = "tiered"
@@ -125,14 +131,30 @@ class Compaction(Section):
     def _accept_a_bare_strategy(cls, value: Any) -> Any:
         return {"strategy": value} if isinstance(value, str) else value
 
+    @property
+    def newest_pending(self) -> int:
+        """Newest deltas that tiered and adaptive leave pending."""
+        return KEEP_RECENT if self.keep_recent is None else self.keep_recent
+
     @model_validator(mode="after")
     def _check_strategy(self) -> Compaction:
-        if self.keep_recent is not None and self.strategy not in ("tiered", "adaptive"):
-            raise refuse("no `keep_recent`: only tiered and adaptive have one", self.strategy)
-        if (self.interval_us is None) != (self.strategy != "time_boundary"):
-            raise refuse("an `interval` with the strategy time_boundary, and with no other", self.strategy)
-        if self.delta_threshold > self.max_chain_length:
-            raise refuse_in_words(
-                f"a `delta_threshold` of at most max_chain_length, {self.max_chain_length}", str(self.delta_threshold)
-            )
+        problems = list(self._problems())
+        if problems:
+            raise all_of("Compaction", problems)
         return self
+
+    def _problems(self) -> Iterator[tuple[str, PydanticCustomError]]:
+        tiered, most = self.strategy in ("tiered", "adaptive"), self.max_chain_length
+        if self.keep_recent is not None and not tiered:
+            yield "keep_recent", refuse("no `keep_recent`: only tiered and adaptive have one", self.strategy)
+        if (self.interval_us is None) != (self.strategy != "time_boundary"):
+            yield "interval", refuse("an `interval` with the strategy time_boundary, and with no other", self.strategy)
+        if self.delta_threshold > most:
+            expected = f"a `delta_threshold` of at most max_chain_length, {most}"
+            yield "delta_threshold", refuse_in_words(expected, str(self.delta_threshold))
+        if tiered and self.newest_pending >= most:
+            expected = (
+                f"a `keep_recent` below max_chain_length, {most}: a chain as long must be compacted to fewer deltas"
+            )
+            found = f"{KEEP_RECENT}, the default" if self.keep_recent is None else str(self.keep_recent)
+            yield "keep_recent", refuse_in_words(expected, found)

@@ -13,6 +13,7 @@ import spark_jobs.chunks
 from spark_jobs.chunks import Chunk, ChunkStore, ComponentColumn, GcOptions, Row, StoreConfig
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks.errors import DifferentDatatypes, MixedDatatypes, MixedTimelines
+from spark_jobs.kernels.chunks.gc import Candidate, choose
 from spark_jobs.kernels.chunks.model import TimeColumn
 from tests.kernels.chunk_store_contract import ChunkStoreContract, chunk, on_day, rows
 
@@ -159,6 +160,13 @@ def test_a_collection_looks_at_chunks_of_two_entities_that_number_their_rows_ali
 def test_a_fraction_outside_0_to_1_is_refused(fraction: float) -> None:
     with pytest.raises(ParameterError, match="fraction"):
         GcOptions(fraction=fraction)
+
+
+def test_a_fraction_of_the_bytes_is_rounded_half_up_from_its_exact_value() -> None:
+    sizes = [14, 1, 35]
+    held = [Candidate(str(i), i, size, False, False, None) for i, size in enumerate(sizes)]
+    dropped = choose(held, GcOptions(fraction=0.29))
+    assert [candidate.name for candidate in dropped] == ["0", "1"], "0.29 of 50 bytes is 14.5, rounded 15"
 
 
 def test_two_targets_and_negative_limits_are_refused() -> None:

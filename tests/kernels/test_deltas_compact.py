@@ -96,6 +96,43 @@ def test_compacting_in_steps_gives_the_answers_of_the_raw_chains(
     assert states_at(compacted, transforms=TRANSFORMS).same_bits(expected).all()
 
 
+@given(
+    chains=chain_sets(),
+    strategy=st.sampled_from([*STRATEGIES, TieredMerge(9), Adaptive(0, 1, keep_recent=9)]),
+    most=st.integers(1, 6),
+    since=st.integers(0, 9),
+    horizon=st.integers(-4, 8),
+)
+@settings(max_examples=tries(60), deadline=None)
+def test_no_strategy_leaves_a_chain_that_must_be_compacted_unless_the_frontiers_hold_it(
+    chains: ChainSet, strategy: Strategy, most: int, since: int, horizon: int
+) -> None:
+    frontiers = {"since": Frontier.at(since), "horizon": Frontier.at(horizon)}
+    done = compact(chains, strategy, **frontiers, transforms=TRANSFORMS, max_chain_length=most)
+    lengths = done.chains.lengths()
+    assert np.array_equal(done.held_back, lengths >= most)
+    least = compact(chains, FullMerge(), **frontiers, transforms=TRANSFORMS).chains.lengths()
+    assert np.array_equal(lengths[done.held_back], least[done.held_back])
+    need = needs_compaction(done.chains, as_of=0, age_threshold=99, max_chain_length=most)
+    assert np.array_equal(need == Need.FORCED, done.held_back)
+    again = compact(done.chains, strategy, **frontiers, transforms=TRANSFORMS, max_chain_length=most)
+    assert same_chains(again.chains, done.chains)
+    for event_time, known in ((horizon, since), (horizon + 3, since + 2), (99, 99)):
+        expected = states_at(chains, event_time, known_at=known, transforms=TRANSFORMS)
+        actual = states_at(done.chains, event_time, known_at=known, transforms=TRANSFORMS)
+        assert actual.same_bits(expected).all()
+
+
+@pytest.mark.parametrize(
+    "strategy", [TieredMerge(10), Adaptive(reads=0, writes=1), TimeBoundary(1), FullMerge()], ids=str
+)
+def test_a_chain_keeps_fewer_deltas_than_force_its_compaction(strategy: Strategy) -> None:
+    done = compact(sparse_chain(40), strategy, **ALL, max_chain_length=5)
+    assert done.chains.lengths().max() == (0 if strategy == FullMerge() else 4)
+    assert not done.held_back.any()
+    assert states_at(done.chains).entity(0) == states_at(sparse_chain(40)).entity(0)
+
+
 def sparse_chain(count: int) -> ChainSet:
     deltas = [Delta("a", 10 * i, i, Op.SPARSE, values=[i], indices=[i % 3]) for i in range(count)]
     return ChainSet.of(DeltaBatch.from_deltas(deltas, entities=ENTITIES, dtype="int64", dims=3))
@@ -183,3 +220,8 @@ def test_chains_need_compaction_by_count_by_age_and_at_last_by_force() -> None:
 def test_a_strategy_without_meaning_is_refused(make: object) -> None:
     with pytest.raises(ParameterError):
         make()  # type: ignore[operator]
+
+
+def test_a_chain_of_no_length_is_refused() -> None:
+    with pytest.raises(ParameterError, match="max_chain_length of at least 1"):
+        compact(sparse_chain(3), FullMerge(), **ALL, max_chain_length=0)

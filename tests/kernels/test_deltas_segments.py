@@ -31,6 +31,7 @@ STRATEGIES: list[Strategy] = [
     FullMerge(),
     TieredMerge(1),
     TieredMerge(3),
+    TieredMerge(10),
     TimeBoundary(2),
     Adaptive(np.array([1, 3]), np.array([2, 2]), keep_recent=2),
 ]
@@ -154,13 +155,16 @@ def same_bits(states: States, code: int, naive: NaiveEntity) -> bool:
 def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
     mode: str, rows: list[Row], strategy: Strategy, threshold: int, data: st.DataObject
 ) -> None:
-    policy = Policy(strategy, delta_threshold=threshold, age_threshold=data.draw(st.sampled_from([None, 4])))
+    most = data.draw(st.integers(1, 5) | st.just(1000))
+    age = data.draw(st.sampled_from([None, 4]))
+    policy = Policy(strategy, delta_threshold=threshold, age_threshold=age, max_chain_length=most)
     rows = sorted(rows, key=lambda r: r["time"])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     segments, frontiers = empty(mode), Frontiers()
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         step = restated(segments, rows[start:end], mode, policy, frontiers)
         segments = stored(step.segments, mode)
+        refuse_longer(segments, most)
         again = restated(segments, [], mode, policy, frontiers)
         assert not again.written.any()
         assert not again.closed.any()
@@ -177,17 +181,34 @@ def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
         assert same_bits(step.states, code, replayed(rows, mode, ENTITIES[int(number)].as_py(), 99, 99))
 
 
+def refuse_longer(segments: Segments, most: int) -> None:
+    """Fewer than `most` deltas behind the last checkpoint, at most as many before; versions of one row aside."""
+    for segment in range(len(segments)):
+        owned = slice(segments.bounds[segment], segments.bounds[segment + 1])
+        rows = np.unique([segments.deltas.event_time[owned], segments.deltas.row_id[owned]], axis=1)
+        length = int(segments.lengths[segment])
+        is_last = bool(segments.last_of_entity[segment])
+        assert length < most if is_last else length <= most or rows.shape[1] == 1, (segment, length)
+
+
 @pytest.mark.parametrize("mode", list(MEANINGS))
-@given(rows=updates(), strategy=st.sampled_from(STRATEGIES), since=st.integers(0, 9), horizon=st.integers(-1, 9))
+@given(
+    rows=updates(),
+    strategy=st.sampled_from(STRATEGIES),
+    since=st.integers(0, 9),
+    horizon=st.integers(-1, 9),
+    most=st.integers(1, 5) | st.just(1000),
+)
 @settings(max_examples=tries(20), deadline=None)
 def test_what_both_frontiers_have_passed_goes_and_no_answer_beyond_them_changes(
-    mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int
+    mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int, most: int
 ) -> None:
-    policy, frontiers = Policy(strategy, delta_threshold=2), Frontiers(since, horizon)
+    policy, frontiers = Policy(strategy, delta_threshold=2, max_chain_length=most), Frontiers(since, horizon)
     step = restated(empty(mode), rows, mode, policy, frontiers)
     gone = ~step.written
     segments = stored(step.segments.take(np.flatnonzero(step.written)), mode)
     assert len(segments) == len(step.segments) - gone.sum()
+    refuse_longer(segments, most)
     again = restated(segments, [], mode, policy, frontiers)
     assert not again.written.any() and not again.closed.any()
     asked = [(e, t, k) for e in (0, 1) for t in range(horizon, 10) for k in (since, since + 2, LATEST)]
@@ -210,6 +231,23 @@ def test_chains_that_age_would_compact_are_told_without_their_deltas(
     for as_of in range(-3, 16):
         step = restate_chains(segments, nothing, policy, as_of=as_of)
         assert step.closed.tolist() == (as_of - 4 > told).tolist()
+
+
+@pytest.mark.parametrize("strategy", [TieredMerge(10), Adaptive(0, 1, keep_recent=10), TimeBoundary(100), FullMerge()])
+def test_no_strategy_leaves_a_chain_that_must_be_compacted(strategy: Strategy) -> None:
+    policy = Policy(strategy, delta_threshold=100, max_chain_length=5)
+    segments = restated(empty("add"), [row(i, x=1) for i in range(43)], "add", policy, Frontiers()).segments
+    assert (segments.lengths.max(), segments.lengths.sum()) == (
+        5 if strategy in (FullMerge(), TimeBoundary(100)) else 4,
+        43,
+    )
+    refuse_longer(segments, 5)
+
+
+def test_two_chains_that_meet_at_one_time_and_row_id_are_cut_apart() -> None:
+    rows = [row(i, x=1) for i in range(1, 5)] + [row(i, x=1, entity="b") for i in range(4, 8)]
+    segments = restated(empty("add"), rows, "add", Policy(FullMerge(), delta_threshold=4), Frontiers()).segments
+    assert segments.lengths.tolist() == [4, 0, 4, 0]
 
 
 def test_deltas_behind_both_frontiers_leave_the_chain() -> None:

@@ -39,6 +39,8 @@ TRIGGERS = st.lists(
             Trigger("size", 20),
             Trigger("rate_change", 0.3),
             Trigger("memory_pressure", 0.5),
+            Trigger("memory_pressure", 0.07),
+            Trigger("memory_pressure", 0.29),
         ]
     ),
     max_size=4,
@@ -134,6 +136,12 @@ def test_a_delta_that_comes_again_counts_once_in_its_cell():
     found, counts = adaptive_table(table_of(late), cuts, DELTAS, INPUTS)
     assert found.column("delta_ids").to_pylist() == [[1, 2], [1]], "the one that was not late counts"
     assert counts.late_rows == 1
+
+
+def test_a_share_of_the_memory_is_the_decimal_that_was_written():
+    cuts = replace(CUTS, triggers=(Trigger("memory_pressure", 0.07),))
+    found, _ = adaptive_table(table_of([Delta(t, t, 1) for t in range(10)]), cuts, DELTAS, INPUTS)
+    assert found.column("delta_ids").to_pylist() == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
 
 
 SIZES = st.sampled_from([0, 1, 7, 2**53, 2**53 + 1, 2**62, 2**63 - 1])

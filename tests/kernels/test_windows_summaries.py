@@ -1,6 +1,7 @@
 """Vectors, lists and quantiles of windows against what the definitions say."""
 
 import math
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
@@ -81,7 +82,9 @@ def test_vectors_are_summed_component_by_component(rows):
 
 @settings(max_examples=tries(80), deadline=None)
 @given(
-    st.lists(ROW, max_size=14), st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), st.sampled_from([0.0, 0.001, 0.01, 0.5])
+    st.lists(ROW, max_size=14),
+    st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0, 1 / 3]),
+    st.sampled_from([0.0, 0.001, 0.01, 0.5]),
 )
 def test_quantiles_are_within_their_accuracy(rows, fraction, accuracy):
     found, content = run(rows, {"q": approx_quantile("v", fraction, accuracy)})
@@ -90,8 +93,14 @@ def test_quantiles_are_within_their_accuracy(rows, fraction, accuracy):
         if not values:
             assert row["q"] is None
             continue
-        exact = values[int(fraction * (len(values) - 1))]
+        exact = values[int(Fraction(str(fraction)) * (len(values) - 1))]
         assert math.isclose(row["q"], exact, rel_tol=accuracy * (1 + 1e-12))
+
+
+def test_the_rank_of_a_quantile_is_not_rounded_down_twice():
+    rows = pa.table({"k": [1] * 101, "t": [0] * 101, "v": list(range(101))})
+    found, _ = window_table(rows, SHAPE, Inputs(["k"], "t", {"q": approx_quantile("v", 0.29, 0)}))
+    assert found.column("q").to_pylist()[0] == 29.0
 
 
 def test_whole_numbers_past_2_to_the_53_are_summed_as_doubles():

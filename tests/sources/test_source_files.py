@@ -435,6 +435,9 @@ def test_chains_are_kept_where_compaction_is_declared_or_the_mode_needs_them() -
         ({"keep_recent": -1}, "greater than or equal to 0"),
         ({"delta_threshold": 50, "max_chain_length": 20}, "at most max_chain_length"),
         ({"age_threshold": "0 s"}, "greater than zero"),
+        ({"keep_recent": 2000, "max_chain_length": 1000}, "below max_chain_length, 1000"),
+        ({"strategy": "adaptive", "keep_recent": 20, "delta_threshold": 20, "max_chain_length": 20}, "below max_chain"),
+        ({"delta_threshold": 5, "max_chain_length": 5}, "a `keep_recent` below max_chain_length, 5"),
     ],
 )
 def test_what_compaction_takes_is_checked(compaction: Any, expected: str) -> None:
@@ -443,6 +446,13 @@ def test_what_compaction_takes_is_checked(compaction: Any, expected: str) -> Non
     assert expected in wanted
     without_state = {k: v for k, v in shop().items() if k != "state"}
     assert "compaction" in problems({**without_state, "compaction": "full"})
+
+
+def test_all_that_is_wrong_with_compaction_is_listed() -> None:
+    wrong = {"keep_recent": 2000, "delta_threshold": 100, "max_chain_length": 10, "interval": "1 h"}
+    found = problems({**shop(), "compaction": wrong})
+    assert set(found) == {"compaction.keep_recent", "compaction.delta_threshold", "compaction.interval"}
+    assert read({**shop(), "compaction": {"strategy": "full", "delta_threshold": 5, "max_chain_length": 5}})
 
 
 def test_reading_sources_imports_neither_spark_nor_airflow() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import floor
 from typing import Any
 
@@ -21,6 +22,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks.index import Catalog
 from spark_jobs.kernels.chunks.model import Chunk
 from spark_jobs.kernels.chunks.query import range_indices
+from spark_jobs.kernels.shares import as_written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,7 @@ def choose(found: Iterable[Candidate], options: GcOptions) -> list[Candidate]:
 def _target_bytes(held: list[Candidate], options: GcOptions) -> int | None:
     if options.fraction is None:
         return options.free_bytes
-    return floor(sum(candidate.size_bytes for candidate in held) * options.fraction + 0.5)
+    return floor(sum(candidate.size_bytes for candidate in held) * as_written(options.fraction) + Fraction(1, 2))
 
 
 def _drop_order(oldest_first: list[Candidate]) -> Iterator[Candidate]:

@@ -31,6 +31,7 @@ from spark_jobs.kernels.corrections.columns import (
     consolidated,
 )
 from spark_jobs.kernels.corrections.errors import SinceRegression
+from spark_jobs.kernels.corrections.intake import as_frontier, require_columns
 from spark_jobs.kernels.corrections.magnitudes import MagnitudeGuard
 from spark_jobs.kernels.corrections.merging import merged_under_since
 from spark_jobs.kernels.corrections.stage import Stage
@@ -70,7 +71,7 @@ class CodedCorrections:
         min_bucket_bits: int = 0,
         restore_fuel: int = RESTORE_FUEL,
     ) -> None:
-        self._since = since
+        self._since = as_frontier(since)
         self._boundary = Frontier.at(0)
         self._restore_fuel = restore_fuel
         self._ledger = Ledger(chunk_bytes)
@@ -108,7 +109,8 @@ class CodedCorrections:
     def insert(self, updates: Updates) -> None:
         """Add updates, times forwarded to since; since `[]` discards them.
 
-        Raises DiffOverflow, with nothing inserted, if diffs of one row could add up to more than int64 holds.
+        Raises MalformedUpdates for what `as_updates` would not give, and DiffOverflow if diffs of one row could add up
+        to more than int64 holds; nothing is inserted then.
         """
         self._insert(updates, negated=False)
 
@@ -119,8 +121,10 @@ class CodedCorrections:
     def updates_before(self, upper: Frontier) -> Updates:
         """The updates at times not at or beyond `upper`, ordered by (time, data); none unless since < `upper`.
 
-        The columns are read-only and stay as they are whatever happens to the buffer.
+        The columns are read-only and stay as they are whatever happens to the buffer. Raises TimeOutOfRange for an
+        upper beyond 2^64 - 1; `[]` reads everything.
         """
+        upper = as_frontier(upper)
         if not self._since < upper:
             return Updates.empty()
         self.consolidate_before(upper)
@@ -128,6 +132,7 @@ class CodedCorrections:
 
     def count_before(self, upper: Frontier) -> int:
         """The number of updates that `updates_before` returns."""
+        upper = as_frontier(upper)
         if not self._since < upper:
             return 0
         self.consolidate_before(upper)
@@ -142,6 +147,7 @@ class CodedCorrections:
 
     def consolidate_before(self, upper: Frontier) -> None:
         """Bring all updates before `upper` together in one consolidated chain; changes no answer."""
+        upper = as_frontier(upper)
         since = self._since.time
         if since is None or not self._since < upper:
             return
@@ -172,7 +178,11 @@ class CodedCorrections:
             self.consolidate_before(Frontier.at(since + 1))
 
     def advance_since(self, since: Frontier) -> None:
-        """Move since; `[]` empties the buffer for good. Raises SinceRegression if `since` is not at or beyond since."""
+        """Move since; `[]` empties the buffer for good.
+
+        Raises TimeOutOfRange, then SinceRegression if `since` is not at or beyond since.
+        """
+        since = as_frontier(since)
         if not self._since <= since:
             raise SinceRegression(self._since, since)
         self._since = since
@@ -199,6 +209,7 @@ class CodedCorrections:
         return self._since, self._boundary, self._guard.bound, self._ledger.updates, staged, chains
 
     def _insert(self, updates: Updates, *, negated: bool) -> None:
+        require_columns(updates)
         since = self._since.time
         if since is None or updates.size == 0:
             return

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from spark_jobs.kernels.corrections.columns import TIME_LIMIT, Times, Updates
 from spark_jobs.kernels.corrections.errors import MalformedUpdates, TimeOutOfRange
+from spark_jobs.model import Frontier
+
+_TIME, _INTEGER = np.dtype(np.uint64), np.dtype(np.int64)
 
 
 def as_updates(data: Any, times: Any, diffs: Any) -> Updates:
@@ -53,6 +56,36 @@ def as_integers(values: Any, name: str) -> NDArray[np.int64]:
         ) from None
 
 
+def as_frontier(frontier: Frontier) -> Frontier:
+    """`frontier` with a time of 0 .. 2^64 - 1 as a Python integer, or `[]`. Raises TimeOutOfRange."""
+    time = frontier.time if isinstance(frontier, Frontier) else frontier
+    if isinstance(frontier, Frontier) and (time is None or (type(time) is int and 0 <= time < TIME_LIMIT)):
+        return frontier
+    if isinstance(frontier, Frontier) and isinstance(time, np.integer) and time >= 0:
+        return Frontier(int(time))
+    raise TimeOutOfRange(
+        expected="a frontier [t] with an integer t of 0 .. 2^64 - 1, or []", found=repr(time),
+        next_step="read with Frontier.empty() what lies at any time", time=time,
+    )  # fmt: skip
+
+
+def require_columns(updates: Updates) -> None:
+    """Raise MalformedUpdates unless these are columns of one length and of the types that `as_updates` gives."""
+    columns = updates if isinstance(updates, tuple) else ()
+    if len(columns) == 3:
+        times, data, diffs = columns
+        typed = type(times) is type(data) is type(diffs) is np.ndarray and times.ndim == 1
+        typed = typed and times.dtype == _TIME and data.dtype == _INTEGER and diffs.dtype == _INTEGER
+        if typed and times.shape == data.shape == diffs.shape:
+            return
+    raise MalformedUpdates(
+        expected="columns of one length: times as uint64, data and diffs as int64",
+        found=", ".join(f"{getattr(c, 'dtype', type(c).__name__)} {getattr(c, 'shape', '')}" for c in columns)
+        or type(updates).__name__,
+        next_step="make them with as_updates",
+    )
+
+
 def require_equal_lengths(rows: int, updates: Updates) -> None:
     """Raise MalformedUpdates unless all columns have `rows` rows."""
     lengths = (rows, updates.times.shape[0], updates.diffs.shape[0])
@@ -69,6 +102,10 @@ def _array(values: Any, name: str) -> NDArray[Any] | Iterable[Any]:
                 expected=f"{name} without nulls", found=f"{values.null_count} nulls", next_step="leave these rows out"
             )
         values = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise MalformedUpdates(
+            expected=f"{name} without nulls", found="masked values", next_step="leave these rows out"
+        )
     if isinstance(values, np.ndarray) and (values.ndim != 1 or values.dtype.kind not in "iu"):
         raise MalformedUpdates(
             expected=f"{name} as one column of integers",
@@ -80,7 +117,10 @@ def _array(values: Any, name: str) -> NDArray[Any] | Iterable[Any]:
 
 def _integers(values: Iterable[Any], name: str) -> list[int]:
     try:
-        return [index(value) for value in values]
+        column = values if isinstance(values, list) else list(values)
+        if bool in set(map(type, column)):
+            raise TypeError("a bool")
+        return [index(value) for value in column]
     except TypeError as error:
         raise MalformedUpdates(
             expected=f"{name} as integers", found=str(error), next_step=f"cast {name} to integers"

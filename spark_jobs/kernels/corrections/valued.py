@@ -7,16 +7,18 @@ forgotten when they are in the majority, so memory follows what is held, not wha
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.corrections.buffer import CodedCorrections
 from spark_jobs.kernels.corrections.columns import Codes, Diffs, Times, Updates
 from spark_jobs.kernels.corrections.errors import MalformedUpdates
 from spark_jobs.kernels.corrections.intake import as_integers, as_times, require_equal_lengths
+from spark_jobs.kernels.corrections.kinds import Kind, kind_of, merged, not_of_one_kind
 from spark_jobs.model import Frontier
 
 FORGOTTEN_AT_ONCE = 65_536
@@ -42,7 +44,8 @@ class Corrections(NamedTuple):
 class CorrectionBuffer:
     """A stash of updates `(data, time, diff)` that leave only by being cancelled.
 
-    All values of one buffer are hashable and comparable with one another. Args: those of `CodedCorrections`.
+    All values of one buffer are of one kind (see `kinds`), so that every read can put them in order. Args: those of
+    `CodedCorrections`.
 
     >>> buffer = CorrectionBuffer()
     >>> buffer.insert(["count=3", "count=4", "count=3"], [10, 20, 20], [1, 1, -1])
@@ -84,11 +87,11 @@ class CorrectionBuffer:
 
         Raises MalformedUpdates, TimeOutOfRange or DiffOverflow, with nothing inserted.
         """
-        self._coded.insert(self._encoded(data, times, diffs))
+        self._insert(data, times, diffs, self._coded.insert)
 
     def insert_negated(self, data: Any, times: Any, diffs: Any) -> None:
         """`insert` with every diff negated: the feedback of what was written."""
-        self._coded.insert_negated(self._encoded(data, times, diffs))
+        self._insert(data, times, diffs, self._coded.insert_negated)
 
     def updates_before(self, upper: Frontier) -> Corrections:
         """The updates at times not at or beyond `upper`, ordered by (time, value); none unless since < `upper`."""
@@ -120,14 +123,22 @@ class CorrectionBuffer:
         """A picture of the complete physical state: equal to a later one iff nothing moved in between."""
         return self._coded.state()
 
-    def _encoded(self, data: Any, times: Any, diffs: Any) -> Updates:
+    def _insert(self, data: Any, times: Any, diffs: Any, insert: Callable[[Updates], None]) -> None:
         checked_times, checked_diffs = as_times(times), as_integers(diffs, "diffs")
-        values = _distinct_first(data)
-        require_equal_lengths(len(data), Updates(checked_times, checked_diffs, checked_diffs))
+        values, positions = _distinct_first(data)
+        rows = len(values) if positions is None else len(positions)
+        require_equal_lengths(rows, Updates(checked_times, checked_diffs, checked_diffs))
+        kind = merged(self._vocabulary.kind, kind_of(values))
         if self._coded.since.time is None:
-            return Updates.empty()
+            return
+        known = self.distinct_values
+        try:
+            insert(Updates(checked_times, self._vocabulary.encode(values, positions), checked_diffs))
+        except TidemarkError:
+            self._vocabulary.forget_from(known)
+            raise
+        self._vocabulary.kind = kind
         self._forget_unused()
-        return Updates(checked_times, self._vocabulary.encode(*values), checked_diffs)
 
     def _decoded(self, updates: Updates) -> Corrections:
         rank = self._vocabulary.ranks(updates.data)
@@ -142,34 +153,38 @@ class CorrectionBuffer:
             self._vocabulary = self._vocabulary.only(self._coded.recode())
 
 
-def _distinct_first(data: Any) -> tuple[Iterable[Hashable], Codes | None]:
+def _distinct_first(data: Any) -> tuple[Sequence[Hashable], Codes | None]:
     """The values to look up and, if they are fewer than the rows, the index of each row's value among them."""
     if isinstance(data, pa.ChunkedArray):
         data = data.combine_chunks()
     if isinstance(data, pa.Array):
-        encoded = pa.types.is_dictionary(data.type)
-        values = data.type.value_type if encoded else data.type
-        if pa.types.is_floating(values) or pa.types.is_nested(values):
-            raise _inexact(str(values))
-        if encoded and data.dictionary.null_count:
-            # a dictionary may hold the null itself, and then says that it has none
-            data, encoded = data.cast(values), False
-        if data.null_count:
-            raise MalformedUpdates(
-                expected="data without nulls", found=f"{data.null_count} nulls", next_step="leave these rows out"
-            )
-        if not encoded:
-            data = data.dictionary_encode()
-        return data.dictionary.to_pylist(), data.indices.to_numpy(zero_copy_only=False)
-    return (data.tolist() if isinstance(data, np.ndarray) else data), None
+        return _of_arrow(data)
+    if isinstance(data, np.ndarray) and data.ndim == 1:
+        return data.tolist(), None
+    if isinstance(data, np.ndarray | str | bytes) or not isinstance(data, Iterable):
+        raise MalformedUpdates(
+            expected="data as one column", found=repr(data)[:80], next_step="give a list, or a column of numpy or Arrow"
+        )
+    return data if isinstance(data, list | tuple) else list(data), None
 
 
-def _inexact(found: str) -> MalformedUpdates:
-    return MalformedUpdates(
-        expected="data of a type with exact equality and a hash",
-        found=found,
-        next_step="give each row a code, a text or a tuple of such",
-    )
+def _of_arrow(data: pa.Array) -> tuple[Sequence[Hashable], Codes | None]:
+    encoded = pa.types.is_dictionary(data.type)
+    values = data.type.value_type if encoded else data.type
+    if pa.types.is_floating(values) or pa.types.is_nested(values):
+        raise not_of_one_kind(f"data of the type {values}")
+    if encoded and data.dictionary.null_count:
+        # a dictionary may hold the null itself, and then says that it has none
+        data, encoded = data.cast(values), False
+    if data.null_count:
+        raise MalformedUpdates(
+            expected="data without nulls", found=f"{data.null_count} nulls", next_step="leave these rows out"
+        )
+    try:
+        coded = data if encoded else data.dictionary_encode()
+        return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise not_of_one_kind(f"data of the type {values}: {error}") from None
 
 
 class _Codes(dict[Hashable, int]):
@@ -180,34 +195,32 @@ class _Codes(dict[Hashable, int]):
         self.in_order = values
 
     def __missing__(self, value: Hashable) -> int:
-        if isinstance(value, float):
-            raise _inexact(f"the float {value}")
-        if self.in_order:
-            # what can't be compared would be found out by the next read, and by each one after it
-            value < self.in_order[0]  # noqa: B015
         code = self[value] = len(self.in_order)
         self.in_order.append(value)
         return code
 
 
 class _Vocabulary:
-    """Codes of values, in the order in which the values first came; `values[code]` is the value."""
+    """Codes of values, in the order in which the values first came; `values[code]` is the value, `kind` that of all."""
 
-    def __init__(self, values: list[Any] | None = None) -> None:
+    def __init__(self, values: list[Any] | None = None, kind: Kind = None) -> None:
         self.values: list[Any] = values or []
+        self.kind = kind
         self._codes = _Codes(self.values)
 
     def encode(self, values: Iterable[Hashable], positions: Codes | None) -> Codes:
         """The codes of `values`, or of `values[positions]`."""
         try:
             codes = np.fromiter(map(self._codes.__getitem__, values), np.int64)
-        except TypeError as error:
-            raise MalformedUpdates(
-                expected="data that can be hashed, and compared with that before it",
-                found=str(error),
-                next_step="keep data of different types in buffers of their own",
-            ) from None
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise not_of_one_kind(str(error)) from None
         return codes if positions is None else codes[positions]
+
+    def forget_from(self, count: int) -> None:
+        """Forget all values but the first `count`."""
+        for value in self.values[count:]:
+            del self._codes[value]
+        del self.values[count:]
 
     def ranks(self, codes: Codes) -> Codes:
         """For each code a number that orders like its value among the values of all `codes`."""
@@ -219,4 +232,4 @@ class _Vocabulary:
 
     def only(self, used: Codes) -> _Vocabulary:
         """A vocabulary of the values of the codes `used` alone, which become 0 .. n - 1 in this order."""
-        return _Vocabulary([self.values[code] for code in used.tolist()])
+        return _Vocabulary([self.values[code] for code in used.tolist()], self.kind)

@@ -7,6 +7,8 @@ Invariant: after `compact(…, since, horizon)` that answer is bit-equal for eve
 beyond `since`; below, it is refused by name. So a delta leaves a chain only if it and every delta ordered before it
 have `event_time` below horizon and `known_from` at or below since: a chain is folded no further than that, however
 long it is. Compacting again with the same frontiers changes nothing.
+
+As far as the frontiers allow, every strategy leaves fewer than `max_chain_length` deltas pending.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from spark_jobs.kernels.deltas.compose import compose
 from spark_jobs.kernels.deltas.fold import Transform, fold
 from spark_jobs.kernels.deltas.ops import DeltaError, MalformedDeltasError, Refusal
 from spark_jobs.kernels.deltas.states import States
-from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.kernels.deltas.strategies import (
+    MAX_CHAIN_LENGTH,
+    Adaptive,
+    FullMerge,
+    Strategy,
+    TieredMerge,
+    TimeBoundary,
+    require_at_least,
+)
 from spark_jobs.model import Frontier
 
 Array = npt.NDArray[Any]
@@ -165,7 +175,12 @@ def states_at(
 
 
 def needs_compaction(
-    chains: ChainSet, *, as_of: int, delta_threshold: int = 100, age_threshold: int, max_chain_length: int = 1000
+    chains: ChainSet,
+    *,
+    as_of: int,
+    delta_threshold: int = 100,
+    age_threshold: int,
+    max_chain_length: int = MAX_CHAIN_LENGTH,
 ) -> Array:
     """`Need` per entity.
 
@@ -186,21 +201,25 @@ def compact(
     since: Frontier,
     horizon: Frontier,
     transforms: Mapping[str, Transform] | None = None,
-    max_chain_length: int = 1000,
+    max_chain_length: int = MAX_CHAIN_LENGTH,
 ) -> Compaction:
-    """Compact every chain as `strategy` says, as far as the frontiers allow; all or nothing, `chains` stays."""
+    """Compact every chain as `strategy` says, as far as the frontiers allow; all or nothing, `chains` stays.
+
+    Where the strategy would leave `max_chain_length` deltas or more, the oldest are folded too.
+    """
+    require_at_least("max_chain_length", max_chain_length, 1)
     _refuse_regression("since", chains.since, since)
     _refuse_regression("horizon", chains.horizon, horizon)
     visible = chains.keep(_known_beyond(chains.known_to, since))
     order = chains_of(visible.pending).order
     ordered = visible.keep(order)
     rank, droppable = _droppable(ordered, since, horizon)
-    picked = rank < _prefix_lengths(ordered, droppable, strategy)[ordered.pending.entity]
+    picked = rank < _prefix_lengths(ordered, droppable, strategy, max_chain_length)[ordered.pending.entity]
     old, rest = ordered.keep(picked), ordered.keep(~picked)
     result = fold(old.pending, chains.checkpoints, transforms=transforms, folded=chains.folded)
     applied = old.keep(result.applied)
     if isinstance(strategy, TimeBoundary):
-        compacted = _composed(applied, rest, strategy.interval)
+        compacted = _composed(applied, rest, strategy.interval, max_chain_length, transforms)
     else:
         compacted = replace(rest, checkpoints=result.states)
     compacted = _with_folded(replace(compacted, since=since, horizon=horizon), chains, applied)
@@ -236,40 +255,59 @@ def _droppable(ordered: ChainSet, since: Frontier, horizon: Frontier) -> tuple[A
     settled = ordered.known_to == STILL_KNOWN
     if since.time is not None:
         settled &= ordered.known_from <= since.time
-    lengths = ordered.lengths()
-    starts = np.cumsum(lengths) - lengths
-    rank = np.arange(len(pending)) - starts[pending.entity]
-    droppable = lengths.copy()
+    rank = _ranks(ordered)
+    droppable = ordered.lengths()
     held = np.flatnonzero(~(below & settled))
     np.minimum.at(droppable, pending.entity[held], rank[held])
     return rank, droppable
 
 
-def _prefix_lengths(ordered: ChainSet, droppable: Array, strategy: Strategy) -> Array:
+def _ranks(ordered: ChainSet) -> Array:
+    """Per delta its rank in its chain, from 0."""
+    lengths = ordered.lengths()
+    starts = np.cumsum(lengths) - lengths
+    return np.arange(len(ordered.pending)) - starts[ordered.pending.entity]
+
+
+def _prefix_lengths(ordered: ChainSet, droppable: Array, strategy: Strategy, max_chain_length: int) -> Array:
     match strategy:
         case FullMerge() | TimeBoundary():
             return droppable
         case TieredMerge(keep_recent):
-            return np.minimum(droppable, np.maximum(ordered.lengths() - keep_recent, 0))
+            keep = min(keep_recent, max_chain_length - 1)
+            return np.minimum(droppable, np.maximum(ordered.lengths() - keep, 0))
         case Adaptive():
-            tiered = _prefix_lengths(ordered, droppable, TieredMerge(strategy.keep_recent))
+            tiered = _prefix_lengths(ordered, droppable, TieredMerge(strategy.keep_recent), max_chain_length)
             return np.where(strategy.read_heavy(len(droppable)), droppable, tiered)
     raise ParameterError(expected="a compaction strategy", found=repr(strategy), next_step="use one of strategies.py")
 
 
-def _composed(applied: ChainSet, rest: ChainSet, interval: int) -> ChainSet:
-    """`rest` with the applied deltas before it, composed per interval of event time."""
+def _composed(
+    applied: ChainSet,
+    rest: ChainSet,
+    interval: int,
+    max_chain_length: int,
+    transforms: Mapping[str, Transform] | None,
+) -> ChainSet:
+    """`rest` with the applied deltas before it, composed per interval of event time; the oldest of these in the
+    checkpoint where a chain would be too long."""
     composition = compose(
         applied.pending, bucket=applied.pending.event_time // interval, before=applied.checkpoints.status
     )
     known_from = np.full(len(composition.batch), np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(known_from, composition.into, applied.known_from)
     known_to = np.full(len(composition.batch), STILL_KNOWN, dtype=np.int64)
+    composed = replace(applied, pending=composition.batch, known_from=known_from, known_to=known_to)
+    excess = composed.lengths() + rest.lengths() - (max_chain_length - 1)
+    too_old = _ranks(composed) < excess[composed.pending.entity]
+    checkpoints = fold(composed.pending.take(too_old), applied.checkpoints, transforms=transforms).states
+    kept = composed.keep(~too_old)
     return replace(
         rest,
-        pending=composition.batch.concat(rest.pending),
-        known_from=np.concatenate((known_from, rest.known_from)),
-        known_to=np.concatenate((known_to, rest.known_to)),
+        checkpoints=checkpoints,
+        pending=kept.pending.concat(rest.pending),
+        known_from=np.concatenate((kept.known_from, rest.known_from)),
+        known_to=np.concatenate((kept.known_to, rest.known_to)),
     )
 
 

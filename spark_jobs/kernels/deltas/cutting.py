@@ -12,6 +12,10 @@ Adaptive        as FullMerge or TieredMerge, entity by entity
 
 Where both frontiers have passed a prefix of the chain, only its last checkpoint is of use, so no other is made there
 (TimeBoundary keeps those of all boundaries). A second pass finds nothing to cut.
+
+Whatever the strategy, and wherever the frontiers are: behind the last checkpoint fewer than `max_chain_length` deltas
+are left, those taken back included, and between two checkpoints at most as many. Only the versions of one row, which
+are never parted, may be more.
 """
 
 from __future__ import annotations
@@ -21,8 +25,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
-from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.kernels.deltas.strategies import (
+    MAX_CHAIN_LENGTH,
+    Adaptive,
+    Strategy,
+    TieredMerge,
+    TimeBoundary,
+    require_at_least,
+)
 
 Array = npt.NDArray[Any]
 
@@ -38,14 +50,17 @@ class Policy:
     """When a chain needs compaction, and how it is done.
 
     `delta_threshold`: pending deltas from which on it is due. `age_threshold`: ticks of event time that its first
-    pending delta may lie before the newest event time that counts (None: any). None is longer than
-    `max_chain_length`.
+    pending delta may lie before the newest event time that counts (None: any). `max_chain_length`: pending deltas from
+    which on it must be compacted, to fewer than these, whatever the strategy would keep.
     """
 
     strategy: Strategy = TIERED
     delta_threshold: int = 100
     age_threshold: int | None = None
-    max_chain_length: int = 1000
+    max_chain_length: int = MAX_CHAIN_LENGTH
+
+    def __post_init__(self) -> None:
+        require_at_least("max_chain_length", self.max_chain_length, 1)
 
 
 def cuts(
@@ -76,29 +91,61 @@ def cuts(
     starts = np.flatnonzero(np.diff(segment, prepend=-1))
     numbers = segment[starts]
     lengths = np.diff(np.append(starts, len(segment)))
-    which = np.repeat(np.arange(len(starts)), lengths)
-    rank = np.arange(len(segment)) - starts[which] + 1
-    age = as_of - event_time[starts]
-    due = lengths >= policy.delta_threshold
+    due = lengths >= min(policy.delta_threshold, policy.max_chain_length)
     if policy.age_threshold is not None:
-        due |= last[numbers] & (age > policy.age_threshold)
-    behind = np.zeros(len(segment), np.bool_)
-    match policy.strategy:
-        case TimeBoundary(interval):
-            over = np.append(event_time[1:] // interval != event_time[:-1] // interval, False)
-            over[np.append(starts[1:], len(segment)) - 1] = False
-            behind = due[which] & (over | (rank % policy.max_chain_length == 0))
-        case strategy:
-            keep, piece = _kept_and_piece(strategy, policy, entity[numbers])
-            prefix = np.where(due, np.where(last[numbers], np.maximum(lengths - keep, 0), lengths), 0)[which]
-            dropped = np.add.reduceat(droppable, starts, dtype=np.int64)[which]
-            only = np.minimum(prefix, dropped)
-            behind = (rank == only) | (
-                (rank > only) & (rank <= prefix) & (((rank - only) % piece[which] == 0) | (rank == prefix))
-            )
-    sealed_end = (rank == lengths[which]) & ~last[numbers][which]
-    parts_versions = np.append((event_time[1:] == event_time[:-1]) & (row_id[1:] == row_id[:-1]), False)
-    return behind & ~sealed_end & ~parts_versions
+        due |= last[numbers] & (as_of - event_time[starts] > policy.age_threshold)
+    follows = segment[1:] == segment[:-1]
+    row_ends = np.append(~(follows & (event_time[1:] == event_time[:-1]) & (row_id[1:] == row_id[:-1])), True)
+    prefix, dropped, over = np.where(due, lengths, 0), np.zeros(len(starts), np.int64), np.zeros(len(segment), np.bool_)
+    piece = np.full(len(starts), policy.max_chain_length)
+    by_time = isinstance(policy.strategy, TimeBoundary)
+    if isinstance(policy.strategy, TimeBoundary):
+        interval = event_time // policy.strategy.interval
+        over[:-1] = follows & (interval[1:] != interval[:-1])
+    else:
+        keep, piece = _kept_and_piece(policy.strategy, policy, entity[numbers])
+        prefix = np.where(due & last[numbers], np.maximum(lengths - keep, 0), prefix)
+        dropped = np.add.reduceat(droppable, starts, dtype=np.int64)
+    return _behind(starts, lengths, last[numbers], row_ends, prefix, dropped, piece, over, by_time)
+
+
+@njit(cache=True)
+def _behind(
+    starts: Array, lengths: Array, last: Array, row_ends: Array, prefix: Array, dropped: Array, piece: Array,
+    over: Array, by_time: bool,
+) -> Array:  # fmt: skip
+    """Cut, of each segment, the first `prefix` deltas off, in pieces of at most `piece` behind the `dropped` ones.
+
+    Cuts fall on ends of rows: of the dropped deltas the last one before, of the prefix the next one behind, of pieces
+    the last one that keeps to the size. By time, there is one where `over` says so, and the end is cut off only where
+    the last piece is full.
+    """
+    cut = np.zeros(len(row_ends), np.bool_)
+    for segment in range(len(starts)):
+        if prefix[segment] == 0:
+            continue
+        start, end = starts[segment], starts[segment] + lengths[segment]
+        target = start + prefix[segment]
+        while not row_ends[target - 1]:
+            target += 1
+        begin = min(start + dropped[segment], start + prefix[segment])
+        while begin > start and not row_ends[begin - 1]:
+            begin -= 1
+        if start < begin < end:
+            cut[begin - 1] = True
+        row_end = begin
+        for delta in range(begin, target):
+            if not row_ends[delta]:
+                continue
+            # the row that ends here goes into the next piece if this one has no room for it
+            if row_end > begin and delta + 1 - begin > piece[segment]:
+                cut[row_end - 1], begin = True, row_end
+            row_end = delta + 1
+            if over[delta]:
+                cut[delta], begin = True, row_end
+        if target < end or (last[segment] and (not by_time or target - begin >= piece[segment])):
+            cut[target - 1] = True
+    return cut
 
 
 def ages_from(segment: Array, event_time: Array, row_id: Array, last: Array, entity: Array, policy: Policy) -> Array:
@@ -120,11 +167,9 @@ def ages_from(segment: Array, event_time: Array, row_id: Array, last: Array, ent
 
 def _kept_and_piece(strategy: Strategy, policy: Policy, entity: Array) -> tuple[Array, Array]:
     """Per segment how many deltas stay pending, and how many stand between two checkpoints at most."""
-    whole = min(policy.delta_threshold, policy.max_chain_length)
+    whole = max(min(policy.delta_threshold, policy.max_chain_length), 1)
     tiered = strategy.keep_recent if isinstance(strategy, TieredMerge | Adaptive) else 0
-    keep = np.full(len(entity), tiered, np.int64)
+    keep = np.full(len(entity), min(tiered, policy.max_chain_length - 1), np.int64)
     if isinstance(strategy, Adaptive):
         keep[strategy.read_heavy(int(entity.max()) + 1)[entity]] = 0
-    if isinstance(strategy, FullMerge):
-        keep[:] = 0
-    return keep, np.where(keep > 0, np.minimum(np.maximum(keep, 1), policy.max_chain_length), max(whole, 1))
+    return keep, np.where(keep > 0, keep, whole)

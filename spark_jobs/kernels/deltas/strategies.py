@@ -15,6 +15,9 @@ Array = npt.NDArray[Any]
 KEEP_RECENT = 10
 """Newest deltas that stay pending by default: a reader folds at most these, a late one among them rewrites nothing."""
 
+MAX_CHAIN_LENGTH = 1000
+"""Pending deltas, by default, from which on a chain must be compacted: it is left with fewer, whatever its strategy."""
+
 
 @dataclass(frozen=True, slots=True)
 class FullMerge:
@@ -23,25 +26,29 @@ class FullMerge:
 
 @dataclass(frozen=True, slots=True)
 class TieredMerge:
-    """Fold all but the newest `keep_recent` pending deltas into the checkpoint; `keep_recent=0` is FullMerge."""
+    """Fold all but the newest `keep_recent` pending deltas into the checkpoint; `keep_recent=0` is FullMerge.
+
+    Of a chain that may have no more than so many, fewer stay: see `max_chain_length`.
+    """
 
     keep_recent: int = KEEP_RECENT
 
     def __post_init__(self) -> None:
-        _refuse_below("keep_recent", self.keep_recent, 0)
+        require_at_least("keep_recent", self.keep_recent, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBoundary:
     """Compose the deltas of each `[k*interval, (k+1)*interval)` of event time; the state at every boundary is kept.
 
-    `interval` is in ticks. The checkpoint stays where it was.
+    `interval` is in ticks. The checkpoint stays where it was, unless more would be left than `max_chain_length` allows:
+    then the oldest go into it.
     """
 
     interval: int
 
     def __post_init__(self) -> None:
-        _refuse_below("interval", self.interval, 1)
+        require_at_least("interval", self.interval, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class Adaptive:
     keep_recent: int = KEEP_RECENT
 
     def __post_init__(self) -> None:
-        _refuse_below("keep_recent", self.keep_recent, 0)
+        require_at_least("keep_recent", self.keep_recent, 0)
 
     def read_heavy(self, entity_count: int) -> Array:
         """Mask of the entities that FullMerge serves better."""
@@ -70,7 +77,8 @@ class Adaptive:
 Strategy = FullMerge | TieredMerge | TimeBoundary | Adaptive
 
 
-def _refuse_below(name: str, value: int, least: int) -> None:
+def require_at_least(name: str, value: int, least: int) -> None:
+    """Raise ParameterError for a setting below its least value."""
     if value < least:
         raise ParameterError(
             expected=f"{name} of at least {least}", found=str(value), next_step=f"choose another {name}", parameter=name

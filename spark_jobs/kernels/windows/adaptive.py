@@ -28,6 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spark_jobs.kernels.shares import as_written
+
 from .spans import Spans, Windows
 
 Ints = npt.NDArray[np.int64]
@@ -233,5 +235,5 @@ def adaptive_spans(
 def _limit(trigger: Trigger, cuts: Cuts) -> int:
     """The least number of rows or bytes at which a trigger fires; 0 for those that ask for neither."""
     if trigger.reason == "memory_pressure":
-        return min(math.ceil(trigger.threshold * cuts.memory_bytes), _GREATEST)
+        return min(math.ceil(as_written(trigger.threshold) * cuts.memory_bytes), _GREATEST)
     return min(math.ceil(trigger.threshold), _GREATEST) if trigger.reason in ("count", "size") else 0

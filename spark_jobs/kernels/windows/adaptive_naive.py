@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from .adaptive import Cuts
 
@@ -81,7 +82,7 @@ def _reason(window: AdaptiveWindow, rates: Sequence[float], cuts: Cuts) -> str |
             "time": False,
             "count": len(window.deltas) >= trigger.threshold,
             "size": size >= trigger.threshold,
-            "memory_pressure": size >= trigger.threshold * cuts.memory_bytes,
+            "memory_pressure": size >= Fraction(str(trigger.threshold)) * cuts.memory_bytes,
             "rate_change": _change(rates) > trigger.threshold,
         }
         if fires[trigger.reason]:

@@ -24,6 +24,7 @@ import pyarrow as pa
 from numba import njit
 
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.kernels.shares import floor_of_share
 
 from .exact import float_sums
 from .monoid import Aggregate, WindowRows
@@ -172,7 +173,8 @@ class Quantile(Aggregate):
         spans, values, _ = rows.values(self.column)
         numbers = own(values.cast(pa.float64(), safe=False))
         codes, buckets = encode(pa.array(_leading(numbers, self.accuracy)))
-        ranked = ranked_codes(codes, len(buckets), self.fraction, spans.first, spans.past, spans.entry, spans.n_windows)
+        ranks = floor_of_share(self.fraction, np.maximum(spans.counts - 1, 0))
+        ranked = ranked_codes(codes, len(buckets), ranks, spans.first, spans.past, spans.entry, spans.n_windows)
         missing = ranked < 0
         return buckets.take(pa.array(ranked, mask=missing if missing.any() else None))
 

@@ -146,10 +146,8 @@ def distinct_counts(codes: Ints, n_codes: int, first: Ints, past: Ints, entry: I
 
 
 @njit(cache=True, nogil=True)
-def ranked_codes(
-    codes: Ints, n_codes: int, fraction: float, first: Ints, past: Ints, entry: Ints, n_windows: int
-) -> Ints:
-    """Per window the code at rank `floor(fraction * (n - 1))` of its n codes (-1: none), by a Fenwick tree."""
+def ranked_codes(codes: Ints, n_codes: int, ranks: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Ints:
+    """Per window the code at its rank, counted from 0, among the window's codes (-1: none), by a Fenwick tree."""
     ranked, tree = np.full(n_windows, -1, np.int64), np.zeros(n_codes + 1, np.int64)
     top = 1
     while 2 * top <= n_codes:
@@ -172,7 +170,7 @@ def ranked_codes(
             left += 1
         if count == 0:
             continue
-        remaining = int(fraction * (count - 1))
+        remaining = ranks[window]
         node, step = 0, top
         while step:
             if node + step <= n_codes and tree[node + step] <= remaining:

@@ -1,0 +1,108 @@
+"""What kind of data a buffer holds: data of one kind compare with one another in one total order, and equal ones are
+the same. A buffer holds one kind, or what it took in could not be sorted by a later read.
+
+A text, an integer, a day are kinds; so are times of day and instants, with a zone and without. Any other type that can
+be hashed and compared with itself is a kind of its own. Tuples are compared place by place: each place is of one kind,
+and one tuple may be longer than another.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from spark_jobs.kernels.corrections.errors import MalformedUpdates
+
+Kind = type | tuple[Any, ...] | None
+"""A type, for tuples a kind for each place, None as long as there are no data."""
+
+_CERTAIN = frozenset({str, bytes, int, bool})
+"""Types whose values need no look one by one."""
+
+
+class _WithZone:
+    """The kind of instants, or of times of day, that name their zone."""
+
+
+def kind_of(data: Sequence[Any]) -> Kind:
+    """The kind of all these data. Raises MalformedUpdates where they have none."""
+    types = set(map(type, data))
+    kinds = {_kind_of_type(one) for one in types}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(one.__name__ for one in types))
+        raise not_of_one_kind(f"data of the types {names}")
+    if not kinds:
+        return None
+    (kind,) = kinds
+    if kind is tuple:
+        width = max(map(len, data))
+        return tuple(kind_of([row[place] for row in data if len(row) > place]) for place in range(width))
+    if kind in _CERTAIN:
+        return kind
+    return _looked_at(kind, data)
+
+
+def merged(known: Kind, other: Kind) -> Kind:
+    """The kind of data of both kinds. Raises MalformedUpdates where they differ."""
+    if known == other or other is None:
+        return known
+    if known is None:
+        return other
+    if not isinstance(known, tuple) or not isinstance(other, tuple):
+        raise not_of_one_kind(f"{_shown(other)} beside {_shown(known)}")
+    longer, shorter = (known, other) if len(known) >= len(other) else (other, known)
+    return (*map(merged, longer, shorter), *longer[len(shorter) :])
+
+
+def not_of_one_kind(found: str) -> MalformedUpdates:
+    """The refusal of data that a read could not bring into order."""
+    return MalformedUpdates(
+        expected="data of one kind with exact equality, a hash and a total order: texts, bytes, integers, dates, or"
+        " tuples of such",
+        found=found,
+        consequence="nothing was inserted",
+        next_step="give each row a code, a text or a tuple of such; data of another kind need a buffer of their own",
+    )
+
+
+def _kind_of_type(one: type) -> type:
+    if one is str or one is int:
+        return one
+    if issubclass(one, bool | np.bool_):
+        return bool
+    for kind in (str, bytes, int, tuple):
+        if issubclass(one, kind):
+            return kind
+    if issubclass(one, Integral):
+        return int
+    hashable = getattr(one, "__hash__", None) is not None
+    if not hashable or one is type(None) or issubclass(one, float | complex | np.inexact | AbstractSet):
+        raise not_of_one_kind(f"data of the type {one.__name__}")
+    return one
+
+
+def _looked_at(kind: type, data: Sequence[Any]) -> Kind:
+    """The kind of data of a type whose values may differ in what they compare with."""
+    try:
+        unequal = next((value for value in data if not (value == value and not value < value)), None)  # noqa: PLR0124
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise not_of_one_kind(f"a {kind.__name__}: {error}") from None
+    if unequal is not None:
+        raise not_of_one_kind(f"{unequal!r}, which has no place in an order")
+    if issubclass(kind, dt.datetime | dt.time):
+        zones = {value.utcoffset() is not None for value in data}
+        if len(zones) > 1:
+            raise not_of_one_kind(f"{kind.__name__}s with a zone beside some without")
+        return (_WithZone, kind) if zones == {True} else kind
+    return kind
+
+
+def _shown(kind: Kind) -> str:
+    if isinstance(kind, tuple):
+        return f"({', '.join(map(_shown, kind))})"
+    return "nothing" if kind is None else kind.__name__
