@@ -53,6 +53,8 @@ def mean_type(kind: pa.DataType) -> pa.DataType:
 
 def words(values: pa.Array) -> Ints:
     """Two int64 words a value, the lower one first; what stands for null is arbitrary."""
+    if not len(values):
+        return np.zeros((0, 2), np.int64)
     whole = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
     return whole[values.offset : values.offset + len(values)].copy()
 
