@@ -14,7 +14,7 @@ from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.stored import StoredLayout
 from spark_jobs.sources import Source
-from spark_jobs.storage.arrow_types import ARROW_TYPES
+from spark_jobs.storage.column_types import INSTANT, arrow_type_of
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES, chunks
 
@@ -76,7 +76,7 @@ class SourceChunks:
         """
         names = self._checked(timeline, components)
         found = self._reader(timeline, names).range_query(entity, timeline, lo_us, hi_us, names)
-        columns = {"row_id": found["row_id"], "time": found["time"].cast(ARROW_TYPES["timestamp"])}
+        columns = {"row_id": found["row_id"], "time": found["time"].cast(INSTANT)}
         columns |= {name: self._typed(name, found[name]) for name in names}
         return pa.table(columns)
 
@@ -113,7 +113,7 @@ class SourceChunks:
         return names
 
     def _reader(self, timeline: str, components: Sequence[str]) -> ChunkReader:
-        types = {name: ARROW_TYPES[self._source.columns[name].type] for name in components}
+        types = {name: arrow_type_of(self._source.columns[name]) for name in components}
         layout = StoredLayout((timeline,), types)
         return ChunkReader(self._lake, chunks(self._source), layout, "timestamp_micros({})", counted=self._counted)
 
@@ -129,5 +129,5 @@ class SourceChunks:
         return found.filter(pc.is_in(found["landing"], pa.array(sorted(self._landed), pa.int64())))
 
     def _typed(self, component: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        kind = ARROW_TYPES[self._source.columns[component].type]
+        kind = arrow_type_of(self._source.columns[component])
         return pa.chunked_array([pa.array(column.to_pylist(), kind)]) if column.type != kind else column

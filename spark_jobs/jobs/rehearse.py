@@ -39,7 +39,7 @@ from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sources import Source, load_sources
 from spark_jobs.sources.columns import Column
 
-_VALUES = {"int": 1, "float": 0.5, "bool": True, "string": "a"}
+_VALUES = {"int": 1, "float": 0.5, "decimal": 0, "bool": True, "string": "a"}
 _EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
 
 
@@ -90,7 +90,7 @@ def _write_specimen(source: Source, landing_root: Path) -> None:
 
 def _value(column: Column, time_s: int) -> object:
     if column.type not in ("timestamp", "date"):
-        return _VALUES[column.type]
+        return _VALUES[column.kind]
     if column.format in _EPOCH_UNITS:
         return time_s * _EPOCH_UNITS[column.format]
     time = datetime.fromtimestamp(time_s, UTC)

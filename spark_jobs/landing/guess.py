@@ -1,8 +1,9 @@
 """A source file guessed from sample files: what their values tell is filled in, the rest is left to whoever knows.
 
 Types follow from the values, and hold only if the product's own reader reads the sample with them: a column that it
-rejects becomes text. The entity is the text column whose values repeat most variedly, the event time the first time
-column that every row has; both can be given.
+rejects becomes text. A column is a decimal only where a file's own schema says so: whether numbers with always two
+decimals are money or a measurement no value tells, so they become floats with a remark. The entity is the text column
+whose values repeat most variedly, the event time the first time column that every row has; both can be given.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _INT = re.compile(r"[+-]?(0|[1-9]\d{0,18})")
 # neither a code that begins with 0 nor a number that a double can't hold is one
 _FLOAT = re.compile(r"[+-]?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_FIXED = re.compile(r"[+-]?\d{1,12}\.\d{2,6}")
 _EPOCHS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
 _EPOCH_NAME = re.compile(r"(^|_)(time|timestamp|ts|at|epoch|when)(_|$)")
 _EPOCH_RANGE_S = 631_152_000, 4_102_444_800
@@ -172,10 +174,11 @@ def _text(
     times = [c for c in _of_kinds(kinds, "timestamp", *_EPOCHS) or [time] if values[c]]
     ids = [c for c in kinds if c.endswith("id") and c != entity and len(set(values[c])) == n_rows]
     start = min(_instant(value, kinds[time]) for value in values[time])
-    listed = [f"  {c}: {_column(c, headers[c], kinds[c])}" for c in kinds]
+    listed = [f"  {c}: {_column(c, headers[c], kinds[c])}{_remark(kinds[c], values[c])}" for c in kinds]
     delimiter = [f"  delimiter: {json.dumps(sample.delimiter)}"] if sample.delimiter != "," else []
     marks = [f"  null_values: {json.dumps(['', *nulls])}"] if nulls else []
     means = [f"      mean_{c}: avg({c})" for c in _of_kinds(kinds, "float")]
+    means += [f"      sum_{c}: sum({c})" for c in kinds if kinds[c].startswith("decimal")]
     return "\n".join(
         [
             "# Guessed by `tidemark init` from sample files: look through it, then `tidemark plan` says what it makes.",
@@ -217,8 +220,17 @@ def _text(
 def _column(column: str, header: str, kind: str) -> str:
     told = [f"from: {json.dumps(header, ensure_ascii=False)}"] if column != header else []
     told += [f"format: {kind}"] if kind in _EPOCHS else []
-    kind = "timestamp" if kind in _EPOCHS else kind
+    kind = "timestamp" if kind in _EPOCHS else json.dumps(kind) if told and "," in kind else kind
     return f"{{{', '.join([f'type: {kind}', *told])}}}" if told else kind
+
+
+def _remark(kind: str, values: Sequence[Any]) -> str:
+    """What a column of floats may be instead: numbers that are all written with as many decimals."""
+    places = {len(v.partition(".")[2]) if isinstance(v, str) and _FIXED.fullmatch(v) else 0 for v in values}
+    if kind != "float" or len(places) != 1 or 0 in places:
+        return ""
+    (scale,) = places
+    return f"   # always {scale} decimals: decimal(18, {scale}) if this is money, whose sums must be exact"
 
 
 def _identifier(header: str) -> str:

@@ -56,6 +56,8 @@ def _sql_type(kind: pa.DataType) -> str:
         return f"array<{_sql_type(kind.value_type)}>"
     if pa.types.is_map(kind):
         return f"map<{_sql_type(kind.key_type)}, {_sql_type(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
     return _SQL_TYPES[kind]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from spark_jobs.kernels.records import ColumnSpec, RecordSpec
+from spark_jobs.kernels.records.spec import ColumnType
 from spark_jobs.sources import Source
 
 
@@ -12,11 +15,12 @@ def record_spec(source: Source) -> RecordSpec:
         ColumnSpec(
             name=name,
             header=source.header_name(name),
-            type=column.type,
+            type=cast("ColumnType", column.kind),
             null_values=source.null_values(name),
             time_format=column.format,
             timezone=column.timezone,
             dst=column.dst,
+            digits=column.digits,
         )
         for name, column in source.columns.items()
     )

@@ -48,7 +48,7 @@ def read_sample(path: Path) -> Sample:
         start = path.open("rb").read(4)
         if start == b"PAR1":
             table = pq.read_table(path).slice(0, SAMPLE_ROWS)
-            types = {f.name: next((t for is_, t in _ARROW_TYPES if is_(f.type)), "") for f in table.schema}
+            types = {field.name: _declared(field.type) for field in table.schema}
             columns = {name: table[name].to_pylist() for name in table.column_names if types[name]}
             # what is text there may be a number or a time all the same
             return Sample("parquet", ",", columns, {n: t for n, t in types.items() if t not in ("", "string")})
@@ -60,6 +60,14 @@ def read_sample(path: Path) -> Sample:
     if not head:
         raise refused("a sample file with records", f"{path}, which is empty", "name another")
     return _json(path, head[:SAMPLE_ROWS]) if head[0].lstrip().startswith("{") else _csv(head)
+
+
+def _declared(kind: pa.DataType) -> str:
+    """The type that a source file declares for a column of Parquet, empty if there is none."""
+    if pa.types.is_decimal(kind):
+        whole = 0 <= kind.scale <= kind.precision <= 38
+        return f"decimal({kind.precision}, {kind.scale})" if whole else ""
+    return next((declared for fits, declared in _ARROW_TYPES if fits(kind)), "")
 
 
 def _json(path: Path, lines: Iterable[str]) -> Sample:

@@ -26,7 +26,7 @@ from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.tables import PUBLISHED, SQL_TYPES
+from spark_jobs.storage.tables import PUBLISHED
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import counting_rows
@@ -144,8 +144,7 @@ def states_at(
     if entity is not None:
         rows = rows.where(F.col("entity") == entity)
     value = "BIGINT" if source.state.datatype == "int64" else "DOUBLE"
-    entity_type = SQL_TYPES["string"]
-    columns = [f"`{source.entity}` {entity_type}", *[f"`{c}` {value}" for c in source.state.components]]
+    columns = [f"`{source.entity}` STRING", *[f"`{c}` {value}" for c in source.state.components]]
     schema = ", ".join([*columns, "timestamp BIGINT", "at_delta BIGINT", "delta_count BIGINT"])
     folded = fold_inputs(rows, source).repartition("entity").mapInArrow(_StatesAt(source), schema)
     return folded.withColumn("timestamp", F.timestamp_micros("timestamp"))

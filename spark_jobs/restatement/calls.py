@@ -78,6 +78,8 @@ def sql_type(arrow: pa.DataType) -> str:
         return f"ARRAY<{sql_type(arrow.value_type)}>"
     if pa.types.is_struct(arrow):
         return f"STRUCT<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in arrow)}>"
+    if pa.types.is_decimal128(arrow):
+        return f"DECIMAL({arrow.precision}, {arrow.scale})"
     return _SQL_OF_ARROW[arrow]
 
 

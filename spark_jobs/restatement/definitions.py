@@ -23,12 +23,12 @@ from spark_jobs.restatement.calls import columns_read, described, kernel_aggrega
 from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
-from spark_jobs.storage.arrow_types import ARROW_TYPES
 from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
+from spark_jobs.storage.column_types import arrow_type_of, sql_type_of
 from spark_jobs.storage.fold import History
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import name
-from spark_jobs.storage.tables import SQL_TYPES, STATE, windows
+from spark_jobs.storage.tables import STATE, windows
 
 Watch = Callable[[pa.Table, SkippedRows], None]
 """Told of standing rows, and how many of them count nowhere."""
@@ -146,15 +146,15 @@ class Definition:
 
     def inputs(self) -> pa.Schema:
         """The columns of a worker's table that hold rows, but for the marks of its caller."""
-        types = {name: spec.type for name, spec in self.source.columns.items()}
+        types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
         return pa.schema(
             [
                 *([(SLICE, pa.int64())] if self.kind.slice_us is not None else []),
-                *[(f"k_{k}", ARROW_TYPES[types[k]]) for k in self.key],
+                *[(f"k_{k}", types[k]) for k in self.key],
                 ("time", pa.int64()),
                 ("lo", pa.int64()),
                 ("row_id", pa.int64()),
-                *[(f"v_{c}", ARROW_TYPES[types[c]]) for c in self.values_read],
+                *[(f"v_{c}", types[c]) for c in self.values_read],
                 *(_ADAPTIVE_INPUTS.items() if self.is_adaptive else ()),
             ]
         )
@@ -168,7 +168,7 @@ class Definition:
 
     def value_columns(self) -> list[Column]:
         """Key columns, bounds, the kind's own columns and aggregates, as the table has them."""
-        keys = [Column(k, SQL_TYPES[self.source.columns[k].type], f"Key: column {k} of the file.") for k in self.key]
+        keys = [Column(k, sql_type_of(self.source.columns[k]), f"Key: column {k} of the file.") for k in self.key]
         end = "exclusive" if self.kind.geometry.half_open else "inclusive"
         bounds = [
             Column("window_start", "TIMESTAMP", "First instant of the window."),
@@ -183,10 +183,10 @@ class Definition:
 
     def result_schema(self) -> pa.Schema:
         """The columns of `value_columns` as a worker gives them: bounds in microseconds."""
-        types = {name: spec.type for name, spec in self.source.columns.items()}
+        types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
         return pa.schema(
             [
-                *[(k, ARROW_TYPES[types[k]]) for k in self.key],
+                *[(k, types[k]) for k in self.key],
                 ("window_start", pa.int64()),
                 ("window_end", pa.int64()),
                 *[(name, kind) for name, (kind, _) in self._own()],

@@ -12,7 +12,7 @@ import numpy as np
 from spark_jobs.errors import ParameterError
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import Source
-from spark_jobs.storage.tables import SQL_TYPES
+from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.times import parsed
 
 
@@ -36,7 +36,7 @@ def published_table(source: Source, table: str) -> PublishedTable:
     name = table.split(".", 1)[-1]
     if name in source.windows and table in (name, f"silver.{name}"):
         definition = Definition(source, name)
-        key = {k: SQL_TYPES[source.columns[k].type] for k in definition.key}
+        key = {k: sql_type_of(source.columns[k]) for k in definition.key}
         last = {definition.identity[-1]: "STRING" if definition.is_adaptive else "TIMESTAMP"}
         return PublishedTable(f"silver.{name}", key | last, definition.values_read, definition)
     if source.state is not None and name == source.name and table in (name, f"gold.{name}"):

@@ -252,12 +252,13 @@ def _required_values(definition: Definition) -> list[Column]:
 
 
 def _bytes(source: Source) -> Column:
-    """The bytes of a row's values: UTF-8 of texts, 8 of numbers and times, 4 of dates, 1 of booleans, 0 of nulls."""
-    widths = {"int": 8, "float": 8, "timestamp": 8, "date": 4, "bool": 1}
+    """The bytes of a row's values: UTF-8 of texts, 16 of decimals, 8 of other numbers and times, 4 of dates, 1 of
+    booleans, 0 of nulls."""
+    widths = {"int": 8, "float": 8, "decimal": 16, "timestamp": 8, "date": 4, "bool": 1}
     total = F.lit(0).cast("bigint")
     for column, spec in source.columns.items():
         value = F.col(f"c_{column}")
-        held = F.octet_length(value) if spec.type == "string" else F.when(value.isNotNull(), F.lit(widths[spec.type]))
+        held = F.octet_length(value) if spec.kind == "string" else F.when(value.isNotNull(), F.lit(widths[spec.kind]))
         total = total + F.coalesce(held, F.lit(0)).cast("bigint")
     return total
 

@@ -17,6 +17,8 @@ from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
 from spark_jobs.sources.state import DeleteWhen
 
 NUMBERS = frozenset({"int", "float"})
+ADDED = NUMBERS | {"decimal"}
+"""Types whose values windows add up."""
 TIMES = frozenset({"timestamp", "date"})
 KEYS = frozenset({"int", "string", "bool", "timestamp", "date"})
 RESERVED_COLUMNS = frozenset(
@@ -32,8 +34,11 @@ RESERVED_IN_STATES = frozenset({"timestamp", "time", "at", "valid_from", "valid_
 """Columns that states, their changelog and their pins have beside components, and the argument of reads of the past."""
 RESERVED_IN_ADAPTIVE = frozenset({"window_id", "delta_ids", "stats", "trigger"})
 """Columns that tables of adaptive windows have beside keys and aggregates."""
-SUMMED = frozenset({"sum", "avg", "variance", "stddev", "approx_quantile", "vector_sum", "vector_mean"})
-"""Aggregates of numbers."""
+OPERANDS = {
+    **dict.fromkeys(("sum", "avg", "variance", "stddev", "approx_quantile"), ADDED),
+    **dict.fromkeys(("vector_sum", "vector_mean"), NUMBERS),
+}
+"""Aggregates of numbers, and which types they take."""
 RESERVED_WINDOWS = frozenset({"late", "changelog", "windows", "publications", "published", "state", "frontiers"})
 """Names of our own tables in `silver`."""
 OWN_TABLES = frozenset(
@@ -85,7 +90,7 @@ def _column(draft: Draft, path: str, name: str, types: frozenset[str] | None, pu
         yield name_problem(path, "declared column", name, draft.columns)
         return
     column = draft.columns[name]
-    if types is not None and column is not None and column.type not in types:
+    if types is not None and column is not None and column.kind not in types:
         listed = " or ".join(sorted(types))
         yield Problem(path, f"a column of type {listed}{purpose}", f"`{name}` of type {column.type}")
 
@@ -186,9 +191,11 @@ def _check_aggregate(
     yield from _own_name(path, output, RESERVED_IN_WINDOWS)
     if output in keys:
         yield Problem(path, "a name that is no key of the window", repr(output))
-    types = NUMBERS if aggregate.function in SUMMED else None
+    types = OPERANDS.get(aggregate.function)
+    # a vector is of doubles, which would round decimals
+    instead = ", or sum(…) of each decimal column" if types == NUMBERS else ""
     for column in aggregate.columns:
-        yield from _column(draft, path, column, types, f" for {aggregate.function}")
+        yield from _column(draft, path, column, types, f" for {aggregate.function}{instead}")
 
 
 def _check_state(draft: Draft) -> Iterator[Problem]:
@@ -204,7 +211,8 @@ def _check_state(draft: Draft) -> Iterator[Problem]:
                     path, "a list of names: in mode operations rows say which component they change", show(column)
                 )
         elif isinstance(column, str):
-            yield from _column(draft, path, column, types, f" in a state of {draft.state_datatype or 'numbers'}")
+            purpose = f" in a state of {draft.state_datatype or 'numbers'}{_instead_of_decimals(draft, column)}"
+            yield from _column(draft, path, column, types, purpose)
         elif draft.state_mode in ("diff", "upsert"):
             yield Problem(path, "a column: only mode add takes constants", show(column))
         elif draft.state_datatype == "int64" and isinstance(column, float):
@@ -216,6 +224,14 @@ def _check_state(draft: Draft) -> Iterator[Problem]:
     if draft.operations.get("parent") is not None and not draft.values.get("delta_id"):
         yield Problem("state.operations.parent", "a source with `delta_id`, which parents are told by", "none")
     yield from _check_delete_when(draft)
+
+
+def _instead_of_decimals(draft: Draft, name: str) -> str:
+    """What to do with a decimal, which no vector of a state holds."""
+    column = draft.columns.get(name)
+    if column is None or column.kind != "decimal":
+        return ""
+    return "; a window's sum(…) adds decimals exactly, an int of the smallest unit does so in a state of int64"
 
 
 def _check_delete_when(draft: Draft) -> Iterator[Problem]:

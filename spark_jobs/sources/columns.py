@@ -8,15 +8,43 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from spark_jobs.sources.problems import refuse
+from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, show
 from spark_jobs.sources.quantities import Size
 from spark_jobs.sources.section import Section
 
-ColumnType = Literal["int", "float", "string", "bool", "timestamp", "date"]
+COLUMN_TYPES = ("int", "float", "decimal(p, s)", "string", "bool", "timestamp", "date")
+"""How a source file may write the type of a column."""
+_DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
+_MOST_DIGITS = 38
 EPOCH_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
 _STRPTIME_DIRECTIVES = frozenset("YmdHMSfzjbBpIy%")
 _GREATEST_RECORD = 64 << 20
 _PLACEHOLDERS = {"{date}", "{hour}", "{minute}"}
+
+
+def _check_type(text: Any) -> str:
+    """The type as its one spelling: `decimal(18,2)` is `decimal(18, 2)`."""
+    if not isinstance(text, str) or (text not in COLUMN_TYPES and not text.strip().startswith("decimal")):
+        hint = did_you_mean(text, COLUMN_TYPES) if isinstance(text, str) else ""
+        raise refuse_in_words(f"one of {', '.join(COLUMN_TYPES)}", f"{show(text)}{hint}")
+    if not text.strip().startswith("decimal"):
+        return text
+    digits = _digits(text)
+    if digits is None:
+        raise refuse(
+            "decimal(p, s): p digits in all, s of them after the point (in braces with quotes around it)", text
+        )
+    precision, scale = digits
+    if not 1 <= precision <= _MOST_DIGITS:
+        raise refuse(f"a decimal of 1 to {_MOST_DIGITS} digits in all", text)
+    if scale > precision:
+        raise refuse(f"a decimal of at most {precision} digits after the point: as many as it has in all", text)
+    return f"decimal({precision}, {scale})"
+
+
+def _digits(text: str) -> tuple[int, int] | None:
+    match = _DECIMAL.fullmatch(text.strip())
+    return None if match is None else (int(match[1]), int(match[2] or 0))
 
 
 def _check_timezone(name: str) -> str:
@@ -44,13 +72,14 @@ def _check_time_format(text: str) -> str:
 class Column(Section):
     """A column of the files and the type its values are read as.
 
+    `type`: one of `COLUMN_TYPES`; a `decimal(p, s)` has p digits in all, s of them after the point.
     `null_values`: texts that stand for no value, in place of the landing's.
     `format`, `timezone`, `dst` belong to `timestamp` and `date`: how the text is written, the zone of times without an
     offset, and which of two instants a local time means that a clock change made ambiguous or skipped
     (`refuse` puts the row in quarantine).
     """
 
-    type: ColumnType
+    type: Annotated[str, BeforeValidator(_check_type)]
     from_: str | None = Field(default=None, alias="from", min_length=1)
     null_values: tuple[str, ...] | None = None
     format: Annotated[str, AfterValidator(_check_time_format)] = "iso"
@@ -68,6 +97,16 @@ class Column(Section):
         if given and self.type not in ("timestamp", "date"):
             raise refuse(f"no {', '.join(sorted(given))}: only a timestamp or a date has one", self.type)
         return self
+
+    @property
+    def kind(self) -> str:
+        """The type without its digits: `decimal` for `decimal(18, 2)`."""
+        return self.type.partition("(")[0]
+
+    @property
+    def digits(self) -> tuple[int, int] | None:
+        """Of a decimal how many digits it has in all, and how many of them after the point."""
+        return _digits(self.type)
 
 
 def _check_path(path: str) -> str:

@@ -59,6 +59,12 @@ def _counted(table: Table) -> str:
     return f"SELECT t.* FROM {physical} t LEFT SEMI JOIN {_LEDGER} c ON c.source = t.source AND c.landing = t.landing"
 
 
+def _json_values(source: Source, text: str, prefix: str = "") -> dict[str, str]:
+    """Per declared column SQL of what stands in JSON: decimals as `text`, as readers would take them for doubles."""
+    columns = {column: name(prefix + column) for column in source.columns}
+    return {c: sql if source.columns[c].digits is None else f"CAST({sql} AS {text})" for c, sql in columns.items()}
+
+
 def landed_chunks(source: Source) -> str:
     """The chunks of a source that count: their landing is in the ledger."""
     return (
@@ -75,7 +81,8 @@ def chunks_view(sources: list[Source]) -> str:
             f"{literal(t)}, named_struct('min', min_{t}, 'max', max_{t}, 'sorted', sorted_{t}, 'times', t_{t})"
             for t in source.timelines
         )
-        components = ", ".join(f"{literal(c)}, to_json(c_{c})" for c in source.columns)
+        held = _json_values(source, "ARRAY<STRING>", "c_")
+        components = ", ".join(f"{literal(c)}, to_json({sql})" for c, sql in held.items())
         listed = ", ".join(name(c) for c in CHUNK_LIST)
         selects.append(
             f"SELECT {literal(source.source)} AS source, {listed}, map({bounds}) AS timelines,"
@@ -118,7 +125,7 @@ def deltas_view(sources: list[Source]) -> str:
     selects = []
     for source in sources:
         times = ", ".join(f"{literal(t)}, t_{t}" for t in source.timelines)
-        components = ", ".join(f"{literal(c)}, {name(c)}" for c in source.columns)
+        components = ", ".join(f"{literal(c)}, {sql}" for c, sql in _json_values(source, "STRING").items())
         selects.append(
             f"SELECT {literal(source.source)} AS source, _entity AS entity, event_time, row_id, delta_id,"
             f" seq_no, chunk_id, map({times}) AS times, to_json(named_struct({components})) AS components, extra"

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.sources import Source
+from spark_jobs.storage.schema import Column as TableColumn
 from spark_jobs.storage.sql import name
 from spark_jobs.storage.tables import row_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_PLAIN = {"TIMESTAMP": "BIGINT", "DATE": "INT"}
-"""Types of a row's JSON in place of those whose text would lose digits."""
+
+def _plain(column: TableColumn) -> tuple[str, Callable[[Column], Column], Callable[[Column], Column]]:
+    """How a value stands in the JSON of its row: its type there, the way there, and the way back. Of times the text
+    would lose digits, of decimals readers of the JSON would."""
+    if column.type == "TIMESTAMP":
+        return "BIGINT", F.unix_micros, F.timestamp_micros
+    if column.type == "DATE":
+        return "INT", F.unix_date, F.date_from_unix_date
+    if column.type.startswith("DECIMAL"):
+        return "STRING", lambda value: value.cast("string"), lambda text: text.cast(column.type)
+    return column.type, lambda value: value, lambda value: value
 
 
 def as_json(source: Source, prefix: str = "") -> Column:
     """The columns of `tables.row_columns` (those whose names start with `prefix`) as text: `rows_of_json` reads it."""
-    plain = {"TIMESTAMP": F.unix_micros, "DATE": F.unix_date}
     columns = [c for c in row_columns(source) if c.name.startswith(prefix)]
-    return F.to_json(F.struct(*[plain.get(c.type, F.col)(name(c.name)).alias(c.name) for c in columns]))
+    return F.to_json(F.struct(*[_plain(c)[1](F.col(name(c.name))).alias(c.name) for c in columns]))
 
 
 def rows_of_json(frame: DataFrame, source: Source, *others: str) -> DataFrame:
     """The columns of `tables.row_columns` out of the column `row` of `frame`, and its columns `others`."""
     columns = row_columns(source)
-    schema = ", ".join(f"{name(c.name)} {_PLAIN.get(c.type, c.type)}" for c in columns)
-    whole = {"TIMESTAMP": F.timestamp_micros, "DATE": F.date_from_unix_date}
+    schema = ", ".join(f"{name(c.name)} {_plain(c)[0]}" for c in columns)
     parsed = frame.select(F.from_json("row", schema).alias("parsed"), *[F.col(o).alias(f"_{o}") for o in others])
-    fields = [whole.get(c.type, F.col)(f"parsed.{name(c.name)}").alias(c.name) for c in columns]
+    fields = [_plain(c)[2](F.col(f"parsed.{name(c.name)}")).alias(c.name) for c in columns]
     return parsed.select(*fields, *[F.col(f"_{o}").alias(o) for o in others])

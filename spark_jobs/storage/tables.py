@@ -8,6 +8,7 @@ of what was known at T iff `known_from <= T` and (`known_to` is null or `T < kno
 from __future__ import annotations
 
 from spark_jobs.sources import Source
+from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.schema import Column, Table
 
 DATABASES = {
@@ -273,20 +274,11 @@ PINS = Table(
 
 SHARED = (FILES, QUARANTINE, DUPLICATES, FRONTIERS, PUBLISHED, LATE, STATE, VERDICTS)
 
-SQL_TYPES = {
-    "int": "BIGINT",
-    "float": "DOUBLE",
-    "string": "STRING",
-    "bool": "BOOLEAN",
-    "timestamp": "TIMESTAMP",
-    "date": "DATE",
-}
-
 
 def row_columns(source: Source) -> tuple[Column, ...]:
     """The columns of one row of a source, as landing reads them and the trace keeps them."""
     timelines = [Column(f"t_{t}", "TIMESTAMP", f"The row's time on the timeline {t}.") for t in source.timelines]
-    values = [Column(f"c_{c}", SQL_TYPES[spec.type], f"Column {c} of the file.") for c, spec in source.columns.items()]
+    values = [Column(f"c_{c}", sql_type_of(spec), f"Column {c} of the file.") for c, spec in source.columns.items()]
     return (
         Column("row_id", "BIGINT", "Drop, file rank and line of the row; ties in time go to the greater."),
         Column("seq_no", "BIGINT", "Number of the drop that brought the row."),
@@ -342,7 +334,7 @@ def chunks(source: Source) -> Table:
             Column(f"sorted_{timeline}", "BOOLEAN", f"Whether times on {timeline} never decrease."),
         ]
     values = [
-        Column(f"c_{c}", f"ARRAY<{SQL_TYPES[spec.type]}>", f"Column {c} of the file, one value per row.")
+        Column(f"c_{c}", f"ARRAY<{sql_type_of(spec)}>", f"Column {c} of the file, one value per row.")
         for c, spec in source.columns.items()
     ]
     return Table(

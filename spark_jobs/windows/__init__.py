@@ -12,6 +12,7 @@
 
 from spark_jobs.kernels.windows import (
     Aggregate,
+    DecimalOverflow,
     DimensionMismatch,
     IntegerOverflow,
     Monoid,
@@ -36,6 +37,7 @@ from .functions import hopping_windows, session_windows, skipped_counts, skipped
 
 __all__ = [
     "Aggregate",
+    "DecimalOverflow",
     "DimensionMismatch",
     "IntegerOverflow",
     "Monoid",

@@ -6,7 +6,7 @@ import datetime as dt
 import io
 import json
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ SPEC = RecordSpec(
         ColumnSpec("x", "x", "float"),
         ColumnSpec("ok", "ok", "bool"),
         ColumnSpec("day", "day", "date"),
+        ColumnSpec("price", "price", "decimal", digits=(20, 4)),
     ),
     timelines=(("at", "at"),),
     event_time=("at",),
@@ -61,6 +62,14 @@ def rows_of(columns: dict[str, Any], spec: RecordSpec = SPEC) -> list[dict[str, 
         ("x", pa.array([3, None]), [3.0, None]),
         ("x", pa.array([Decimal("1.25")]), [1.25]),
         ("ok", pa.array([True, None]), [True, None]),
+        ("price", pa.array([Decimal("1.25"), None]), [Decimal("1.25"), None]),
+        ("price", pa.array([Decimal("-1.2500000000")]), [Decimal("-1.25")]),
+        ("price", pa.array([Decimal("9" * 16 + "." + "9" * 4)]), [Decimal("9" * 16 + "." + "9" * 4)]),
+        ("price", pa.array([Decimal("1" + "0" * 40 + ".5"), Decimal("2.5")], pa.decimal256(50, 1)).slice(1),
+         [Decimal("2.5")]),
+        ("price", pa.array([Decimal("0.0001")], pa.decimal256(50, 4)), [Decimal("0.0001")]),
+        ("price", pa.array([7, None], pa.uint64()), [Decimal(7), None]),
+        ("price", pa.array(["1.5", " 2 "]), [Decimal("1.5"), Decimal(2)]),
         ("day", pa.array([dt.date(1, 1, 1)]), [dt.date(1, 1, 1)]),
         ("day", pa.array([dt.datetime(2013, 1, 2)], pa.timestamp("ns")), [dt.date(2013, 1, 2)]),  # noqa: DTZ001
         ("who", pa.array(["w", "two words, long enough to stand outside the view"]).cast(pa.string_view()),
@@ -89,6 +98,14 @@ def test_values_of_fitting_types_are_taken(column: str, array: pa.Array, values:
         ("x", pa.array([float("nan")]), "bad_float"),
         ("x", pa.array([float("-inf")]), "bad_float"),
         ("who", pa.array([5]), "bad_string"),
+        ("price", pa.array([1.5]), "bad_decimal"),
+        ("price", pa.array([1.5], pa.float32()), "bad_decimal"),
+        ("price", pa.array(["1.5e1"]), "bad_decimal"),
+        ("price", pa.array([Decimal("0.00001")]), "inexact_decimal"),
+        ("price", pa.array([Decimal("1" + "0" * 16)]), "decimal_overflow"),
+        ("price", pa.array([Decimal("9" * 38)]), "decimal_overflow"),
+        ("price", pa.array([2**62]), "decimal_overflow"),
+        ("price", pa.array([Decimal("1" + "0" * 40)], pa.decimal256(50, 0)), "decimal_overflow"),
         ("who", pa.array([None], pa.string()), "missing_entity"),
         ("at", pa.array([None], pa.timestamp("s")), "missing_time"),
         ("at", pa.array([253_402_300_800], pa.timestamp("s", "UTC")), "bad_timestamp"),
@@ -105,6 +122,22 @@ def test_a_value_of_no_fitting_type_is_a_reject_with_the_row_as_json(column: str
     assert row["reason"]
     assert row["raw"].startswith("{")
     assert row["entity"] is None
+
+
+@settings(max_examples=tries(80), deadline=None)
+@given(
+    st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=12),
+    st.integers(0, 38),
+    st.sampled_from([(38, 0), (38, 38), (20, 4), (1, 1), (5, 0)]),
+)
+def test_decimals_of_another_type_read_as_their_text_does(units: list[int | None], held: int, digits: Any) -> None:
+    spec = replace(SPEC, columns=(*SPEC.columns[:-1], ColumnSpec("price", "price", "decimal", digits=digits)))
+    with localcontext(prec=60):
+        values = [None if unit is None else Decimal(unit).scaleb(-held) for unit in units]
+    array = pa.array(values, pa.decimal128(38, held))
+    texts = pa.array([None if value is None else f"{value:f}" for value in values], pa.string())
+    found, wanted = rows_of({"price": array}, spec), rows_of({"price": texts}, spec)
+    assert [(row["rule"], row["c_price"]) for row in found] == [(row["rule"], row["c_price"]) for row in wanted]
 
 
 def test_undeclared_columns_stay_with_their_row_as_text() -> None:

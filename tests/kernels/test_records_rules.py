@@ -104,6 +104,49 @@ def test_a_broken_object_is_one_reject_between_good_neighbours(record: str, rule
     assert rows[1]["raw"] == record
 
 
+MONEY = replace(SPEC, columns=(*SPEC.columns, ColumnSpec("price", "price", "decimal", ("",), digits=(7, 2))))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("12.50", "12.50"), ("12.5", "12.50"), ("12", "12.00"), ("+.5", "0.50"), ("7.", "7.00"), ("-0", "0.00"),
+        ("99999.99", "99999.99"), ("-99999.99", "-99999.99"), (" 1.10\t", "1.10"), ("0001.2000", "1.20"), ("", None),
+        ("100000", "decimal_overflow"), ("-100000.00", "decimal_overflow"), ("9" * 60, "decimal_overflow"),
+        ("100000.001", "decimal_overflow"), ("0.001", "inexact_decimal"), ("99999.999", "inexact_decimal"),
+        ("1e2", "bad_decimal"), ("1E-2", "bad_decimal"), ("1,5", "bad_decimal"), ("$1", "bad_decimal"),
+        (".", "bad_decimal"), ("-", "bad_decimal"), ("1.2.3", "bad_decimal"), ("NaN", "bad_decimal"),
+        ("1_000", "bad_decimal"), ("--1", "bad_decimal"), ("1 0", "bad_decimal"), ("٣", "bad_decimal"),
+    ],
+)  # fmt: skip
+def test_a_decimal_is_taken_as_it_stands_or_not_at_all(text: str, told: str | None) -> None:
+    (row,) = csv_rows(f'who,at,n,x,price\n{GOOD},"{text}"', MONEY)
+    (other,) = json_rows(f'{{"who": "w", "at": "2013-01-01", "n": 1, "price": "{text}"}}'.replace("\t", "\\t"), MONEY)
+    for found in (row, other):
+        value = None if found["c_price"] is None else str(found["c_price"])
+        assert (found["rule"] or value) == told, found["reason"]
+
+
+def test_a_number_of_json_keeps_every_digit_of_a_decimal() -> None:
+    spec = replace(MONEY, columns=(*SPEC.columns, ColumnSpec("price", "price", "decimal", (), digits=(38, 20))))
+    digits = "123456789012345678.12345678901234567890"
+    (row,) = json_rows(f'{{"who": "w", "at": "2013-01-01", "n": 1, "price": {digits}}}', spec)
+    assert str(row["c_price"]) == digits
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("1e2", "column `price`: expected a decimal number without an exponent (a floating one is none), found '1e2'"),
+        ("123456.7", "column `price`: expected at most 5 digits before the point of a decimal(7, 2), found '123456.7'"),
+        ("1.234", "column `price`: expected at most 2 after the point of a decimal(7, 2), found '1.234'"),
+    ],
+)
+def test_a_decimal_that_is_none_says_what_is_wrong_with_it(text: str, sentence: str) -> None:
+    (row,) = csv_rows(f"who,at,n,x,price\n{GOOD},{text}", MONEY)
+    assert row["reason"] == sentence
+
+
 def test_a_stray_quote_costs_its_line_and_not_the_file() -> None:
     lines = [GOOD, '"w,2013-01-01,1,', GOOD, GOOD]
     rows = csv_rows("who,at,n,x\n" + "\n".join(lines))

@@ -27,6 +27,7 @@ SPEC = RecordSpec(
         ColumnSpec("day", "day", "date", ("",), timezone="America/New_York", dst="earliest"),
         ColumnSpec("local", "local", "timestamp", ("",), timezone="America/New_York", dst="latest"),
         ColumnSpec("s", "s", "timestamp", ("",), time_format="epoch_s"),
+        ColumnSpec("price", "price", "decimal", ("",), digits=(12, 3)),
     ),
     timelines=(("at", "at"), ("day", "day"), ("local", "local"), ("s", "s")),
     event_time=("at", "local"),
@@ -36,9 +37,9 @@ SPEC = RecordSpec(
     max_record_bytes=90,
 )
 SPECS = st.builds(
-    lambda policy, dst, limit, id_: replace(
+    lambda policy, dst, limit, id_, digits: replace(
         SPEC,
-        columns=tuple(replace(c, dst=dst) for c in SPEC.columns),
+        columns=tuple(replace(c, dst=dst, digits=c.digits and digits) for c in SPEC.columns),
         unknown_columns=policy,
         max_record_bytes=limit,
         delta_id=id_,
@@ -47,11 +48,13 @@ SPECS = st.builds(
     st.sampled_from(["earliest", "latest", "refuse"]),
     st.sampled_from([8, 90, 1000, 1000, 1000]),
     st.sampled_from([None, ("who", "n"), ("at",), ("ok", "day", "local")]),
+    st.sampled_from([(12, 3), (12, 3), (1, 0), (2, 2), (19, 1), (38, 0), (38, 19), (38, 38)]),
 )
 NUMBERS = st.one_of(
     st.integers(-(2**63) - 2, 2**63 + 1).map(str),
     st.floats().map(repr),
     st.from_regex(r"[+-]?[0-9]{0,25}\.?[0-9]{0,5}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+    st.from_regex(r"[+-]?0{0,2}[0-9]{0,40}\.[0-9]{0,40}0{0,2}", fullmatch=True),
     st.sampled_from(["0x1F", "1_000", "٣", "1e400", "-0", "00012", "9223372036854775808", "+5", " 7 ", "9" * 30, "1e"]),
 )
 TIMES = st.one_of(
@@ -110,7 +113,7 @@ def check_ndjson(data: bytes, spec: RecordSpec, sizes: list[int]) -> None:
 
 
 SIZES = st.lists(st.integers(0, 30), max_size=20)
-HEADER = b"who,at,n,x,is ok,day,local,s\n"
+HEADER = b"who,at,n,x,is ok,day,local,s,price\n"
 
 
 def quoted(value: str) -> str:
@@ -127,6 +130,7 @@ GOOD = {
     "day": st.dates().map(str),
     "local": st.integers(0, 3000).map(lambda minutes: f"{CLOCK_CHANGE + dt.timedelta(minutes=minutes):%Y-%m-%dT%H:%M}"),
     "s": st.integers(-(10**10), 10**11).map(str),
+    "price": st.from_regex(r"[+-]?0{0,3}[0-9]{1,9}(\.[0-9]{0,3}0{0,3})?", fullmatch=True),
 }
 COLUMNS = list(GOOD)
 CHANGES = st.lists(st.tuples(st.sampled_from(COLUMNS), VALUES), max_size=2).map(dict)
@@ -136,7 +140,7 @@ LINES = st.one_of(
     st.builds(
         lambda cells, ways: ",".join(ways[i % 2](v) for i, v in enumerate(map(cells.get, COLUMNS))), CELLS, FIELDS
     ),
-    st.lists(st.one_of(VALUES, VALUES.map(quoted), st.text('"\n\r,a', max_size=4)), min_size=7, max_size=9).map(
+    st.lists(st.one_of(VALUES, VALUES.map(quoted), st.text('"\n\r,a', max_size=4)), min_size=8, max_size=10).map(
         ",".join
     ),
 )
@@ -184,7 +188,7 @@ JSON_VALUES = st.one_of(NUMBERS, st.sampled_from(ODD_VALUES), VALUES.map(json.du
 JSON_GOOD = {
     name: values if name in ("n", "x", "s") else values.map(json.dumps) if name != "is ok" else st.just("true")
     for name, values in GOOD.items()
-}
+} | {"price": st.decimals(0, 10**9, places=3).map("{:f}".format) | GOOD["price"].map(json.dumps)}
 JSON_CHANGES = st.lists(st.tuples(st.sampled_from([*COLUMNS, "new"]), JSON_VALUES), max_size=2).map(dict)
 JSON_CELLS = st.builds(
     lambda good, changes: list((good | changes).items()), st.fixed_dictionaries(JSON_GOOD), JSON_CHANGES
@@ -223,5 +227,5 @@ def test_random_bytes_read_like_the_twin(data, spec, sizes) -> None:
 @pytest.mark.parametrize("text", ["1" * 5000, "0" * 5000 + "7", "[" * 5000 + "]" * 5000, '{"who":' * 3000])
 def test_values_that_would_exhaust_a_parser_are_a_reject_or_a_number(text: str) -> None:
     spec = replace(SPEC, max_record_bytes=100_000, unknown_columns="keep")
-    check_ndjson(f'{{"who": "w", "at": "2013-01-01", "n": {text}, "x": {text}}}'.encode(), spec, [])
-    check_csv(HEADER + f"w,2013-01-01,{text},{text},,,,\n".encode(), spec, [])
+    check_ndjson(f'{{"who": "w", "at": "2013-01-01", "n": {text}, "x": {text}, "price": {text}}}'.encode(), spec, [])
+    check_csv(HEADER + f"w,2013-01-01,{text},{text},,,,,{text}\n".encode(), spec, [])

@@ -105,6 +105,28 @@ def test_a_column_that_the_reader_rejects_becomes_text(tmp_path: Path) -> None:
     assert (guess.rows, guess.rejected) == (4, {})
 
 
+def test_decimals_are_what_a_schema_says_and_a_remark_where_texts_only_look_so(tmp_path: Path) -> None:
+    rows = [
+        {"till": "ab"[n % 2], "at": f"2024-03-01T10:0{n}", "Net Price": f"{n}.50", "heat": f"{n}.{n}5"[: 3 + n % 2]}
+        for n in range(4)
+    ]
+    guess = guess_source([as_csv(tmp_path / "s.csv", rows)])
+    assert types(guess) == {"till": "string", "at": "timestamp", "net_price": "float", "heat": "float"}
+    remarked = [line.split(":")[0].strip() for line in guess.text.splitlines() if "decimal(18, 2)" in line]
+    assert remarked == ["net_price"]
+    schema = pa.schema(
+        [("till", pa.string()), ("at", pa.string()), ("Net Price", pa.decimal128(12, 2)), ("tax", pa.decimal128(5, 4))]
+    )
+    table = pa.table([["a", "b", "b", "a"], [row["at"] for row in rows], [None, 1, 2, 3], [1, 1, 1, 1]], schema=schema)
+    pq.write_table(table, tmp_path / "s.parquet")
+    guess = guess_source([tmp_path / "s.parquet"])
+    assert types(guess) | {"till": "", "at": ""} == {
+        "till": "", "at": "", "net_price": "decimal(12, 2)", "tax": "decimal(5, 4)",
+    }  # fmt: skip
+    assert "sum_tax: sum(tax)" in guess.text
+    assert (guess.rows, guess.rejected) == (4, {})
+
+
 def test_names_that_become_one_stay_two(tmp_path: Path) -> None:
     rows = [{"From": "ab"[n % 2], "a b": n, "a-b": n, "1st": n, "t": "2024-03-01T10:00"} for n in range(4)]
     guess = guess_source([as_csv(tmp_path / "s.csv", rows)])

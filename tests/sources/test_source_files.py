@@ -507,3 +507,58 @@ def test_two_sources_that_would_have_one_table_are_refused(tmp_path: Path) -> No
         ("shop_changes: source", "`gold.shop_changes`, of shop source"),
         ("shop_changes: windows.sales_causes", "`silver.sales_causes`, of shop windows.sales"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as", "digits"),
+    [
+        ("decimal(18, 2)", "decimal(18, 2)", (18, 2)),
+        ("decimal(18,2)", "decimal(18, 2)", (18, 2)),
+        ("decimal( 38 , 38 )", "decimal(38, 38)", (38, 38)),
+        ("decimal(5)", "decimal(5, 0)", (5, 0)),
+    ],
+)
+def test_a_decimal_has_digits_and_one_spelling(written: str, read_as: str, digits: tuple[int, int]) -> None:
+    source = read(changed("columns.weight", written))
+    column = source.columns["weight"]
+    assert (column.type, column.kind, column.digits) == (read_as, "decimal", digits)
+    assert source.definition_hash() == read(changed("columns.weight", {"type": read_as})).definition_hash()
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "found"),
+    [
+        ("decimal", "decimal(p, s)", "'decimal'"),
+        ("decimal(18, 2", "quotes", "decimal(18, 2"),
+        ("decimal(0, 0)", "1 to 38 digits", "decimal(0, 0)"),
+        ("decimal(39, 2)", "1 to 38 digits", "decimal(39, 2)"),
+        ("decimal(4, 5)", "at most 4 digits after the point", "decimal(4, 5)"),
+        ("decimal(4, -1)", "decimal(p, s)", "decimal(4, -1)"),
+        ("flaot", "one of int, float, decimal(p, s), string", "did you mean `float`"),
+        ("decmial(18, 2)", "one of int", "did you mean `decimal(p, s)`"),
+        (7, "one of int", "7"),
+    ],
+)
+def test_a_type_that_is_none_is_refused_with_what_there_is(written: Any, expected: str, found: str) -> None:
+    told = problems(changed("columns.weight", {"type": written}))["columns.weight.type"]
+    assert expected in told[0]
+    assert found in told[1]
+
+
+def test_decimals_are_summed_by_windows_and_refused_where_doubles_would_round_them() -> None:
+    document = changed("columns.amount", "decimal(18, 2)")
+    document["state"]["components"] = {"visits": 1}
+    sums = {
+        "n": "count(amount)", "total": "sum(amount)", "mean": "avg(amount)", "least": "min(amount)",
+        "half": "approx_quantile(amount, 0.5)", "spread": "stddev(amount)", "kinds": "count_distinct(amount)",
+        "list": "collect(amount, 3)", "first_": "first(amount)",
+    }  # fmt: skip
+    document["windows"]["sales"]["aggregates"] = sums
+    assert set(read(document).windows["sales"].aggregates) == set(sums)
+    document["windows"]["sales"]["aggregates"] = {"both": "vector_sum(amount)"}
+    document["state"] = {"mode": "upsert", "components": {"amount": "amount"}}
+    document["entity"] = "amount"
+    told = problems(document)
+    assert "sum(…) of each decimal column" in told["windows.sales.aggregates.both"][0]
+    assert "a window's sum(…) adds decimals exactly" in told["state.components.amount"][0]
+    assert "`amount` of type decimal(18, 2)" in told["entity"][1]

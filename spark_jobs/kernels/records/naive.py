@@ -10,6 +10,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal, localcontext
 from typing import Any
 
 from spark_jobs.kernels.records import slow, times
@@ -20,6 +21,7 @@ from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
 
 Row = dict[str, Any]
 _INT = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INSTANT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -237,6 +239,8 @@ def _value(column: ColumnSpec, kind: int, text: str) -> tuple[Any, int | None, s
         raise _Broken("nested_value")
     if column.type in ("timestamp", "date"):
         return _time(column, text.strip(" \t"))
+    if column.digits is not None:
+        return _decimal(text.strip(" \t"), *column.digits), None, None
     return _READERS[column.type](kind, text), None, None
 
 
@@ -260,6 +264,18 @@ def _float(_: int, text: str) -> float:
     if not _FLOAT.fullmatch(text.strip(" \t")) or not math.isfinite(float(text)):
         raise _Broken("bad_float")
     return float(text)
+
+
+def _decimal(text: str, precision: int, scale: int) -> Decimal:
+    if not _DECIMAL.fullmatch(text):
+        raise _Broken("bad_decimal")
+    with localcontext(prec=len(text) + 40):
+        value = Decimal(text)
+        if abs(value) >= 10 ** (precision - scale):
+            raise _Broken("decimal_overflow")
+        if value % Decimal(1).scaleb(-scale):
+            raise _Broken("inexact_decimal")
+        return abs(value) if value == 0 else value
 
 
 def _bool(_: int, text: str) -> bool:

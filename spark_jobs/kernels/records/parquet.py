@@ -1,8 +1,8 @@
 """Parquet files as rows and rejects: typed columns go over as they are, everything else through its text.
 
-What a text in CSV or JSON would be refused for, a Parquet value is refused for too: a float in an int column, NaN, an
-instant beyond year 9999, a time of day in a date column. Instants finer than a microsecond are cut off like those in
-text.
+What a text in CSV or JSON would be refused for, a Parquet value is refused for too: a float in an int or a decimal
+column, NaN, an instant beyond year 9999, a time of day in a date column. Instants finer than a microsecond are cut off
+like those in text.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_jobs.kernels.records import times, tokens
+from spark_jobs.kernels.records import decimals, times, tokens
 from spark_jobs.kernels.records.cells import FileRejectedError, empty_file
 from spark_jobs.kernels.records.rows import Reject, add_notes, assemble, mark, reason_of, row_parts
 from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER, RULES
 from spark_jobs.kernels.records.spec import EXTRA, ColumnSpec, RecordSpec
-from spark_jobs.kernels.records.values import Values, read_column, settle_times
+from spark_jobs.kernels.records.values import Values, read_column, settle_decimals, settle_times
 
 _MAX_RECORDS, _MAX_CELLS = 1 << 16, 1 << 22
 _TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -110,6 +110,15 @@ def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values
         values.rules[present & ~np.isfinite(values.numbers)] = BAD_VALUE["float"]
     elif column.type == "bool" and pa.types.is_boolean(kind):
         values.numbers = _numpy(array, pa.bool_())
+    elif column.digits is not None and pa.types.is_decimal128(kind):
+        values.numbers, how = np.zeros((len(array), 2), np.int64), np.zeros(len(array), np.uint8)
+        words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset :][: len(array)].copy()
+        decimals.rescale(words, kind.scale, present, *column.digits, values.numbers, how)
+        settle_decimals(values, how)
+    elif column.digits is not None and pa.types.is_floating(kind):
+        # a floating number is no exact decimal, however short it prints
+        values.numbers = np.zeros((len(array), 2), np.int64)
+        values.rules[present] = BAD_VALUE["decimal"]
     elif column.type in ("timestamp", "date") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         _read_times(values, array)
     else:
@@ -156,8 +165,10 @@ def _texts(array: pa.Array) -> list[str | None]:
     """Each value as text: strings as they are, numbers as they print, nested values as JSON."""
     if pa.types.is_null(array.type):
         return [None] * len(array)
-    prints = pa.types.is_integer(array.type) or pa.types.is_string(array.type) or pa.types.is_decimal(array.type)
-    if prints:
+    if pa.types.is_decimal(array.type):
+        # Arrow prints small ones with an exponent
+        return [None if value is None else f"{value:f}" for value in array.to_pylist()]
+    if pa.types.is_integer(array.type) or pa.types.is_string(array.type):
         return array.cast(pa.string()).to_pylist()
     return [_text_of(scalar) if scalar.is_valid else None for scalar in array]
 

@@ -26,6 +26,9 @@ RULES = (
     "bad_int",
     "int_overflow",
     "bad_float",
+    "bad_decimal",
+    "decimal_overflow",
+    "inexact_decimal",
     "bad_bool",
     "bad_string",
     "bad_timestamp",
@@ -48,6 +51,7 @@ FILE_RULES = frozenset(
 BAD_VALUE = {
     "int": NUMBER["bad_int"],
     "float": NUMBER["bad_float"],
+    "decimal": NUMBER["bad_decimal"],
     "string": NUMBER["bad_string"],
     "bool": NUMBER["bad_bool"],
     "timestamp": NUMBER["bad_timestamp"],
@@ -59,6 +63,7 @@ _EXPECTED = {
     "bad_int": "a whole number",
     "int_overflow": "a whole number from -2^63 to 2^63 - 1",
     "bad_float": "a finite number",
+    "bad_decimal": "a decimal number without an exponent (a floating one is none)",
     "bad_bool": "true or false",
     "bad_string": "text",
     "bad_date": "a date of the years 0001 to 9999",
@@ -74,6 +79,10 @@ def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
     if rule == "skipped_local_time":
         expected = f"a local time that {column.timezone} has, found {found}, which its clocks skip"
         return f"column `{column.name}`: expected {expected}"
+    if column.digits is not None and rule in ("decimal_overflow", "inexact_decimal"):
+        precision, scale = column.digits
+        least = f"at most {precision - scale} digits before" if rule == "decimal_overflow" else f"at most {scale} after"
+        return f"column `{column.name}`: expected {least} the point of a decimal({precision}, {scale}), found {found}"
     expected = _EXPECTED.get(rule) or f"an instant of the years 0001 to 9999 ({column.time_format})"
     if rule == "bad_date" and column.time_format != "iso":
         expected += f" ({column.time_format})"

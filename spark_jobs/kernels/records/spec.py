@@ -7,10 +7,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-ColumnType = Literal["int", "float", "string", "bool", "timestamp", "date"]
+ColumnType = Literal["int", "float", "decimal", "string", "bool", "timestamp", "date"]
 INSTANT = pa.timestamp("us", tz="UTC")
 EXTRA = pa.map_(pa.string(), pa.string())
-ARROW_TYPES: dict[str, pa.DataType] = {
+_ARROW_TYPES: dict[str, pa.DataType] = {
     "int": pa.int64(),
     "float": pa.float64(),
     "string": pa.string(),
@@ -26,6 +26,7 @@ COLUMN_PREFIX = "c_"
 class ColumnSpec:
     """A declared column: its name, its name in the files (`header`), and how its text is read.
 
+    `digits` are a decimal's: how many it has in all, and how many of them after the point.
     `time_format` is `iso`, `epoch_s|ms|us|ns` or a strptime pattern; `timezone` is that of times without an offset;
     `dst` says which instant a local time means that a clock change made ambiguous or skipped: earliest, latest or
     refuse.
@@ -38,6 +39,12 @@ class ColumnSpec:
     time_format: str = "iso"
     timezone: str = "UTC"
     dst: Literal["earliest", "latest", "refuse"] = "refuse"
+    digits: tuple[int, int] | None = None
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The type of its values in Arrow."""
+        return pa.decimal128(*self.digits) if self.digits is not None else _ARROW_TYPES[self.type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,6 @@ class RecordSpec:
         fields = [pa.field("line", pa.int64()), pa.field("entity", pa.string()), pa.field("event_time", INSTANT)]
         fields += [pa.field("arrival", INSTANT), pa.field("delta_id", pa.string())]
         fields += [pa.field(TIMELINE_PREFIX + name, INSTANT) for name, _ in self.timelines]
-        fields += [pa.field(COLUMN_PREFIX + column.name, ARROW_TYPES[column.type]) for column in self.columns]
+        fields += [pa.field(COLUMN_PREFIX + column.name, column.arrow) for column in self.columns]
         fields.append(pa.field("extra", EXTRA))
         return pa.schema([*fields, *(pa.field(name, pa.string()) for name in ("rule", "reason", "raw"))])

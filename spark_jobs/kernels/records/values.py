@@ -9,20 +9,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.records import numbers, times, tokens
+from spark_jobs.kernels.records import decimals, numbers, times, tokens
 from spark_jobs.kernels.records.numbers import Bytes, Flags, Ints
 from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER
-from spark_jobs.kernels.records.spec import ARROW_TYPES, ColumnSpec
+from spark_jobs.kernels.records.spec import ColumnSpec
 
 NOTE_PREFIX = "@dst:"
 """Key in `extra` of a row whose local time of a column was resolved by the declared rule: `@dst:<column>`."""
+_DECIMAL_RULES = {
+    decimals.BAD: "bad_decimal",
+    decimals.OVERFLOW: "decimal_overflow",
+    decimals.INEXACT: "inexact_decimal",
+}
 
 
 @dataclass
 class Values:
     """A column of a batch: numbers (a string column keeps bounds into `data`), `present`, `rules` (0: fine), `notes`.
 
-    `numbers` are int64, float64 or bool; of a timestamp or date the instant in microseconds. `notes` tell, by record,
+    `numbers` are int64, float64 or bool; of a timestamp or date the instant in microseconds; of a decimal two int64
+    words each, see `decimals`. `notes` tell, by record,
     how a local time was resolved that its zone has twice or not at all.
     """
 
@@ -42,7 +48,10 @@ class Values:
             return (
                 self.strings if all_shown else pc.if_else(pa.array(shown), self.strings, pa.scalar(None, pa.string()))
             )
-        kind = ARROW_TYPES[self.column.type]
+        kind = self.column.arrow
+        if pa.types.is_decimal(kind):
+            buffers = [pa.py_buffer(np.packbits(shown, bitorder="little")), pa.py_buffer(self.numbers)]
+            return pa.Array.from_buffers(kind, len(shown), buffers)
         return pa.array(self.numbers if self.days is None else self.days.astype(np.int32), kind, mask=~shown)
 
 
@@ -104,9 +113,19 @@ def read_column(
         values.strings = gather_strings(data, starts, ends, present & (rules == 0))
     elif column.type in ("timestamp", "date"):
         _read_times(values, data, starts, ends, live)
+    elif column.digits is not None:
+        values.numbers, how = np.zeros((len(starts), 2), np.int64), np.zeros(len(starts), np.uint8)
+        decimals.read_decimals(data, starts, ends, live, *column.digits, values.numbers, how)
+        settle_decimals(values, how)
     else:
         _read_numbers(values, data, starts, ends, live)
     return values
+
+
+def settle_decimals(values: Values, how: np.ndarray) -> None:
+    """The rules that the decimals break, by how they read."""
+    for told, rule in _DECIMAL_RULES.items():
+        values.rules[how == told] = NUMBER[rule]
 
 
 def _read_numbers(values: Values, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray) -> None:

@@ -3,7 +3,7 @@
 rows.py             Arrow table, any order  ->  rows sorted by (key, time)
 sliding.py sessions.py aligned.py calendars.py adaptive.py
                     each kind: which windows there are, and per row a run of them (`spans.Spans`)
-exact.py sweeps.py monoid.py aggregates.py summaries.py
+exact.py decimals.py sweeps.py monoid.py aggregates.py summaries.py
                     spans and values  ->  one value per window
 shapes.py           the kinds with their parameters, as values
 tables.py adaptive_tables.py skipped.py
@@ -29,6 +29,7 @@ from .aggregates import (
     variance,
 )
 from .calendars import Calendar
+from .decimals import DecimalOverflow
 from .memory import MemoryBudget, MemoryUse, RunStore
 from .monoid import Aggregate, Monoid
 from .rows import NullValues, SkippedRows
@@ -54,6 +55,7 @@ __all__ = [
     "Aggregate",
     "Calendar",
     "Cuts",
+    "DecimalOverflow",
     "Deltas",
     "DimensionMismatch",
     "Hopping",

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from .adaptive import REASONS, Cuts, adaptive_spans, first_of_deltas, in_time
 from .aggregates import exact_totals
+from .exact import integer_means
 from .monoid import WindowRows
 from .rows import SkippedRows, SortedRows, encode, own, settle_ties, sort_rows
 from .shapes import Settled
@@ -150,5 +151,6 @@ def _stats(rows: SortedRows, windows: Windows, spans: Spans, chosen: Flags, size
         codes, distinct = encode(rows.column(deltas.vector))
         affected = distinct_counts(codes[chosen], len(distinct), spans.first, spans.past, spans.entry, spans.n_windows)
     total = exact_totals(deltas.size_bytes or "size", sizes, spans)
-    fields = [spans.counts, affected, total, total / np.maximum(spans.counts, 1), windows.end - windows.start]
+    mean = integer_means(sizes, spans.first, spans.past, spans.entry, spans.n_windows)
+    fields = [spans.counts, affected, total, mean, windows.end - windows.start]
     return pa.StructArray.from_arrays([pa.array(part) for part in fields], fields=list(stats_type()))

@@ -5,11 +5,11 @@ are ordered.
 | --- | --- | --- |
 | `count()` | int64 | rows, whatever they hold |
 | `count(c)` | int64 | values |
-| `sum_(c)` | int64, float64, decimal | integers exact, past int64 an error; doubles exact, rounded once |
-| `avg(c)` | float64 | the sum so rounded, divided by the number of values |
+| `sum_(c)` | int64, float64, decimal | exact, past its type an error; doubles exact, rounded once |
+| `avg(c)` | float64, decimal | the exact sum divided by the number of values, rounded once |
 | `min_(c)`, `max_(c)` | as `c` | NaN above every number, as in Spark; -0.0 below 0.0; strings by code point |
 | `first(c)`, `last(c)` | as `c` | by (time, arrival, value): at one time the greater value is later |
-| `variance(c)`, `stddev(c)` | float64 | of the sample; null for fewer than two values |
+| `variance(c)`, `stddev(c)` | float64 | of the sample, of the nearest doubles; null for fewer than two values |
 | `count_distinct(c)` | int64 | exact; NaN is one value |
 
 Nulls are passed over; a window with no value has null (`count`, `count_distinct`: 0).
@@ -23,17 +23,20 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.errors import TidemarkError
 
-from .exact import float_sums, variances
+from . import decimals
+from .exact import float_sums, integer_means, variances
 from .monoid import Aggregate, WindowRows
 from .rows import encode, order_keys, own
 from .spans import Spans
 from .sweeps import distinct_counts, greatest_any_order, greatest_in_order, integer_sums
 
 Ints = npt.NDArray[np.int64]
+
+
+_NUMBER = "a number of at most 64 bits, or a decimal of at most 38 digits,"
 
 
 class IntegerOverflow(TidemarkError):
@@ -46,18 +49,17 @@ def _is_number(values: pa.DataType) -> bool:
     return (pa.types.is_integer(values) and not pa.types.is_uint64(values)) or pa.types.is_floating(values)
 
 
-def _is_small_decimal(values: pa.DataType) -> bool:
-    return pa.types.is_decimal128(values) and values.precision <= 18
-
-
-def _unscaled(values: pa.Array) -> Ints:
-    """Decimals of at most 18 digits as integers in units of their last place."""
-    words = np.frombuffer(values.buffers()[1], np.int64)
-    return words[2 * values.offset :: 2][: len(values)].copy()
+def doubles(values: pa.Array) -> npt.NDArray[np.float64]:
+    """Numbers (no nulls) as the nearest doubles, in an array of their own."""
+    return (
+        decimals.nearest_doubles(values)
+        if decimals.is_decimal(values.type)
+        else own(values.cast(pa.float64(), safe=False))
+    )
 
 
 def _bits(values: pa.Array) -> Ints:
-    return own(values.cast(pa.float64(), safe=False)).view(np.int64)
+    return doubles(values).view(np.int64)
 
 
 def _nullable(results: npt.NDArray, defined: npt.NDArray[np.bool_], dtype: pa.DataType) -> pa.Array:
@@ -118,50 +120,49 @@ class Sum(Aggregate):
         """int64 for integers, float64 for floats, ten more digits for decimals (as in Spark)."""
         if pa.types.is_floating(values):
             return pa.float64()
-        if _is_small_decimal(values):
-            return pa.decimal128(values.precision + 10, values.scale)
+        if decimals.is_decimal(values):
+            return decimals.sum_type(values)
         if not _is_number(values):
-            raise self.refuse(values, "a number of at most 64 bits (decimals: 18 digits)")
+            raise self.refuse(values, _NUMBER)
         return pa.int64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """The sum of each window's values; IntegerOverflow past int64."""
+        """The sum of each window's values; IntegerOverflow past int64, DecimalOverflow past its digits."""
         spans, values, _ = rows.values(self.column)
         output, defined = self.output_type(values.type), spans.counts > 0
         if pa.types.is_floating(values.type):
-            sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows)
+            sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows, False)
             return _nullable(sums, defined, output)
-        if pa.types.is_decimal(values.type):
-            totals = exact_totals(self.column, _unscaled(values), spans)
-            words = np.stack([totals, totals >> 63], axis=1)
-            whole = pa.Array.from_buffers(output, spans.n_windows, [None, pa.py_buffer(words.tobytes())])
-            return whole if defined.all() else pc.if_else(pa.array(defined), whole, pa.scalar(None, output))
+        if decimals.is_decimal(values.type):
+            return decimals.sums(self.column, values, spans)
         return _nullable(exact_totals(self.column, own(values.cast(pa.int64())), spans), defined, output)
 
 
 @dataclass(frozen=True)
 class Average(Aggregate):
-    """Exact sum, rounded to a double, divided by the number of values."""
+    """Exact sum, divided by the number of values, rounded once."""
 
     column: str
 
     def output_type(self, values: pa.DataType) -> pa.DataType:
-        """float64."""
-        if not _is_number(values) and not _is_small_decimal(values):
-            raise self.refuse(values, "a number of at most 64 bits (decimals: 18 digits)")
+        """float64; four more digits and places for decimals (as in Spark)."""
+        if decimals.is_decimal(values):
+            return decimals.mean_type(values)
+        if not _is_number(values):
+            raise self.refuse(values, _NUMBER)
         return pa.float64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """The mean of each window's values."""
+        """The mean of each window's values; DecimalOverflow past a decimal's digits."""
         spans, values, _ = rows.values(self.column)
+        if decimals.is_decimal(values.type):
+            return decimals.means(self.column, values, spans)
+        placed = spans.first, spans.past, spans.entry, spans.n_windows
         if pa.types.is_floating(values.type):
-            sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows)
+            means = float_sums(_bits(values), *placed, True)
         else:
-            decimal = pa.types.is_decimal(values.type)
-            numbers = _unscaled(values) if decimal else own(values.cast(pa.int64()))
-            sums = integer_sums(numbers, spans.first, spans.past, spans.entry, spans.n_windows)[1]
-            sums = sums / 10.0**values.type.scale if decimal else sums
-        return _nullable(sums / np.maximum(spans.counts, 1), spans.counts > 0, pa.float64())
+            means = integer_means(own(values.cast(pa.int64())), *placed)
+        return _nullable(means, spans.counts > 0, pa.float64())
 
 
 @dataclass(frozen=True)
@@ -173,8 +174,8 @@ class Variance(Aggregate):
 
     def output_type(self, values: pa.DataType) -> pa.DataType:
         """float64."""
-        if not _is_number(values):
-            raise self.refuse(values, "an integer or float")
+        if not _is_number(values) and not decimals.is_decimal(values):
+            raise self.refuse(values, _NUMBER)
         return pa.float64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:

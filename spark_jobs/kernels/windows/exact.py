@@ -1,6 +1,7 @@
-"""Sums and variances of doubles without rounding on the way.
+"""Sums, means and variances without rounding on the way.
 
-Definition: a sum is the exact sum of the doubles, rounded once (half to even); a variance is the exact rational
+Definition: a sum is the exact sum of the doubles, rounded once (half to even); a mean, of doubles or of integers, is
+the exact sum divided by the number of values, rounded once; a variance is the exact rational
 `(n * sum(x*x) - sum(x)**2) / (n * (n - 1))` with one rounding of its numerator and one of its division.
 
 Guarantee: the result is a function of the multiset of values alone. It does not depend on the order of rows, on
@@ -10,7 +11,8 @@ give NaN.
 
 A double is `mantissa * 2**(place - 1074)` with a mantissa below 2**53. An accumulator holds signed limbs of 32 bits
 in int64 words, so that 2**30 values fit before a carry is needed; `base` is the lowest limb that any value of the
-column reaches. Cost: three additions a row, and one pass over the limbs (four to six for everyday data) a window.
+column reaches. Cost: three additions a row, and one pass over the limbs (four to six for everyday data) a window; a
+mean takes a division of each limb.
 
 The primitives and the loops that use them share this file because numba's cache only notices changes of the file
 itself.
@@ -29,6 +31,8 @@ _EXPONENT = 0x7FF
 _FRACTION = (1 << 52) - 1
 _HIDDEN = 1 << 52
 _LOWEST = -1074
+_GUARD = 3
+"""Limbs below the sum's lowest one in which its quotient by a count goes on: at least 54 bits of it are exact."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -124,35 +128,79 @@ def _normalise(limbs: Ints, scratch: Ints) -> int:
 
 
 @njit(cache=True)
-def _round(scratch: Ints, size: int) -> tuple[float, int]:
-    """`(fraction, exponent)` of normalised limbs: an integer of 53 bits, rounded half to even, times 2**exponent."""
+def _leading(scratch: Ints, size: int) -> tuple[int, bool, int]:
+    """`(kept, below, exponent)` of normalised limbs: their leading 54 bits, whether a bit below those is set, and the
+    exponent of the 53rd bit. All 0 for zero."""
     top = size - 1
     while top > 0 and scratch[top] == 0:
         top -= 1
     head = scratch[top]
     if head == 0:
-        return 0.0, 0
+        return 0, False, 0
     width = 0
     while head >> width:
         width += 1
     second = scratch[top - 1] if top >= 1 else 0
     third = scratch[top - 2] if top >= 2 else 0
-    # the 53 bits of the result and a rounding bit; what is below them only matters as being zero or not
     kept = head << (54 - width)
     if width > 22:
         kept |= second >> (width - 22)
-        sticky = (second & ((1 << (width - 22)) - 1)) != 0 or third != 0
+        below = (second & ((1 << (width - 22)) - 1)) != 0 or third != 0
     else:
         kept |= (second << (22 - width)) | (third >> (width + 10))
-        sticky = (third & ((1 << (width + 10)) - 1)) != 0
+        below = (third & ((1 << (width + 10)) - 1)) != 0
     i = top - 3
-    while not sticky and i >= 0:
-        sticky = scratch[i] != 0
+    while not below and i >= 0:
+        below = scratch[i] != 0
         i -= 1
+    return kept, below, 32 * top + width - 53
+
+
+@njit(cache=True)
+def _half_even(kept: int, below: bool) -> float:
+    """The bits without the last one, which rounds."""
     rounded = kept >> 1
-    if kept & 1 and (sticky or rounded & 1):
+    if kept & 1 and (below or rounded & 1):
         rounded += 1
-    return float(rounded), 32 * top + width - 53
+    return float(rounded)
+
+
+@njit(cache=True)
+def _round(scratch: Ints, size: int) -> tuple[float, int]:
+    """`(fraction, exponent)` of normalised limbs: an integer of 53 bits, rounded half to even, times 2**exponent."""
+    kept, below, exponent = _leading(scratch, size)
+    return _half_even(kept, below), exponent
+
+
+@njit(cache=True)
+def _nearest(scratch: Ints, weight: int, remainder: bool) -> float:
+    """The double nearest to normalised limbs, the lowest of weight `2**weight`; `remainder`: and a little more."""
+    kept, below, exponent = _leading(scratch, scratch.size)
+    below, exponent = below or remainder, exponent + weight
+    lost = _LOWEST - exponent
+    if lost >= 54:
+        return 0.0
+    if lost > 0:
+        # a subnormal has fewer bits: it is rounded where they end, not twice
+        below = below or (kept & ((1 << lost) - 1)) != 0
+        kept, exponent = kept >> lost, _LOWEST
+    return math.ldexp(_half_even(kept, below), exponent)
+
+
+@njit(cache=True)
+def _mean(limbs: Ints, count: int, weight: int, wide: Ints) -> float:
+    """The double nearest to `limbs / count`, the lowest limb of weight `2**weight`; `wide` is room for them and for
+    _GUARD more. `count` is below 2**30."""
+    wide[:_GUARD] = 0
+    sign = _normalise(limbs, wide[_GUARD:])
+    if sign == 0:
+        return 0.0
+    rest = 0
+    for i in range(wide.size - 1, -1, -1):
+        total = (rest << 32) | wide[i]
+        wide[i] = total // count
+        rest = total - wide[i] * count
+    return sign * _nearest(wide, weight - 32 * _GUARD, rest != 0)
 
 
 @njit(cache=True)
@@ -173,15 +221,17 @@ def _special_sum(specials: Ints) -> float:
 
 
 @njit(cache=True, nogil=True)
-def float_sums(bits: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Floats:
-    """Per window the exact sum of its rows' doubles, rounded once.
+def float_sums(bits: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int, mean: bool) -> Floats:
+    """Per window the exact sum of its rows' doubles, rounded once; with `mean` divided by their number before it is
+    rounded. 0.0 where there are none.
 
     Args:
         bits: the doubles' bits, one a row.
         first, past, entry, n_windows: which rows count where, see `spans.Spans`.
     """
     base, size = limb_range(bits)
-    limbs, scratch = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    limbs, scratch = np.zeros(size, np.int64), np.zeros(size + _GUARD, np.int64)
+    weight = 32 * base + _LOWEST
     specials = np.zeros(4, np.int64)
     sums = np.empty(n_windows, np.float64)
     entered = left = 0
@@ -202,10 +252,33 @@ def float_sums(bits: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int)
         if specials[1] or specials[2] or specials[3]:
             sums[window] = _special_sum(specials)
             continue
+        if mean:
+            sums[window] = _mean(limbs, max(entered - left, 1), weight, scratch)
+            continue
         sign = _normalise(limbs, scratch)
-        fraction, exponent = _round(scratch, size)
-        sums[window] = sign * math.ldexp(fraction, exponent + 32 * base + _LOWEST) if sign else 0.0
+        sums[window] = sign * _nearest(scratch[:size], weight, False) if sign else 0.0
     return sums
+
+
+@njit(cache=True, nogil=True)
+def integer_means(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> Floats:
+    """Per window the mean of its rows' integers, rounded once; 0.0 where there are none. Arguments as for
+    `float_sums`."""
+    limbs, wide = np.zeros(3, np.int64), np.zeros(3 + _GUARD, np.int64)
+    means = np.empty(n_windows, np.float64)
+    entered = left = 0
+    for window in range(n_windows):
+        while entered < entry.size and first[entry[entered]] <= window:
+            value = values[entry[entered]]
+            limbs[0] += value & _MASK
+            limbs[1] += value >> 32
+            entered += 1
+        while left < past.size and past[left] <= window:
+            limbs[0] -= values[left] & _MASK
+            limbs[1] -= values[left] >> 32
+            left += 1
+        means[window] = _mean(limbs, max(entered - left, 1), 0, wide)
+    return means
 
 
 @njit(cache=True)

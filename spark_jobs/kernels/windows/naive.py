@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
+_DECIMALS = Context(prec=200, rounding=ROUND_HALF_UP)
+"""Enough digits that no sum of decimals is rounded, and no quotient where that could show."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,9 @@ def _is_nan(value: Any) -> bool:
 
 def exact_sum(values: Sequence[Any]) -> Any:
     """The sum without rounding on the way; doubles rounded once at the end."""
+    if any(isinstance(value, Decimal) for value in values):
+        with localcontext(_DECIMALS):
+            return sum(values)
     if not any(isinstance(value, float) for value in values):
         return sum(values)
     if not all(map(math.isfinite, values)):
@@ -131,13 +137,21 @@ def _by_value(value: Any) -> tuple[bool, Any]:
     return (False, (value, math.copysign(1, value)) if isinstance(value, float) else value)
 
 
-def _mean(values: Sequence[Any]) -> float:
-    return exact_sum(values) / len(values)
+def mean(values: Sequence[Any], digits: tuple[int, int] | None = None) -> Any:
+    """The exact mean, rounded once: to the nearest double, or of decimals of `digits` (precision, scale) to four more
+    places, halves away from zero."""
+    if digits is not None:
+        scale = min(digits[1] + 4, 38)
+        with localcontext(_DECIMALS):
+            return Decimal(sum(values) / len(values)).quantize(Decimal(1).scaleb(-scale))
+    if not all(map(math.isfinite, values)):
+        return exact_sum(values)
+    return _rounded(sum(map(Fraction, values), Fraction()) / len(values))
 
 
 VALUE_AGGREGATES: dict[str, Callable[[Sequence[Any]], Any]] = {
     "sum": lambda values: exact_sum(values) if values else None,
-    "avg": lambda values: _mean(values) if values else None,
+    "avg": lambda values: mean(values) if values else None,
     "min": lambda values: min(values, key=_by_value) if values else None,
     "max": lambda values: max(values, key=_by_value) if values else None,
     "variance": exact_variance,

@@ -26,6 +26,8 @@ from numba import njit
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.shares import floor_of_share
 
+from .aggregates import doubles
+from .decimals import is_decimal
 from .exact import float_sums
 from .monoid import Aggregate, WindowRows
 from .rows import encode, own
@@ -77,8 +79,7 @@ class VectorSum(Aggregate):
             if component.null_count:
                 held, component = held.select(np.asarray(component.is_valid())), component.drop_null()
             bits = own(component).view(np.int64)
-            total = float_sums(bits, held.first, held.past, held.entry, held.n_windows)
-            sums[:, place] = total / np.maximum(held.counts, 1) if self.mean else total
+            sums[:, place] = float_sums(bits, held.first, held.past, held.entry, held.n_windows, self.mean)
             defined[:, place] = held.counts > 0
         kept = np.arange(sums.shape[1]) < lengths[:, None]
         flat = pa.array(sums[kept], mask=~defined[kept])
@@ -164,14 +165,14 @@ class Quantile(Aggregate):
 
     def output_type(self, values: pa.DataType) -> pa.DataType:
         """float64."""
-        if not _is_real(values):
-            raise self.refuse(values, "an integer or float")
+        if not _is_real(values) and not is_decimal(values):
+            raise self.refuse(values, "an integer, a float or a decimal")
         return pa.float64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
         """The quantile of each window's values; NaN is greater than every number."""
         spans, values, _ = rows.values(self.column)
-        numbers = own(values.cast(pa.float64(), safe=False))
+        numbers = doubles(values)
         codes, buckets = encode(pa.array(_leading(numbers, self.accuracy)))
         ranks = floor_of_share(self.fraction, np.maximum(spans.counts - 1, 0))
         ranked = ranked_codes(codes, len(buckets), ranks, spans.first, spans.past, spans.entry, spans.n_windows)
