@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Asset, BaseOperator, Param
@@ -13,8 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.timetables.interval import CronDataIntervalTimetable, DeltaDataIntervalTimetable
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.sources import Problem, Source, SourceFileError, load_source, source_paths
-from spark_jobs.sources.checks import duplicate_tables
+from spark_jobs.sources import Source, find_source
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, MINUTE_US, format_duration, instant_at
 
 STAGES = ("land", "seal", "window", "compact", "publish")
@@ -22,33 +20,6 @@ STAGES = ("land", "seal", "window", "compact", "publish")
 
 RETRIED = frozenset({"server_unreachable", "source_busy", "lake_busy", "marts_failed"})
 """Refusals that may pass by themselves. All others, a failed gate first, are the same the next time: not retried."""
-
-
-def read_sources(directory: Path) -> tuple[dict[str, Source], list[SourceFileError]]:
-    """The sources of a directory that can be used, by name, and what is wrong with each of the other files.
-
-    A window name that two sources share is a problem of the later one.
-    """
-    sources: dict[str, Source] = {}
-    errors: list[SourceFileError] = []
-    for path in source_paths(directory):
-        try:
-            source = load_source(path)
-        except SourceFileError as error:
-            errors.append(error)
-            continue
-        clashes = _clashes(source, sources)
-        if clashes:
-            errors.append(SourceFileError(path.name, clashes))
-        else:
-            sources[source.name] = source
-    return sources, errors
-
-
-def _clashes(source: Source, others: Mapping[str, Source]) -> list[Problem]:
-    if source.name in others:
-        return [Problem("source", "one file for each source", f"a second one for {source.name}")]
-    return duplicate_tables({name: each.windows for name, each in [*others.items(), (source.name, source)]})
 
 
 def source_dag(source: Source) -> DAG:
@@ -74,6 +45,7 @@ def source_dag(source: Source) -> DAG:
             task = StageOperator(
                 task_id=stage,
                 source=source.name,
+                start_us=source.start_us,
                 every_us=source.every_us,
                 # Airflow only backfills a DAG that has a schedule: a source run by hand has one that does nothing
                 by_hand=source.dag.schedule == "manual",
@@ -160,9 +132,10 @@ class StageOperator(BaseOperator):
 
     ui_color = "#dbeafe"
 
-    def __init__(self, *, source: str, every_us: int, by_hand: bool, **arguments: Any) -> None:
+    def __init__(self, *, source: str, start_us: int, every_us: int, by_hand: bool, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.source = source
+        self.start_us = start_us
         self.every_us = every_us
         self.by_hand = by_hand
 
@@ -170,7 +143,7 @@ class StageOperator(BaseOperator):
         """Called by Airflow in the task's own process: the only place that imports the jobs."""
         if self.by_hand and context["dag_run"].run_type == "scheduled":
             raise AirflowSkipException(f"{self.source} runs when people ask for it: trigger it, or backfill a range")
-        lo, hi = run_interval(context, every_us=self.every_us)
+        lo, hi = run_interval(context, start_us=self.start_us, every_us=self.every_us)
         if context["params"].get("dry_run"):
             self._tell_plan(lo, hi)
         try:
@@ -196,17 +169,25 @@ class StageOperator(BaseOperator):
         raise AirflowSkipException(f"dry run: nothing was done for {self.source} from {lo} to {hi}")
 
 
-def run_interval(context: Any, *, every_us: int) -> tuple[datetime, datetime]:
-    """`[lo, hi)` of a run: the drops its parameters name, else its data interval, else the last drop that has ended."""
+def run_interval(context: Any, *, start_us: int, every_us: int) -> tuple[datetime, datetime]:
+    """`[lo, hi)` of a run: the drops its parameters name, else those that end in its data interval, else the last drop
+    that has ended.
+
+    Airflow counts intervals of several days since 1970, drops count from the source's start.
+    """
     every = timedelta(microseconds=every_us)
     first, last = (_instant(context["params"].get(name)) for name in ("from", "to"))
     if first is not None:
         return first, (last or first) + every
     run = context["dag_run"]
+
+    def last_end(time: datetime) -> datetime:
+        return start + (time - start) // every * every
+
+    start = instant_at(start_us)
     if run.data_interval_start is not None and run.data_interval_end != run.data_interval_start:
-        return run.data_interval_start, run.data_interval_end
-    ended = (run.run_after - _EPOCH) // every
-    return _EPOCH + (ended - 1) * every, _EPOCH + ended * every
+        return last_end(run.data_interval_start), last_end(run.data_interval_end)
+    return last_end(run.run_after) - every, last_end(run.run_after)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -225,9 +206,9 @@ def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:
     from spark_jobs.landing.files import list_drop_files
 
     settings = load_settings()
-    checked = load_source(settings.sources / f"{source}.yml")
+    checked = find_source(settings.sources, source)
     lo_us, hi_us = ((time - _EPOCH) // timedelta(microseconds=1) for time in (lo, hi))
-    for seq_no in checked.drops.seq_nos(lo_us, hi_us - 1):
+    for seq_no in checked.drops.spanned(lo_us, hi_us):
         files = list_drop_files(settings.landing, checked, seq_no)
         size = sum(file.size for file in files)
         listed = ", ".join(file.path for file in files)

@@ -3,10 +3,9 @@
 Airflow shows an import error per Python file, and a file that fails makes no DAG: hence a file of its own.
 """
 
-from _factory import read_sources
-
 from spark_jobs.config import load_settings
+from spark_jobs.sources import read_sources
 
-_problems = read_sources(load_settings().sources)[1]
+_problems = read_sources(load_settings().sources).problems()
 if _problems:
-    raise ExceptionGroup("source files without a DAG", _problems)
+    raise ExceptionGroup("source files with problems", _problems)

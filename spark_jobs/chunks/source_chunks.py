@@ -13,7 +13,7 @@ from spark_jobs.chunks.reading import ChunkReader
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.stored import StoredLayout
-from spark_jobs.sources import Source
+from spark_jobs.sources import Source, did_you_mean
 from spark_jobs.storage.column_types import INSTANT, arrow_type_of
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES, chunks
@@ -97,7 +97,7 @@ class SourceChunks:
         if timeline not in declared:
             raise UnknownTimeline(
                 expected=f"one of the timelines {', '.join(declared)} of {self._source.name}",
-                found=repr(timeline),
+                found=f"{timeline!r}{did_you_mean(timeline, declared)}",
                 source=self._source.name,
                 timeline=timeline,
             )
@@ -106,7 +106,7 @@ class SourceChunks:
         if unknown:
             raise UnknownComponent(
                 expected=f"some of the columns {', '.join(self._source.columns)} of {self._source.name}",
-                found=repr(unknown[0]),
+                found=f"{unknown[0]!r}{did_you_mean(unknown[0], self._source.columns)}",
                 source=self._source.name,
                 component=unknown[0],
             )

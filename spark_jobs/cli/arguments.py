@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from spark_jobs.sources import Source
 
 SourceArgument = Annotated[str, typer.Argument(help="Name of a source: its YAML file without the ending.")]
-FIRST_DROP, LAST_DROP = "First drop: a date, or a date and time in UTC.", "Last drop, included."
+FIRST_DROP = "First drop, by its start: a date, or a date and time in UTC."
+LAST_DROP = "Last drop, included, by its start."
 FirstDrop = Annotated[str, typer.Option("--from", help=FIRST_DROP)]
 LastDrop = Annotated[str, typer.Option("--to", help=LAST_DROP)]
 FileOption = Annotated[
@@ -28,15 +29,9 @@ FileOption = Annotated[
 
 def known_source(settings: Settings, name: str) -> Source:
     """The checked source `name`; refuses an unknown name with the known ones."""
-    from spark_jobs.sources import load_source
+    from spark_jobs.sources import find_source
 
-    path = settings.sources / f"{name}.yml"
-    if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in settings.sources.glob("*.yml"))) or "none"
-        raise ParameterError(
-            expected=f"one of the sources {known}", found=repr(name), next_step=f"add {name}.yml to the sources' folder"
-        )
-    return load_source(path)
+    return find_source(settings.sources, name)
 
 
 def instant(text: str) -> datetime:
@@ -89,10 +84,10 @@ def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None
         yield
     except AnalysisException as error:
         from spark_jobs.restatement.catalog import LakeOlder, check_tables
-        from spark_jobs.sources import load_sources
+        from spark_jobs.sources import read_sources
         from spark_jobs.storage.lake import Lake
 
-        for source in load_sources(settings.sources).values():
+        for source in read_sources(settings.sources).sources.values():
             try:
                 check_tables(Lake(session), source)
             except LakeOlder as older:

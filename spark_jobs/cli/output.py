@@ -29,7 +29,7 @@ FILE_WIDTH = 200
 def emit(as_json: bool, document: Any, render: Callable[[], RenderableType]) -> None:
     """Print a command's result to standard output, as JSON or as `render` shows it."""
     if as_json:
-        sys.stdout.write(json.dumps(document, default=_json_value, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(document, default=json_value, ensure_ascii=False) + "\n")
     else:
         show(render())
 
@@ -74,15 +74,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
 
 def shown(value: Any) -> str:
     """A value as text, the same on every machine."""
-    converted = _json_value(value) if isinstance(value, (datetime, date, timedelta, Decimal, bytes, Path)) else value
-    return json.dumps(converted, default=_json_value) if isinstance(converted, (dict, list)) else str(converted)
+    converted = json_value(value) if isinstance(value, (datetime, date, timedelta, Decimal, bytes, Path)) else value
+    return json.dumps(converted, default=json_value) if isinstance(converted, (dict, list)) else str(converted)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
 
 
-def _json_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
+    """What JSON has no form for, as text: instants in UTC, bytes in hexadecimal digits."""
     if isinstance(value, datetime):
         instant = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
         return instant.isoformat() + ("" if value.tzinfo is None else "Z")

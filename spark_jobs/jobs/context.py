@@ -58,7 +58,7 @@ class Stage:
     @property
     def drops(self) -> range:
         """Sequence numbers of the interval's drops."""
-        return self.source.drops.seq_nos(self.lo_us, self.hi_us - 1)
+        return self.source.drops.spanned(self.lo_us, self.hi_us)
 
     @property
     def takes_drops(self) -> bool:

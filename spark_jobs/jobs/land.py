@@ -9,7 +9,7 @@ from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.base import Base, base_of
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
-from spark_jobs.jobs.names import names_follow
+from spark_jobs.jobs.names import check_names, names_follow
 from spark_jobs.landing import ledger
 from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
@@ -30,6 +30,7 @@ def land(stage: Stage) -> None:
 
 def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
+    check_names(stage)
     ensure_source(stage.lake, stage.source)
     stage.withdraw()
     if stage.takes_drops:
@@ -38,7 +39,8 @@ def land_files(stage: Stage) -> None:
     if stage.planned is not None:
         stage.planned.check(base_of_run(stage, files), stage.source)
     changed = check_version(stage.source, stage.publication, accepted=stage.accept_definition)
-    widen_tables(stage.lake, stage.source, changed)
+    # before the first publication all of the definition is new to the tables
+    widen_tables(stage.lake, stage.source, changed if stage.publication.definition else stage.source.definition_parts())
     drops = None if stage.rereads else stage.drops
     known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through)
     found = _survey(stage, files, known.files)

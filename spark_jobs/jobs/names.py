@@ -1,41 +1,79 @@
 """The names that users read follow the definition that is published, once, also after a crash in between.
 
-They follow the code too: what a newer version of Tidemark defines otherwise is defined anew with the next run.
+They follow the code too: what a newer version of Tidemark defines otherwise is defined anew with the next run. What a
+source shows is noted beside the lake, so that views over all sources keep the rows of one whose file is broken now.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from spark_jobs.config import Settings
 from spark_jobs.jobs.context import Stage
-from spark_jobs.restatement.catalog import define_names, names_version
-from spark_jobs.sources import load_sources
+from spark_jobs.restatement.catalog import Share, define_names, names_version, share_of
+from spark_jobs.sources import SourceFileError, read_sources
+from spark_jobs.storage.tables import PUBLISHED
 
 _WINDOW = "window."
 
 
+def check_names(stage: Stage) -> None:
+    """Refuse a source that would have a table of another one; names that it has published already stay its own.
+
+    Raises:
+        SourceFileError: another source file claims a name that this one has not published.
+    """
+    folder = read_sources(stage.settings.sources)
+    clashes = folder.clashes(stage.source)
+    if clashes and PUBLISHED.table in stage.lake.names_if_present(PUBLISHED.database):
+        published = json.loads(stage.publication.definition or "{}")
+        owned = {"source"} if published else set()
+        owned |= {f"windows.{window}" for window in _windows(published)}
+        clashes = [clash for clash in clashes if clash.path not in owned]
+    if clashes:
+        raise SourceFileError(folder.files[stage.source.name], clashes)
+
+
 def names_follow(stage: Stage) -> None:
     """Define the source's names anew, and remember what they show."""
-    marker = _marker(stage)
-    before = json.loads(marker.read_text()) if marker.exists() else {}
-    windows = [part.removeprefix(_WINDOW) for part in before if part.startswith(_WINDOW)]
-    define_names(stage.lake, stage.source, list(load_sources(stage.settings.sources).values()), windows)
+    folder = read_sources(stage.settings.sources)
+    broken = [_noted(stage.settings, Path(error.file).stem) for error in folder.errors]
+    shares = [Share(**note["share"]) for note in broken if "share" in note]
+    windows = _windows(_noted(stage.settings, stage.source.name))
+    elsewhere = {window for note in broken for window in _windows(note)}
+    gone = [window for window in windows if window not in elsewhere]
+    define_names(stage.lake, stage.source, [*folder.sources.values()], gone, shares)
+    marker = _marker(stage.settings, stage.source.name)
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text(_shown(stage))
 
 
 def let_names_follow(stage: Stage) -> None:
     """`names_follow`, unless they show this already."""
-    marker = _marker(stage)
+    marker = _marker(stage.settings, stage.source.name)
     if not marker.exists() or marker.read_text() != _shown(stage):
         names_follow(stage)
 
 
 def _shown(stage: Stage) -> str:
-    """The definition by parts, and what all names are made of."""
-    return json.dumps({**stage.source.definition_parts(), "names": names_version(stage.source)}, sort_keys=True)
+    """The definition by parts, what all names are made of, and the source's share in the views of all sources."""
+    made = {"names": names_version(stage.source), "share": asdict(share_of(stage.source))}
+    return json.dumps({**stage.source.definition_parts(), **made}, sort_keys=True)
 
 
-def _marker(stage: Stage) -> Path:
-    return stage.settings.home / "views" / f"{stage.source.name}.definition"
+def _noted(settings: Settings, source: str) -> dict[str, Any]:
+    """What `_shown` said when the source's names were defined last; nothing if they never were."""
+    marker = _marker(settings, source)
+    return json.loads(marker.read_text()) if marker.exists() else {}
+
+
+def _windows(parts: dict[str, Any]) -> list[str]:
+    """The windows among the parts of a definition."""
+    return [part.removeprefix(_WINDOW) for part in parts if part.startswith(_WINDOW)]
+
+
+def _marker(settings: Settings, source: str) -> Path:
+    return settings.home / "views" / f"{source}.definition"

@@ -131,7 +131,7 @@ def plan_replay(
         ParameterError: there is no such file.
     """
     lo_us, hi_us = interval_us
-    found = replay_of(spark, source, Asked(source.drops.seq_nos(lo_us, hi_us - 1), file))
+    found = replay_of(spark, source, Asked(source.drops.spanned(lo_us, hi_us), file))
     if found is None:
         raise ParameterError(
             expected="files with open records in quarantine, of drops that have landed",

@@ -10,7 +10,7 @@ from spark_jobs.config import Settings, load_settings
 from spark_jobs.restatement.as_of import as_of_time
 from spark_jobs.restatement.chains import published_chains, retention_of
 from spark_jobs.restatement.state_reads import check_keeps_chains
-from spark_jobs.sources import load_source
+from spark_jobs.sources import find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.read_counts import count_read
 from spark_jobs.trace import frontiers
@@ -30,7 +30,7 @@ def chains_of(spark: SparkSession, source: str, settings: Settings | None = None
         NotPublished: nothing is published yet.
     """
     settings = settings or load_settings()
-    checked = load_source(settings.sources / f"{source}.yml")
+    checked = find_source(settings.sources, source)
     check_keeps_chains(checked)
     lake = Lake(spark)
     _, current = as_of_time(lake, checked, None)

@@ -36,7 +36,7 @@ from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.folding import fold_rows
 from spark_jobs.restatement.meaning import meaning_of, policy_of
 from spark_jobs.restatement.restater import Restater, filled, given_schema
-from spark_jobs.sources import Source, load_sources
+from spark_jobs.sources import Source, read_sources
 from spark_jobs.sources.columns import Column
 
 _VALUES = {"int": 1, "float": 0.5, "decimal": 0, "bool": True, "string": "a"}
@@ -170,7 +170,7 @@ def _constants(rows: pa.Table, **values: int) -> dict[str, pa.Array]:
 def main() -> int:
     """Rehearse every source."""
     with tempfile.TemporaryDirectory() as folder:
-        for source in load_sources(load_settings().sources).values():
+        for source in read_sources(load_settings().sources).sources.values():
             rehearse(source, Path(folder))
     return 0
 

@@ -24,7 +24,7 @@ from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.seal import seal
 from spark_jobs.jobs.window import window
 from spark_jobs.session import open_session, work_on
-from spark_jobs.sources import Source, load_source
+from spark_jobs.sources import Source, find_source
 from spark_jobs.storage import fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
@@ -77,7 +77,8 @@ def run_stage(
         raise ParameterError(
             expected=f"one of {', '.join(STAGES)}", found=repr(name), next_step="name a stage of the pipeline"
         )
-    checked = load_source(settings.sources / f"{source}.yml")
+    checked = find_source(settings.sources, source)
+    checked.drops.spanned(micros(lo), micros(hi))  # refused before a session is opened
     if planned is not None:
         accept_definition, only_file, retract = True, planned.only_file, planned.retract
         replay = None if planned.replay is None else frozenset(planned.replay)
@@ -161,7 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     settings = load_settings()
     try:
-        every_us = load_source(settings.sources / f"{options.source}.yml").drops.every_us
+        every_us = find_source(settings.sources, options.source).drops.every_us
         hi = datetime.fromtimestamp(options.last.timestamp() + every_us / 1e6, UTC)
         summary = run_stage(
             options.stage,

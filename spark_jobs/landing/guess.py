@@ -12,16 +12,20 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.sampling import Sample, read_sample, refused
 from spark_jobs.landing.worker import read_file
 from spark_jobs.sources import Source, parse_source
+from spark_jobs.sources.quantities import instant_at
 from spark_jobs.sources.section import check_identifier
 
 NULLS = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None", "\\N")
@@ -76,17 +80,25 @@ def guess_source(
     if not {"timestamp", "date"} & {*kinds.values()}:
         kinds |= {c: unit for c in kinds if (unit := _epoch(c, kinds[c], kept[c]))}
     called = _name(files[0], name)
-    while True:
+
+    def declared(start: datetime | None = None) -> tuple[str, Source]:
         text = _text(
             called, first, nulls, headers, kinds, n_rows,
             entity=_entity(kinds, kept, n_rows, entity), time=_time(kinds, kept, n_rows, time), values=kept,
+            start=start,
         )  # fmt: skip
-        source = parse_source(text, file=f"{called}.yml")
-        rows, reasons = _check(source, files)
-        misread = [c for c in kinds if kinds[c] != "string" and any(f"column `{c}`" in r for r in reasons)]
+        return text, parse_source(text, file=f"{called}.yml")
+
+    while True:
+        text, source = declared()
+        read = _check(source, files)
+        misread = [c for c in kinds if kinds[c] != "string" and any(f"column `{c}`" in r for r in read.rejected)]
         if not misread:
-            return Guess(text, source, rows, reasons)
+            break
         kinds |= dict.fromkeys(misread, "string")
+    if read.first is not None:
+        text, source = declared(read.first)
+    return Guess(text, source, read.rows, read.rejected)
 
 
 def _types(columns: dict[str, list[Any]], known: dict[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -169,11 +181,12 @@ def _named(given: str, columns: Iterable[str], option: str) -> str:
 
 def _text(
     name: str, sample: Sample, nulls: Sequence[str], headers: dict[str, str], kinds: dict[str, str], n_rows: int,
-    *, entity: str, time: str, values: dict[str, list[Any]],
+    *, entity: str, time: str, values: dict[str, list[Any]], start: datetime | None,
 ) -> str:  # fmt: skip
+    """The source file; without a `start` it begins with the sample's first event."""
     times = [c for c in _of_kinds(kinds, "timestamp", *_EPOCHS) or [time] if values[c]]
     ids = [c for c in kinds if c.endswith("id") and c != entity and len(set(values[c])) == n_rows]
-    start = min(_instant(value, kinds[time]) for value in values[time])
+    start = start or min(_instant(value, kinds[time]) for value in values[time])
     listed = [f"  {c}: {_column(c, headers[c], kinds[c])}{_remark(kinds[c], values[c])}" for c in kinds]
     delimiter = [f"  delimiter: {json.dumps(sample.delimiter)}"] if sample.delimiter != "," else []
     marks = [f"  null_values: {json.dumps(['', *nulls])}"] if nulls else []
@@ -184,7 +197,7 @@ def _text(
             "# Guessed by `tidemark init` from sample files: look through it, then `tidemark plan` says what it makes.",
             f"source: {name}",
             "",
-            f"start: {start:%Y-%m-%d}   # the day of the sample's first event; drop n holds what arrived on day n, UTC",
+            f"start: {start:%Y-%m-%d}   # the day of the files' first event; drop n holds what arrived on day n, UTC",
             "every: 1 day",
             "",
             "landing:",
@@ -258,17 +271,29 @@ def _instant(value: Any, kind: str) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
-def _check(source: Source, files: Sequence[Path]) -> tuple[int, dict[str, int]]:
-    """How many rows of the files the source reads, and how often each reason rejects one."""
-    rows = 0
-    rejected: dict[str, int] = {}
+@dataclass(slots=True)
+class _Read:
+    """What came of reading all of the files: rows, how often each reason rejects one, the first event time."""
+
+    rows: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    first: datetime | None = None
+
+
+def _check(source: Source, files: Sequence[Path]) -> _Read:
+    """Read the files from end to end, batch by batch, as the source would."""
+    read = _Read()
     for path in files:
-        status, checksum = path.stat(), hashlib.sha256(path.read_bytes()).hexdigest()
+        with path.open("rb") as opened:
+            checksum = hashlib.file_digest(opened, "sha256").hexdigest()
+        status = path.stat()
         listed = LandingFile(0, path.name, 0, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
         for batch in read_file(listed, source.landing.format, record_spec(source)):
-            for rule, reason in zip(batch["rule"].to_pylist(), batch["reason"].to_pylist(), strict=True):
-                if rule is None:
-                    rows += 1
-                else:
-                    rejected[reason] = rejected.get(reason, 0) + 1
-    return rows, rejected
+            read.rows += batch["rule"].null_count
+            for reason in pc.value_counts(batch["reason"].drop_null()).to_pylist():
+                read.rejected[reason["values"]] = read.rejected.get(reason["values"], 0) + reason["counts"]
+            least = pc.min(batch["event_time"]).cast(pa.int64()).as_py()
+            if least is not None:
+                first = instant_at(least)
+                read.first = first if read.first is None else min(read.first, first)
+    return read

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.restatement.chains import KEPT
@@ -89,17 +90,35 @@ def check_tables(lake: Lake, source: Source) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of `source` in the views over all sources, as SQL: its chunks, its landed rows, what is not due."""
+
+    source: str
+    chunks: str
+    deltas: str
+    due: list[str]
+
+
+def share_of(source: Source, shown: Collection[str] | None = None) -> Share:
+    """The source's share; `shown` are the names of silver that stand, None: all of its own."""
+    due = [*_due(source, source.windows if shown is None else shown)]
+    return Share(source.source, bronze_views.chunks_of(source), bronze_views.deltas_of(source), due)
+
+
 def names_version(source: Source) -> str:
     """Equal for equal definitions of all names that users read of the source."""
-    statements = [*_own_names(source), *_landed([source]), past.corrections_view([*_due(source, {*source.windows})])]
+    statements = [*_own_names(source), *_shared_views([share_of(source)])]
     return hashlib.sha256("\n".join(statements).encode()).hexdigest()[:32]
 
 
-def define_names(lake: Lake, source: Source, known: Collection[Source], before: Iterable[str] = ()) -> None:
+def define_names(
+    lake: Lake, source: Source, known: Collection[Source], before: Iterable[str] = (), shares: Iterable[Share] = ()
+) -> None:
     """Let the names that users read show the definition as it is now.
 
-    `known` are all sources of this installation: views over several sources hold those that have tables. `before`: the
-    windows that had names until now.
+    `known` are all sources whose files can be read: views over several sources hold those that have tables, and the
+    `shares` of others. `before`: the windows that had names until now.
     """
     _define(lake, _own_names(source))
     elsewhere = {window for other in known for window in other.windows}
@@ -107,11 +126,9 @@ def define_names(lake: Lake, source: Source, known: Collection[Source], before: 
         lake.define(f"DROP FUNCTION IF EXISTS {qualified('silver', f'{gone}_as_of')}")
         for view in (f"{gone}_causes", f"{gone}_changes", gone):
             lake.define(f"DROP VIEW IF EXISTS {qualified('silver', view)}")
-    present = _present(lake, source, known)
-    _define(lake, _landed(present))
-    shown = lake.names("silver")
-    selects = [select for one in present if _tells_due(lake, one) for select in _due(one, shown)]
-    lake.define(past.corrections_view(selects))
+    silver, bronze = lake.names("silver"), lake.names("bronze")
+    stand = [_share_as_it_stands(lake, one, silver) for one in _present(source, known, bronze)]
+    _define(lake, _shared_views([*stand, *(share for share in shares if f"{share.source}_chunks" in bronze)]))
 
 
 def _shared_tables(source: Source) -> list[Table]:
@@ -160,10 +177,11 @@ def _state_names(source: Source) -> Iterator[str]:
     yield past.causes_view("gold", source.name, source, ["entity"], "u.entity = c.entity")
 
 
-def _landed(present: list[Source]) -> Iterator[str]:
-    """What all sources landed, as chunks and as rows."""
-    yield bronze_views.chunks_view(present)
-    yield bronze_views.deltas_view(present)
+def _shared_views(shares: Collection[Share]) -> Iterator[str]:
+    """What all sources landed, as chunks and as rows, and what of them is not due."""
+    yield bronze_views.chunks_view([share.chunks for share in shares])
+    yield bronze_views.deltas_view([share.deltas for share in shares])
+    yield past.corrections_view([select for share in shares for select in share.due])
 
 
 def _tells_due(lake: Lake, source: Source) -> bool:
@@ -171,7 +189,7 @@ def _tells_due(lake: Lake, source: Source) -> bool:
     return BELOW_HORIZON.name in lake.read(updates(source)).columns
 
 
-def _due(source: Source, shown: set[str]) -> Iterator[str]:
+def _due(source: Source, shown: Collection[str]) -> Iterator[str]:
     """What of one source is not due; `shown` are the names of silver, without windows that nobody has accepted yet."""
     yield past.due_deltas(source)
     for definition in definitions(source):
@@ -179,11 +197,16 @@ def _due(source: Source, shown: set[str]) -> Iterator[str]:
             yield past.due_windows(source, definition.name, definition.identity, definition.window.keep_us)
 
 
-def _present(lake: Lake, source: Source, known: Collection[Source]) -> list[Source]:
+def _present(source: Source, known: Collection[Source], bronze: set[str]) -> list[Source]:
     """The sources that have tables, by name."""
-    bronze = lake.names_if_present("bronze")
     others = [s for s in known if s.name != source.name and chunks(s).table in bronze]
-    return sorted([source, *(_as_it_stands(lake, other) for other in others)], key=lambda s: s.name)
+    return sorted([source, *others], key=lambda s: s.name)
+
+
+def _share_as_it_stands(lake: Lake, source: Source, shown: set[str]) -> Share:
+    """The share of a source without what its tables do not have yet."""
+    share = share_of(_as_it_stands(lake, source), shown)
+    return share if _tells_due(lake, source) else replace(share, due=[])
 
 
 def _as_it_stands(lake: Lake, source: Source) -> Source:

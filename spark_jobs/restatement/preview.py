@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -43,10 +43,23 @@ class Difference:
 
 def differences(lake: OverlayLake, source: Source, sample: int) -> list[Difference]:
     """One per published table of the source, from what was written to `lake`; `sample` rows each, 0 gives all."""
-    tables = [(f"silver.{d.name}", d.table(), tuple(d.identity)) for d in definitions(source)]
+    windows = [(f"silver.{d.name}", d.table(), tuple(d.identity)) for d in definitions(source)]
+    found = [_difference(name, lake.written(table), table, identity, sample) for name, table, identity in windows]
     if source.state is not None:
-        tables.append((f"gold.{source.name}", STATE, ("entity",)))
-    return [_difference(name, lake.written(table), table, identity, sample) for name, table, identity in tables]
+        states = _difference(f"gold.{source.name}", lake.written(STATE), STATE, ("entity",), sample)
+        by_columns = [_by_columns(update, source) for update in states.sample]
+        found.append(replace(states, identity=(source.entity,), sample=by_columns))
+    return found
+
+
+def _by_columns(update: dict[str, Any], source: Source) -> dict[str, Any]:
+    """An update of a state with the columns of `gold.<source>`."""
+    assert source.state is not None, "the caller looks whether the source has state"
+    vector = update["ints" if source.state.datatype == "int64" else "floats"]
+    components = dict.fromkeys(source.state.components) | dict(zip(update["names"] or (), vector or (), strict=False))
+    named = components if source.state.components else {"vector": vector}
+    about = {name: update[name] for name in ("timestamp", "delta_count")}
+    return {"change": update["change"], "diff": update["diff"], source.entity: update["entity"], **named, **about}
 
 
 def _difference(name: str, written: DataFrame, table: Table, identity: tuple[str, ...], sample: int) -> Difference:

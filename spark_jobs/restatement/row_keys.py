@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.restatement.definitions import Definition
-from spark_jobs.sources import Source
+from spark_jobs.sources import Source, did_you_mean
 from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.times import parsed
 
@@ -46,7 +46,9 @@ def published_table(source: Source, table: str) -> PublishedTable:
         )
     known = [*(f"silver.{w}" for w in source.windows), *([f"gold.{source.name}"] if source.state else [])]
     raise ParameterError(
-        expected=f"one of the tables {', '.join(known)}", found=repr(table), next_step="name one of them"
+        expected=f"one of the tables {', '.join(known)}",
+        found=f"{table!r}{did_you_mean(name, (k.split('.')[1] for k in known))}",
+        next_step="name one of them",
     )
 
 

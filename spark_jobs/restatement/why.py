@@ -50,7 +50,8 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The row `key` of `table`: revisions oldest first, and the deltas behind what is published now.
+    """The row `key` of `table`: revisions oldest first, and the deltas behind what is published now, all `n_deltas` of
+    them or the first.
 
     A delta: `file`, `line`, `run_id`, `landing`, `row_id`, `entity`, `event_time`, `time`, `delta_id`, and the columns
     that the row is made of; as a cause also `diff`, −1 for one that was taken back. Causes are updates after `since`:
@@ -61,6 +62,7 @@ class Why:
     key: Row
     revisions: list[Revision] = field(default_factory=list)
     deltas: list[Row] = field(default_factory=list)
+    n_deltas: int = 0
     since: datetime = EPOCH
 
     @property
@@ -94,7 +96,8 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
     by_time: dict[Any, list[Row]] = {}
     for (time, _), cause in zip(told, named, strict=False):
         by_time.setdefault(time, []).append(cause)
-    return replace(found, revisions=_revisions(changes, by_time, asked), deltas=named[len(told) :])
+    revisions = _revisions(changes, by_time, asked)
+    return replace(found, revisions=revisions, deltas=named[len(told) :], n_deltas=len(behind))
 
 
 def _of(frame: DataFrame, table: PublishedTable, key: Mapping[str, str]) -> DataFrame:

@@ -7,8 +7,9 @@ Airflow: parsing a DAG file reads sources.
 from spark_jobs.sources.calls import Aggregate, Trigger
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import RowIdOverflowError, Schedule, row_id, row_id_base, row_id_parts
-from spark_jobs.sources.load import load_source, load_sources, parse_source, source_paths
-from spark_jobs.sources.problems import Problem, SourceFileError
+from spark_jobs.sources.folder import SourceFolder, find_source, read_sources
+from spark_jobs.sources.load import load_source, parse_source
+from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean
 from spark_jobs.sources.source import Dag, Source
 from spark_jobs.sources.state import Compaction, DeleteWhen, Operations, State
 from spark_jobs.sources.windows import (
@@ -41,15 +42,17 @@ __all__ = [
     "SlidingWindow",
     "Source",
     "SourceFileError",
+    "SourceFolder",
     "State",
     "Trigger",
     "TumblingWindow",
     "Window",
+    "did_you_mean",
+    "find_source",
     "load_source",
-    "load_sources",
     "parse_source",
+    "read_sources",
     "row_id",
     "row_id_base",
     "row_id_parts",
-    "source_paths",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
-from spark_jobs.sources.problems import refuse
+from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, show
 from spark_jobs.sources.quantities import parse_size
 from spark_jobs.sources.section import Section
 
@@ -54,6 +55,14 @@ SIGNATURES: Mapping[str, Signature] = {
 """The aggregates that a source file may name."""
 
 
+def _refuse_call(
+    shown: Iterable[str], value: Any, call: tuple[str, list[str]] | None, known: Iterable[str]
+) -> PydanticCustomError:
+    """Why a value is none of the calls `shown`, and the nearest of the `known` names."""
+    near = "" if call is None or call[0] in known else did_you_mean(call[0], known)
+    return refuse_in_words(", ".join(shown), f"{show(value)}{near}")
+
+
 def split_call(text: Any) -> tuple[str, list[str]] | None:
     """`name(a, b)` or `name` as a name and its arguments; None for anything else."""
     match = _CALL.fullmatch(text) if isinstance(text, str) else None
@@ -75,7 +84,7 @@ class Aggregate(Section):
     def _accept_a_call(cls, value: Any) -> Any:
         call = split_call(value)
         if call is None or call[0] not in SIGNATURES or "(" not in value:
-            raise refuse(", ".join(signature.shown for signature in SIGNATURES.values()), value)
+            raise _refuse_call([signature.shown for signature in SIGNATURES.values()], value, call, SIGNATURES)
         function, arguments = call
         signature = SIGNATURES[function]
         columns = [argument for argument in arguments if _COLUMN.fullmatch(argument)]
@@ -129,7 +138,7 @@ class Trigger(Section):
     def _accept_a_call(cls, value: Any) -> Any:
         call = split_call(value)
         if call is None or call[0] not in TRIGGERS:
-            raise refuse(", ".join(TRIGGERS.values()), value)
+            raise _refuse_call(TRIGGERS.values(), value, call, TRIGGERS)
         reason, arguments = call
         return {"reason": reason, "threshold": _threshold(reason, arguments, value)}
 

@@ -5,7 +5,7 @@ They run on the parts that read well while others do not (a `Draft`), so that on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -257,7 +257,7 @@ def _check_compaction(draft: Draft) -> Iterator[Problem]:
 def _check_tables(draft: Draft) -> Iterator[Problem]:
     source = draft.values.get("source")
     if source is not None:
-        yield from _clashes({source: draft.windows}, whole=False)
+        yield from _clashes_within(source, draft.windows)
 
 
 def _own_name(path: str, name: str, also: frozenset[str] = frozenset()) -> Iterator[Problem]:
@@ -270,25 +270,20 @@ _CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
-def duplicate_tables(windows_of: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Names of sources and windows by which two sources would have one table."""
-    return list(_clashes(windows_of, whole=True))
+def _clashes_within(source: str, windows: Iterable[str]) -> Iterator[Problem]:
+    """One problem for each name of a source by which a table of Tidemark's own, or of another of its names, would be
+    made twice."""
+    owner = dict.fromkeys(OWN_TABLES, "Tidemark")
+    for path, tables in tables_of(source, windows):
+        taken = next((table for table in tables if table in owner), None)
+        if taken is not None:
+            yield Problem(path, "a name of its own", f"`{taken}`, of {owner[taken]}")
+        owner.update((table, f"{source} {path}") for table in tables if table not in owner)
 
 
-def _clashes(windows_of: Mapping[str, Iterable[str]], *, whole: bool) -> Iterator[Problem]:
-    """One problem for each name by which a table would be made twice; `whole`: of several sources, named in paths."""
-    owner = dict.fromkeys(OWN_TABLES, ("Tidemark", ""))
-    for source, windows in sorted(windows_of.items()):
-        for path, tables in _tables_of(source, windows):
-            taken = next((table for table in tables if table in owner), None)
-            if taken is not None and (owner[taken][0] != source) == (whole or owner[taken][0] == "Tidemark"):
-                of = " ".join(filter(None, owner[taken]))
-                yield Problem(f"{source}: {path}" if whole else path, "a name of its own", f"`{taken}`, of {of}")
-            owner.update((table, (source, path)) for table in tables if table not in owner)
-
-
-def _tables_of(source: str, windows: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """What is named after a source and after its windows: tables, views, and the copies that pins hold of them."""
+def tables_of(source: str, windows: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """What is named after a source and after its windows: tables, views, and the copies that pins hold of them; each
+    under the path of the name in the source file."""
     yield "source", [
         *(f"gold.{source}{ending}" for ending in ("", "_changes", "_causes")),
         *(f"pins.{source}{ending}" for ending in ("_late", "_state", "_versions")),

@@ -47,15 +47,35 @@ class Schedule:
             )
         return (time_us - self.start_us) // self.every_us
 
+    def seq_no_named(self, time_us: int) -> int:
+        """The sequence number of the drop that starts at `time_us`; refuses a time within a drop, which may mean it or
+        one beside it."""
+        seq_no = self.seq_no_at(time_us)
+        if self.interval(seq_no)[0] == time_us:
+            return seq_no
+        beside = [self.label(n) for n in (seq_no - 1, seq_no + 1) if n >= 0]
+        raise ParameterError(
+            expected="the start of a drop, which names it",
+            found=f"{instant_at(time_us):%Y-%m-%dT%H:%MZ}, a time within the drop {self.label(seq_no)}, which ends at"
+            f" {self.label(seq_no + 1)}",
+            consequence="nothing was run",
+            next_step=f"name that drop, {self.label(seq_no)}, or one beside it, {' or '.join(beside)}",
+        )
+
     def seq_nos(self, first_us: int, last_us: int) -> range:
-        """The sequence numbers from the drop that holds `first_us` to the one that holds `last_us`, both included."""
+        """The sequence numbers from the drop that starts at `first_us` to the one that starts at `last_us`, both
+        included; refuses times within a drop."""
         if last_us < first_us:
             raise ParameterError(
                 expected="a range of drops whose first is not after its last",
                 found=f"{instant_at(first_us):%Y-%m-%dT%H:%MZ} to {instant_at(last_us):%Y-%m-%dT%H:%MZ}",
                 next_step="swap both ends",
             )
-        return range(self.seq_no_at(first_us), self.seq_no_at(last_us) + 1)
+        return range(self.seq_no_named(first_us), self.seq_no_named(last_us) + 1)
+
+    def spanned(self, lo_us: int, hi_us: int) -> range:
+        """The sequence numbers of the drops that `[lo_us, hi_us)` consists of; refuses ends within a drop."""
+        return self.seq_nos(lo_us, hi_us - self.every_us)
 
     def interval(self, seq_no: int) -> tuple[int, int]:
         """`(lo, hi)` of a drop, `hi` exclusive."""

@@ -1,4 +1,4 @@
-"""Reading source files: all problems of a file at once, before anything runs."""
+"""Reading a source file: all of its problems at once, before anything runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from spark_jobs.sources.calls import Aggregate
-from spark_jobs.sources.checks import Draft, DraftWindow, check_draft, duplicate_tables
+from spark_jobs.sources.checks import Draft, DraftWindow, check_draft
 from spark_jobs.sources.columns import Column
 from spark_jobs.sources.problems import Problem, SourceFileError, from_validation, show
 from spark_jobs.sources.section import Section
@@ -17,14 +17,6 @@ from spark_jobs.sources.source import Source
 from spark_jobs.sources.state import Operations, State
 from spark_jobs.sources.windows import AdaptiveWindow, WindowBase
 from spark_jobs.sources.yaml_file import read_yaml
-
-SOURCE_SUFFIXES = (".yml", ".yaml")
-
-
-def source_paths(directory: str | Path) -> list[Path]:
-    """The source files of a directory, by name. A name that starts with `.` or `_` is none."""
-    entries = sorted(Path(directory).iterdir())
-    return [path for path in entries if path.suffix in SOURCE_SUFFIXES and path.name[0] not in "._"]
 
 
 def load_source(path: str | Path) -> Source:
@@ -35,27 +27,6 @@ def load_source(path: str | Path) -> Source:
     except (OSError, UnicodeDecodeError) as error:
         raise SourceFileError(path.name, [Problem("", "a readable file of UTF-8 text", str(error))]) from None
     return parse_source(text, file=path.name)
-
-
-def load_sources(directory: str | Path) -> dict[str, Source]:
-    """All sources of a directory by name. Raises SourceFileError with the problems of all files."""
-    sources: dict[str, Source] = {}
-    problems: list[Problem] = []
-    for path in source_paths(directory):
-        try:
-            source = load_source(path)
-        except SourceFileError as error:
-            problems += [Problem(f"{path.name}: {p['path']}", p["expected"], p["found"]) for p in error.problems]
-            continue
-        if source.name in sources:
-            problems.append(
-                Problem(f"{path.name}: source", "one file for each source", f"a second one for {source.name}")
-            )
-        sources[source.name] = source
-    problems += duplicate_tables({name: source.windows for name, source in sources.items()})
-    if problems:
-        raise SourceFileError(str(Path(directory).name), problems)
-    return sources
 
 
 def parse_source(text: str, *, file: str) -> Source:

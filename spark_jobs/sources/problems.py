@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -113,9 +114,17 @@ def _from_line(line: Any, document: Any) -> Problem:
     if line["type"] == "union_tag_not_found":
         return Problem(join_path(path, "kind"), "this key to be given", "nothing")
     if line["type"] == "union_tag_invalid":
-        return Problem(join_path(path, "kind"), f"one of {context['expected_tags']}", show(context["tag"]))
+        return _unknown_word(join_path(path, "kind"), f"one of {context['expected_tags']}", context["tag"])
+    if line["type"] == "literal_error":
+        return _unknown_word(path, context["expected"], line["input"])
     expected = line["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return Problem(path, expected, show(line["input"]))
+
+
+def _unknown_word(path: str, expected: str, word: Any) -> Problem:
+    """The problem of a value that is none of the words which `expected` has in quotes."""
+    near = did_you_mean(word, re.findall("'([^']+)'", expected)) if isinstance(word, str) else ""
+    return Problem(path, expected, f"{show(word)}{near}")
 
 
 def _path_in(document: Any, location: tuple[int | str, ...], *, missing: bool) -> str:

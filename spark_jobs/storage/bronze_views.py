@@ -73,22 +73,23 @@ def landed_chunks(source: Source) -> str:
     )
 
 
-def chunks_view(sources: list[Source]) -> str:
-    """`bronze.chunks`: what all sources' chunks have in common, bounds per timeline as a map."""
-    selects = []
-    for source in sources:
-        bounds = ", ".join(
-            f"{literal(t)}, named_struct('min', min_{t}, 'max', max_{t}, 'sorted', sorted_{t}, 'times', t_{t})"
-            for t in source.timelines
-        )
-        held = _json_values(source, "ARRAY<STRING>", "c_")
-        components = ", ".join(f"{literal(c)}, to_json({sql})" for c, sql in held.items())
-        listed = ", ".join(name(c) for c in CHUNK_LIST)
-        selects.append(
-            f"SELECT {literal(source.source)} AS source, {listed}, map({bounds}) AS timelines,"
-            f" map({components}) AS components"
-            f" FROM ({landed_chunks(source)})"
-        )
+def chunks_of(source: Source) -> str:
+    """A source's part of `bronze.chunks`: what all sources' chunks have in common, bounds per timeline as a map."""
+    bounds = ", ".join(
+        f"{literal(t)}, named_struct('min', min_{t}, 'max', max_{t}, 'sorted', sorted_{t}, 'times', t_{t})"
+        for t in source.timelines
+    )
+    values = _json_values(source, "ARRAY<STRING>", "c_")
+    components = ", ".join(f"{literal(c)}, to_json({sql})" for c, sql in values.items())
+    listed = ", ".join(name(c) for c in CHUNK_LIST)
+    return (
+        f"SELECT {literal(source.source)} AS source, {listed}, map({bounds}) AS timelines,"
+        f" map({components}) AS components FROM ({landed_chunks(source)})"
+    )
+
+
+def chunks_view(selects: list[str]) -> str:
+    """`bronze.chunks`, made of each source's part."""
     return create_view(
         "bronze",
         "chunks",
@@ -120,17 +121,19 @@ def source_deltas(source: Source) -> str:
     return f"SELECT c.* FROM ({came}) c LEFT ANTI JOIN ({went}) g ON g.row_id = c.row_id AND g.landing > c.landing"
 
 
-def deltas_view(sources: list[Source]) -> str:
-    """`bronze.deltas`: the landed rows of all sources; times and components as JSON."""
-    selects = []
-    for source in sources:
-        times = ", ".join(f"{literal(t)}, t_{t}" for t in source.timelines)
-        components = ", ".join(f"{literal(c)}, {sql}" for c, sql in _json_values(source, "STRING").items())
-        selects.append(
-            f"SELECT {literal(source.source)} AS source, _entity AS entity, event_time, row_id, delta_id,"
-            f" seq_no, chunk_id, map({times}) AS times, to_json(named_struct({components})) AS components, extra"
-            f" FROM ({source_deltas(source)})"
-        )
+def deltas_of(source: Source) -> str:
+    """A source's part of `bronze.deltas`: its landed rows, components as JSON."""
+    times = ", ".join(f"{literal(t)}, t_{t}" for t in source.timelines)
+    components = ", ".join(f"{literal(c)}, {sql}" for c, sql in _json_values(source, "STRING").items())
+    return (
+        f"SELECT {literal(source.source)} AS source, _entity AS entity, event_time, row_id, delta_id,"
+        f" seq_no, chunk_id, map({times}) AS times, to_json(named_struct({components})) AS components, extra"
+        f" FROM ({source_deltas(source)})"
+    )
+
+
+def deltas_view(selects: list[str]) -> str:
+    """`bronze.deltas`, made of each source's part."""
     return create_view(
         "bronze", "deltas", "All landed rows that were not taken back, one per row.", " UNION ALL ".join(selects)
     )

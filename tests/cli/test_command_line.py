@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.cli.app import run
-from spark_jobs.cli.commands.sql import distinct, statements
+from spark_jobs.cli.commands.sql import statements
 from spark_jobs.cli.output import shown
+from spark_jobs.cli.rows import distinct, emit_rows, most_rows
 from spark_jobs.errors import ParameterError
 from spark_jobs.restatement.chain_metrics import chain_metrics
 from spark_jobs.sources import parse_source
@@ -126,6 +129,9 @@ def test_a_query_asks_for_a_range_or_for_one_time(here, asked, capsys):
         (["windows", "flights", "departure_delays", "--as-of", "0001-01-01T00:00+01:00"], "of the years 1 to 9999"),
         (["windows", "flights", "arrivals"], "one of the windows departure_delays"),
         (["windows", "ships", "arrivals"], "one of the sources flights, weather"),
+        (["windows", "flghts", "arrivals"], "did you mean `flights`?"),
+        (["windows", "flights", "departure_delay"], "did you mean `departure_delays`?"),
+        (["why", "flights", "silver.rotation", "N1"], "did you mean `rotations`?"),
         (["state", "flights", "--at", "9999-12-31T23:59-01:00"], "of the years 1 to 9999"),
         (["trace", "hold", "flights", "audit", "--at", "soon", "--for", "2 hours"], "'soon'"),
         (["trace", "hold", "flights", "audit", "--at", "2013-01-01", "--for", "2"], "a number and a unit"),
@@ -139,6 +145,11 @@ def test_a_query_asks_for_a_range_or_for_one_time(here, asked, capsys):
         (["report", "flights", "--out", "/nowhere/r.html"], "/nowhere"),
         (["report", "ships"], "one of the sources flights, weather"),
         (["backfill", "flights", "--from", "2013-01-07", "--to", "2013-01-01", "--dry-run"], "swap both ends"),
+        (["plan", "flights", "--from", "2013-01-07T12:00", "--to", "2013-01-08"], "within the drop 2013-01-07"),
+        (["run", "flights", "--from", "2013-01-07", "--to", "2013-01-08T01:00"], "2013-01-07 or 2013-01-09"),
+        (["retract", "flights", "--drop", "2013-01-07T12:00"], "within the drop 2013-01-07"),
+        (["quarantine", "list", "flights", "--drop", "2013-01-07T12:00"], "within the drop 2013-01-07"),
+        (["backfill", "flights", "--from", "2013-01-07T12:00", "--to", "2013-01-08"], "within the drop 2013-01-07"),
         (["backfill", "flights", "--from", "2013-01-07", "--to", "2013-01-01"], "swap both ends"),
     ],
 )
@@ -249,8 +260,65 @@ def test_a_value_reads_the_same_on_every_machine(value, expected):
     assert shown(value) == expected
 
 
-def test_a_result_with_repeated_names_keeps_every_value():
-    from spark_jobs.cli.commands.sql import _document
+class Frame:
+    """As much of a DataFrame as fetching needs."""
 
-    result = pa.table([[1], [2]], names=["n", "n"])
-    assert _document(result) == {"columns": ["n", "n_2"], "rows": [{"n": 1, "n_2": 2}]}
+    def __init__(self, content):
+        self.content = content
+
+    def limit(self, rows):
+        return Frame(self.content.slice(0, rows))
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """Fetching from a table that comes in batches of three rows."""
+    from spark_jobs.cli import rows
+
+    def batches(frame):
+        cuts = range(0, frame.content.num_rows, 3)
+        return frame.content.schema, (frame.content.slice(cut, 3) for cut in cuts)
+
+    monkeypatch.setattr(rows, "_batches", batches)
+    monkeypatch.setattr(rows, "IN_MEMORY_BYTES", 100)
+    return lambda content, limit: rows.fetch(Frame(content), limit)
+
+
+def test_a_result_with_repeated_names_keeps_every_value(fetched, capsys):
+    emit_rows(True, fetched(pa.table([[1], [2]], names=["n", "n"]), 0))
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"columns": ["n", "n_2"], "rows": [{"n": 1, "n_2": 2}], "truncated": False}
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 7, 2000])
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 6, 7, 8, 1000])
+def test_programs_get_all_rows_or_are_told_by_a_field_and_the_exit_code(fetched, capsys, count, limit):
+    content = pa.table({"n": pa.array(range(count), pa.int64()), "t": pa.array([None] * count, pa.string())})
+    result = fetched(content, limit)
+    cut = 0 < limit < count
+    with pytest.raises(typer.Exit) if cut else nullcontext() as ended:
+        emit_rows(True, result, key="records", about={"source": "meters"})
+    document = json.loads(capsys.readouterr().out)
+    expected = [{"n": n, "t": None} for n in range(limit if cut else count)]
+    assert document == {"source": "meters", "columns": ["n", "t"], "records": expected, "truncated": cut}
+    assert not cut or ended.value.exit_code == 1
+
+
+def test_why_says_how_many_deltas_there_are_and_how_many_it_lists():
+    from spark_jobs.cli.commands.why import _title
+    from spark_jobs.restatement.why import Why
+
+    told = {
+        (n, listed): _title(Why("t", {}, deltas=[{}] * listed, n_deltas=n))
+        for n, listed in ((1976, 100), (3, 3), (1, 1))
+    }
+    assert told == {
+        (1976, 100): "the 1,976 deltas behind it; the first 100 are listed",
+        (3, 3): "the 3 deltas behind it",
+        (1, 1): "the delta behind it",
+    }
+
+
+def test_only_people_have_a_limit_that_nobody_asked_for():
+    assert [most_rows(None, as_json=as_json) for as_json in (True, False)] == [0, 100]
+    assert [most_rows(5, as_json=as_json) for as_json in (True, False)] == [5, 5]

@@ -172,11 +172,13 @@ def test_a_wrong_file_is_an_import_error_that_names_the_file_and_every_problem(c
     assert all(field in told[0] for field in ("start", "every", "landing", "columns"))
 
 
-def test_a_window_name_that_two_sources_share_is_a_problem_of_the_later_one(copied: Path, tmp_path: Path) -> None:
+def test_a_window_name_that_two_sources_share_is_an_import_error_that_names_both(copied: Path, tmp_path: Path) -> None:
     text = (copied / "flights.yml").read_text()
     (copied / "planes.yml").write_text(text.replace("source: flights", "source: planes"))
-    assert sorted(parsed("sources.py", copied, tmp_path)["dags"]) == ["flights", "weather"]
-    assert "planes.yml" in parsed("source_problems.py", copied, tmp_path)["parts"][0]
+    # a DAG for each: the source that has published the name goes on, runs of the other are refused
+    assert sorted(parsed("sources.py", copied, tmp_path)["dags"]) == ["flights", "planes", "weather"]
+    told = parsed("source_problems.py", copied, tmp_path)["parts"]
+    assert [("flights.yml" in part, "planes.yml" in part) for part in told] == [(True, True)] * 2
 
 
 def test_without_problems_the_file_that_shows_them_imports(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def context(*, lo: str | None = None, hi: str | None = None, run_type: str = "ma
 
 def operator(factory: Any, **changes: Any) -> Any:
     return factory.StageOperator(
-        **{"task_id": "seal", "source": "flights", "every_us": DAY_US, "by_hand": False, **changes}
+        **{"task_id": "seal", "source": "flights", "start_us": 0, "every_us": DAY_US, "by_hand": False, **changes}
     )
 
 
@@ -71,16 +71,16 @@ def ending(factory: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> Any:
 
 def test_a_scheduled_run_covers_its_data_interval(factory: Any) -> None:
     run = context(lo="2013-01-02", hi="2013-01-03", run_type="scheduled")
-    assert factory.run_interval(run, every_us=DAY_US) == (at("2013-01-02"), at("2013-01-03"))
+    assert factory.run_interval(run, start_us=0, every_us=DAY_US) == (at("2013-01-02"), at("2013-01-03"))
 
 
 def test_parameters_name_the_first_and_the_last_drop_both_included(factory: Any) -> None:
     run = context(lo="2013-02-01", hi="2013-02-02", **{"from": "2013-01-02", "to": "2013-01-04"})
-    assert factory.run_interval(run, every_us=DAY_US) == (at("2013-01-02"), at("2013-01-05"))
+    assert factory.run_interval(run, start_us=0, every_us=DAY_US) == (at("2013-01-02"), at("2013-01-05"))
 
 
 def test_a_first_drop_alone_is_the_last_one_too(factory: Any) -> None:
-    assert factory.run_interval(context(**{"from": "2013-01-02"}), every_us=DAY_US) == (
+    assert factory.run_interval(context(**{"from": "2013-01-02"}), start_us=0, every_us=DAY_US) == (
         at("2013-01-02"),
         at("2013-01-03"),
     )
@@ -89,7 +89,14 @@ def test_a_first_drop_alone_is_the_last_one_too(factory: Any) -> None:
 @pytest.mark.parametrize("empty", [(None, None), ("2013-01-05T09:30:00", "2013-01-05T09:30:00")])
 def test_a_run_without_an_interval_covers_the_last_drop_that_has_ended(factory: Any, empty: tuple[Any, Any]) -> None:
     run = context(lo=empty[0], hi=empty[1])
-    assert factory.run_interval(run, every_us=DAY_US) == (at("2013-01-04"), at("2013-01-05"))
+    assert factory.run_interval(run, start_us=0, every_us=DAY_US) == (at("2013-01-04"), at("2013-01-05"))
+
+
+def test_weekly_drops_count_from_the_start_of_the_source_not_from_airflows_weeks(factory: Any) -> None:
+    monday, week = int(at("2012-12-03").timestamp() * 1_000_000), 7 * DAY_US
+    drop = (at("2012-12-24"), at("2012-12-31"))
+    for run in (context(), context(lo="2012-12-27", hi="2013-01-03"), context(lo="2012-12-24", hi="2012-12-31")):
+        assert factory.run_interval(run, start_us=monday, every_us=week) == drop
 
 
 def test_a_task_runs_its_stage_under_the_runs_id(factory: Any, monkeypatch: pytest.MonkeyPatch) -> None:

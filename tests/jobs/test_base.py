@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.jobs.base import Base, PlanUnreadable, StalePlan
-from spark_jobs.sources import load_sources
+from spark_jobs.sources import read_sources
 from tests.architecture.source_tree import ROOT
 
-FLIGHTS = load_sources(ROOT / "dags" / "sources")["flights"]
+FLIGHTS = read_sources(ROOT / "dags" / "sources").sources["flights"]
 BASE = Base(
     source="flights",
     lo_us=0,

@@ -198,6 +198,8 @@ def test_why_names_the_lines_behind_a_row_and_what_caused_each_revision(days: Da
     assert sum(delta["load"] for delta in state.deltas) == 18
     # the third day's row at minute 100 is in the bounds of no published window: it came too late for all
     sliding = why(lake, days.source, "hourly", ["a", "2024-01-01T00:05:00Z"])
+    first = why(lake, days.source, "hourly", ["a", "2024-01-01T00:05:00Z"], 1)
+    assert (first.n_deltas, first.deltas) == (len(sliding.deltas), sliding.deltas[:1])
     assert [delta["load"] for delta in sliding.deltas] == [5, 7]
     assert why(lake, days.source, "hourly", ["nobody", "2024-01-01T00:05:00Z"]).revisions == []
     with pytest.raises(ParameterError, match="a value for each of meter, window_start"):

@@ -62,8 +62,16 @@ def changelog(spark: SparkSession, run_id: str, plan: Plan) -> dict[str, Counter
     found = {}
     for table in plan.tables:
         rows = spark.sql(f"SELECT * FROM {table.table}_changes WHERE run_id = '{run_id}'").toArrow().to_pylist()
-        found[table.table] = Counter(row(values) for values in rows)
+        found[table.table] = Counter(row(by_columns(values)) for values in rows)
     return found
+
+
+def by_columns(values: dict[str, Any]) -> dict[str, Any]:
+    """A change of a state with its components under their names; of a window as it is."""
+    if "ints" not in values:
+        return values
+    named = {"meter": values["entity"], **dict(zip(values["names"], values["ints"], strict=True))}
+    return {**named, **{name: values[name] for name in ("diff", "timestamp", "delta_count")}}
 
 
 def previewed(plan: Plan) -> dict[str, Counter]:
@@ -93,6 +101,8 @@ def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
     ]
     counts = {t.table: t.counts for t in second.tables}
     assert counts["gold.meters"] == {"inserted": 0, "changed": 2, "removed": 0}
+    (gold,) = (t for t in second.tables if t.table == "gold.meters")
+    assert [*gold.sample[0]] == ["change", "diff", "meter", "readings", "load", "timestamp", "delta_count"]
     assert counts["silver.shifts"]["changed"] == 2
     assert second.estimate_s is not None
     run(lake, home, 0, 2, planned=second.base)

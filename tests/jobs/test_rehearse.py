@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import CHECKOUT
 from spark_jobs.jobs.rehearse import rehearse
-from spark_jobs.sources import load_sources, parse_source
+from spark_jobs.sources import parse_source, read_sources
 from tests.jobs.test_chains import OPERATIONS, UPSERT
 
 
 @pytest.mark.parametrize("name", ["flights", "weather"])
 def test_made_up_rows_of_a_source_go_through_its_kernels(name: str, tmp_path: Path) -> None:
-    assert rehearse(load_sources(CHECKOUT / "dags" / "sources")[name], tmp_path) == 3
+    assert rehearse(read_sources(CHECKOUT / "dags" / "sources").sources[name], tmp_path) == 3
 
 
 @pytest.mark.parametrize("text", [UPSERT, OPERATIONS], ids=["upsert", "operations"])

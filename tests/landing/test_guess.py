@@ -156,6 +156,28 @@ def test_what_can_not_be_guessed_is_said(tmp_path: Path, content: bytes | None, 
     assert refused.value.next_step
 
 
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
+def test_the_start_is_the_first_event_of_all_rows_of_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr("spark_jobs.landing.sampling.SAMPLE_ROWS", 5)
+    years = {"a": [2014] * 7 + [2011], "b": [2014, 2013, 2015, 2014, 2014, 2014, 2012]}
+    files = []
+    for name, of_file in years.items():
+        rows = [{"meter": "ab"[n % 2], "at": f"{year}-03-0{n + 1}T00:00:00Z"} for n, year in enumerate(of_file)]
+        files.append(tmp_path / f"{name}.{form}")
+        if form == "csv":
+            as_csv(files[-1], rows)
+        elif form == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), files[-1])
+        else:
+            files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for given in (files, files[::-1]):
+        guess = guess_source(given)
+        assert guess.source.start_us == datetime(2011, 3, 8, tzinfo=UTC).timestamp() * 1_000_000
+        assert (guess.rows, guess.rejected) == (15, {})
+
+
 def test_the_command_writes_a_file_that_loads_and_overwrites_none(tmp_path: Path, capsys: Any) -> None:
     files = [str(as_csv(tmp_path / f"{name}.csv", rows)) for name, rows in (("meters", ROWS[:3]), ("more", ROWS[3:]))]
     folder = tmp_path / "sources"

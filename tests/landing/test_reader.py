@@ -9,10 +9,10 @@ import pytest
 
 from spark_jobs.landing.reader import list_drop_files, read_files
 from spark_jobs.sample import prepare_sample
-from spark_jobs.sources import Source, load_sources, row_id
+from spark_jobs.sources import Source, read_sources, row_id
 
 pytestmark = pytest.mark.spark
-SOURCES = load_sources(Path(__file__).parents[2] / "dags" / "sources")
+SOURCES = read_sources(Path(__file__).parents[2] / "dags" / "sources").sources
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,31 @@ def test_both_ends_of_a_range_name_drops() -> None:
     assert list(DAILY.seq_nos(last, last)) == [6]
 
 
+def test_a_time_within_a_drop_names_none() -> None:
+    weekly = Schedule(start_us=parse_instant("2015-03-02"), every_us=7 * DAY_US)
+    monday, friday = parse_instant("2015-03-09"), parse_instant("2015-03-13")
+    assert list(weekly.seq_nos(monday, monday)) == list(weekly.spanned(monday, monday + 7 * DAY_US)) == [1]
+    for ends in ((friday, friday), (monday, friday), (friday, friday + 10 * DAY_US)):
+        with pytest.raises(ParameterError) as refusal:
+            weekly.seq_nos(*ends)
+        assert "within the drop 2015-03-09, which ends at 2015-03-16" in refusal.value.found
+        assert "that drop, 2015-03-09, or one beside it, 2015-03-02 or 2015-03-16" in refusal.value.next_step
+    with pytest.raises(ParameterError, match=r"one beside it, 2015-03-09$"):
+        weekly.seq_nos(parse_instant("2015-03-06"), monday)
+    with pytest.raises(ParameterError):
+        weekly.spanned(monday, friday)
+
+
+@given(st.integers(0, 3000), st.integers(0, 50), st.integers(1, 24))
+def test_the_ends_of_a_span_give_its_drops_and_nothing_between_them_does(first: int, n: int, hours: int) -> None:
+    schedule = Schedule(start_us=START, every_us=hours * HOUR_US)
+    lo, hi = schedule.interval(first)[0], schedule.interval(first + n)[1]
+    assert schedule.spanned(lo, hi) == range(first, first + n + 1)
+    for within in (lo + 1, lo + schedule.every_us - 1):
+        with pytest.raises(ParameterError, match="the start of a drop"):
+            schedule.seq_no_named(within)
+
+
 def test_a_range_before_the_start_or_backwards_is_refused() -> None:
     with pytest.raises(ParameterError):
         DAILY.seq_nos(START - 1, START)

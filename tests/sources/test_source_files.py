@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from spark_jobs.sources import Source, SourceFileError, load_source, load_sources, parse_source
+from spark_jobs.errors import ParameterError
+from spark_jobs.sources import Source, SourceFileError, find_source, load_source, parse_source, read_sources
 
 SHIPPED = Path(__file__).parents[2] / "dags" / "sources"
 
@@ -69,7 +70,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 
 def test_the_shipped_sources_read() -> None:
-    sources = load_sources(SHIPPED)
+    sources = read_sources(SHIPPED).sources
     assert set(sources) == {"flights", "weather"}
     flights, weather = sources["flights"], sources["weather"]
     assert flights.entity == "tailnum"
@@ -296,20 +297,67 @@ def test_a_file_that_is_not_utf8_or_not_there_is_refused(tmp_path: Path) -> None
         load_source(path)
 
 
-def test_a_directory_tells_the_problems_of_all_its_files(tmp_path: Path) -> None:
+def test_a_folder_lists_broken_files_beside_the_sources_that_can_be_used(tmp_path: Path) -> None:
     (tmp_path / "shop.yml").write_text(yaml.safe_dump(shop() | {"entity": "x"}))
     (tmp_path / "kiosk.yaml").write_text(yaml.safe_dump(shop() | {"source": "kiosk", "arrival": "x"}))
+    (tmp_path / "stall.yaml").write_text(yaml.safe_dump(shop() | {"source": "stall"}))
     (tmp_path / "_draft.yml").write_text("not read")
-    with pytest.raises(SourceFileError) as refused:
-        load_sources(tmp_path)
-    assert [p["path"] for p in refused.value.problems] == ["kiosk.yaml: arrival", "shop.yml: entity"]
+    folder = read_sources(tmp_path)
+    assert ([*folder.sources], folder.files) == (["stall"], {"stall": "stall.yaml"})
+    assert [(e.file, [p["path"] for p in e.problems]) for e in folder.problems()] == [
+        ("kiosk.yaml", ["arrival"]),
+        ("shop.yml", ["entity"]),
+    ]
+    assert find_source(tmp_path, "stall") == folder.sources["stall"]
+    with pytest.raises(ParameterError, match="did you mean `stall`"):
+        find_source(tmp_path, "stalls")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "meant"),
+    [
+        ("columns.at", "timestmap", "timestamp"),
+        ("columns.at", {"type": "dte"}, "date"),
+        ("landing.format", "cvs", "csv"),
+        ("unknown_columns", "kep", "keep"),
+        ("windows.sales.kind", "tumblin", "tumbling"),
+        ("windows.sales.late", "remit", "reemit"),
+        ("windows.sales.late", {"policy": "next-window"}, "next_window"),
+        ("windows.sales.aggregates.n", "cuont()", "count"),
+        ("windows.sales.aggregates.n", "count_distinkt(at)", "count_distinct"),
+        ("state.mode", "upsrt", "upsert"),
+        ("compaction.strategy", "tierd", "tiered"),
+    ],
+)
+def test_a_misspelt_word_is_answered_by_the_nearest_one(path: str, value: Any, meant: str) -> None:
+    document = shop()
+    *parents, last = path.split(".")
+    place = document
+    for parent in parents:
+        place = place.setdefault(parent, {})
+    place[last] = value
+    found = [found for at, (_, found) in problems(document).items() if at.startswith(path)]
+    assert found, "the word is refused"
+    assert f"(did you mean `{meant}`?)" in found[0]
+
+
+def test_two_files_of_one_source_are_refused_with_both_names(tmp_path: Path) -> None:
+    for suffix in ("yml", "yaml"):
+        (tmp_path / f"shop.{suffix}").write_text(yaml.safe_dump(shop()))
+    assert [*read_sources(tmp_path).sources] == []
+    with pytest.raises(SourceFileError, match=r"shop.yaml and shop.yml"):
+        find_source(tmp_path, "shop")
 
 
 def test_two_sources_cannot_own_one_window_table(tmp_path: Path) -> None:
     (tmp_path / "shop.yml").write_text(yaml.safe_dump(shop()))
     (tmp_path / "kiosk.yml").write_text(yaml.safe_dump(shop() | {"source": "kiosk"}))
-    with pytest.raises(SourceFileError, match=r"windows\.sales"):
-        load_sources(tmp_path)
+    folder = read_sources(tmp_path)
+    assert {"kiosk", "shop"} == {*folder.sources}
+    told = {error.file: error.sentence() for error in folder.problems()}
+    assert "in shop.yml" in told["kiosk.yml"]
+    assert "in kiosk.yml" in told["shop.yml"]
+    assert [p.path for p in folder.clashes(folder.sources["shop"])] == ["windows.sales"]
 
 
 @pytest.mark.parametrize(
@@ -497,16 +545,23 @@ def test_a_name_by_which_a_table_would_be_made_twice_is_refused(
     assert [(p["path"], table in p["found"]) for p in refused.value.problems] == [(at, True)]
 
 
-def test_two_sources_that_would_have_one_table_are_refused(tmp_path: Path) -> None:
+def test_sources_that_would_have_one_table_are_told_of_each_other(tmp_path: Path) -> None:
     for source, windows in (("shop", ["sales"]), ("shop_changes", ["sales_causes", "rest"]), ("other", ["takings"])):
         document = {**shop(), "source": source, "windows": with_windows(*windows)}
         (tmp_path / f"{source}.yml").write_text(yaml.safe_dump(document))
-    with pytest.raises(SourceFileError) as refused:
-        load_sources(tmp_path)
-    assert [(p["path"], p["found"]) for p in refused.value.problems] == [
-        ("shop_changes: source", "`gold.shop_changes`, of shop source"),
-        ("shop_changes: windows.sales_causes", "`silver.sales_causes`, of shop windows.sales"),
-    ]
+    folder = read_sources(tmp_path)
+    clashes = {name: [(p.path, p.found) for p in folder.clashes(source)] for name, source in folder.sources.items()}
+    assert clashes == {
+        "other": [],
+        "shop": [
+            ("source", "`gold.shop_changes`, of source in shop_changes.yml, too"),
+            ("windows.sales", "`silver.sales_causes`, of windows.sales_causes in shop_changes.yml, too"),
+        ],
+        "shop_changes": [
+            ("source", "`gold.shop_changes`, of source in shop.yml, too"),
+            ("windows.sales_causes", "`silver.sales_causes`, of windows.sales in shop.yml, too"),
+        ],
+    }
 
 
 @pytest.mark.parametrize(

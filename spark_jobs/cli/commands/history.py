@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
-from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.cli.output import JsonOption
+from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, most_rows
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-LimitOption = Annotated[int, typer.Option(min=0, help="Rows to show; 0 shows all.")]
 PublishedAsOf = Annotated[
     str | None, typer.Option("--as-of", help="As the last publication up to this time showed them; default: now.")
 ]
@@ -35,7 +32,7 @@ def state(
     entity: Annotated[str | None, typer.Option(help="One entity; default: all.")] = None,
     at: Annotated[str | None, typer.Option("--at", help="State at this event time; default: the newest.")] = None,
     as_of: KnownAsOf = None,
-    limit: LimitOption = 100,
+    limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """State of entities at an event time, as known at a visible time.
@@ -52,28 +49,31 @@ def state(
         from spark_jobs.storage.read_counts import count_read
 
         frame = states_at(Lake(spark), checked, entity=entity, **times)
-        columns, rows = frame.columns, _rows(frame.orderBy(checked.entity), limit)
+        found = fetch(frame.orderBy(checked.entity), most_rows(limit, as_json=as_json))
+        first = next(found.rows(), None)
         if entity is None:
             count_read(settings.home, source)
-        elif rows:
-            count_read(settings.home, source, of_class=int(entity_class(rows[0]["delta_count"])))
-    _show(rows, columns, as_json)
+        elif first is not None:
+            count_read(settings.home, source, of_class=int(entity_class(first["delta_count"])))
+    emit_rows(as_json, found)
 
 
 def windows(
     source: SourceArgument,
     name: Annotated[str, typer.Argument(help="Name of a window definition of the source.")],
     as_of: PublishedAsOf = None,
-    limit: LimitOption = 100,
+    limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Rows of a window table, as they were published at a visible time."""
     settings = load_settings()
     checked = known_source(settings, source)
     if name not in checked.windows:
+        from spark_jobs.sources import did_you_mean
+
         raise ParameterError(
             expected=f"one of the windows {', '.join(checked.windows) or '(none)'} of {source}",
-            found=repr(name),
+            found=f"{name!r}{did_you_mean(name, checked.windows)}",
             next_step=f"name one of them, or declare it in {source}.yml",
         )
     known_us = _micros(as_of)
@@ -84,25 +84,11 @@ def windows(
 
         definition = Definition(checked, name)
         frame = windows_as_of(Lake(spark), definition, known_us)
-        columns, rows = frame.columns, _rows(frame.orderBy(*definition.identity), limit)
-    _show(rows, columns, as_json)
+        found = fetch(frame.orderBy(*definition.identity), most_rows(limit, as_json=as_json))
+    emit_rows(as_json, found)
 
 
 def _micros(text: str | None) -> int | None:
     from spark_jobs.storage.times import micros
 
     return None if text is None else micros(instant(text))
-
-
-def _rows(frame: DataFrame, limit: int) -> list[dict[str, Any]]:
-    from spark_jobs.storage.times import utc_rows
-
-    fetched = utc_rows(frame.limit(limit + 1) if limit else frame)
-    if limit and len(fetched) > limit:
-        note(f"the first {limit} rows; --limit 0 shows all")
-        return fetched[:limit]
-    return fetched
-
-
-def _show(rows: list[dict[str, Any]], columns: list[str], as_json: bool) -> None:
-    emit(as_json, {"columns": columns, "rows": rows}, lambda: table(columns, [list(row.values()) for row in rows]))

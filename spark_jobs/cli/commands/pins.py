@@ -29,13 +29,13 @@ def pin(
     """Copy what all sources have published, as known at one time; it outlives retention."""
     settings = load_settings()
     from spark_jobs.restatement.pins import check_name, make_pin
-    from spark_jobs.sources import load_sources
+    from spark_jobs.sources import read_sources
     from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.times import micros
 
     check_name(name)
     at_us = None if at is None else micros(instant(at))
-    sources = list(load_sources(settings.sources).values())
+    sources = list(read_sources(settings.sources).sources.values())
     with server_session(settings, "tidemark-pin") as spark:
         made = make_pin(Lake(spark), sources, name, at_us)
     rows = [(f"pins.{copied}",) for copied in made.tables]

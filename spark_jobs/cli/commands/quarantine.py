@@ -8,6 +8,7 @@ import typer
 
 from spark_jobs.cli.arguments import FileOption, SourceArgument, instant, known_source, server_session
 from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, most_rows
 from spark_jobs.config import load_settings
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 DropOption = Annotated[str | None, typer.Option("--drop", help="Only this drop: a date, or a date and time in UTC.")]
 RuleOption = Annotated[str | None, typer.Option("--rule", help="Only records that this rule rejected.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Also records that have been replayed, replaced or are gone.")]
-SHOWN = 100
-"""Records that fit on a few screens."""
+SHOWN_COLUMNS = ("file", "line", "rule", "reason", "raw", "replay_state")
+"""What people see of a record."""
 
 
 def register(app: typer.Typer) -> None:
@@ -58,22 +59,19 @@ def show_records(
     file: FileOption = None,
     rule: RuleOption = None,
     every: AllOption = False,
-    limit: Annotated[int, typer.Option(min=0, help="Records to show; 0 shows all.")] = SHOWN,
+    limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The records themselves, with file, line and reason."""
     from spark_jobs.jobs.replay import quarantined
-    from spark_jobs.storage.times import utc_rows
 
     settings = load_settings()
     checked = known_source(settings, source)
     asked = _asked(checked, drop, file, rule, every=every)
     with server_session(settings, "tidemark-quarantine") as spark:
-        found = quarantined(spark, checked, asked).orderBy("file", "line", "landing")
-        rows = utc_rows(found.limit(limit) if limit else found)
-    columns = ["file", "line", "rule", "reason", "raw", "replay_state"]
-    shown = [[row[column] for column in columns] for row in rows]
-    emit(as_json, {"source": source, "records": rows}, lambda: table(columns, shown))
+        records = quarantined(spark, checked, asked).orderBy("file", "line", "landing")
+        found = fetch(records, most_rows(limit, as_json=as_json))
+    emit_rows(as_json, found, key="records", about={"source": source}, columns=SHOWN_COLUMNS)
 
 
 def replay(
@@ -119,7 +117,7 @@ def _asked(source: Source, drop: str | None, file: str | None, rule: str | None,
     from spark_jobs.jobs.replay import OPEN, Asked
     from spark_jobs.storage.times import micros
 
-    seq_no = None if drop is None else source.drops.seq_no_at(micros(instant(drop)))
+    seq_no = None if drop is None else source.drops.seq_no_named(micros(instant(drop)))
     return Asked(None if seq_no is None else range(seq_no, seq_no + 1), file, rule, None if every else OPEN)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 import sys
 from collections.abc import Iterator
@@ -11,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spark_jobs.cli.output import JsonOption, complain, emit, note, table
+from spark_jobs.cli.output import JsonOption, complain, note, show
+from spark_jobs.cli.rows import Fetched, LimitOption, end_truncated, fetch, most_rows, table_of, write_document
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 PROMPT, CONTINUED = "tidemark> ", "       -> "
 
 SHOWN_ROWS = 1000
-"""More rows than a person reads; `--limit 0` shows all."""
+"""More rows than a person reads."""
 
 _PIECE = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|;|[^;'"`/-]+|.""", re.DOTALL)
 
@@ -40,19 +39,26 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     query: Annotated[str | None, typer.Argument(help="One or more statements; `-` reads standard input.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Rows to fetch; 0 fetches all.")] = SHOWN_ROWS,
+    limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run SQL on the lake server: one query, or a prompt."""
+    """Run SQL on the lake server: one query, or a prompt.
+
+    --json prints all rows as one document (a list of documents for several statements), however many they are.
+    """
     settings = load_settings()
+    most = most_rows(limit, as_json=as_json, shown=SHOWN_ROWS)
     if query is None and sys.stdin.isatty():
-        _prompt(settings, limit)
+        _prompt(settings, most)
         return
     text = sys.stdin.read() if query in (None, "-") else str(query)
     with _session(settings) as spark:
-        results = [_run(spark, statement, limit) for statement in statements(text)]
-    documents = [_document(result) for result in results]
-    emit(as_json, documents[0] if len(documents) == 1 else documents, lambda: _tables(results))
+        results = [_run(spark, statement, most) for statement in statements(text)]
+    if not as_json:
+        show(_tables(results))
+        return
+    _write_documents(results)
+    end_truncated(any(result.truncated for result in results))
 
 
 def statements(text: str) -> list[str]:
@@ -68,21 +74,16 @@ def statements(text: str) -> list[str]:
     return found
 
 
-def _run(spark: SparkSession, statement: str, limit: int) -> pa.Table:
+def _run(spark: SparkSession, statement: str, limit: int) -> Fetched:
     from pyspark.errors import PySparkException
 
     try:
-        frame = spark.sql(statement)
-        result: pa.Table = (frame.limit(limit + 1) if limit else frame).toArrow()
+        return fetch(spark.sql(statement), limit)
     except PySparkException as error:
         raise _refused(error) from error
     except KeyboardInterrupt:
         spark.interruptAll()
         raise
-    if limit and result.num_rows > limit:
-        note(f"the first {limit} rows; --limit 0 shows all")
-        result = result.slice(0, limit)
-    return result
 
 
 def _refused(error: Any) -> SqlRefused:
@@ -99,30 +100,20 @@ def _refused(error: Any) -> SqlRefused:
     )
 
 
-def _tables(results: list[pa.Table]) -> Any:
+def _tables(results: list[Fetched]) -> Any:
     from rich.console import Group
 
-    shown = [table(one.column_names, _rows(one)) for one in results if one.num_columns]
-    return Group(*shown)
+    return Group(*(table_of(one) for one in results if one.columns))
 
 
-def _rows(result: pa.Table) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in result.columns), strict=True)
-
-
-def _document(result: pa.Table) -> dict[str, Any]:
-    """A result for programs: a row is an object by column name."""
-    names = distinct(result.column_names)
-    return {"columns": names, "rows": [dict(zip(names, row, strict=True)) for row in _rows(result)]}
-
-
-def distinct(names: list[str]) -> list[str]:
-    """The names, of which repeated ones get a number, so that no column of an object is lost: a, a → a, a_2."""
-    result: list[str] = []
-    for name in names:
-        candidates = (f"{name}_{number}" if number > 1 else name for number in itertools.count(1))
-        result.append(next(candidate for candidate in candidates if candidate not in result))
-    return result
+def _write_documents(results: list[Fetched]) -> None:
+    """One document, or a list of as many as there are statements."""
+    first, last = ("", "\n") if len(results) == 1 else ("[", "]\n")
+    sys.stdout.write(first)
+    for number, result in enumerate(results):
+        sys.stdout.write(", " if number else "")
+        write_document(result)
+    sys.stdout.write(last)
 
 
 @contextlib.contextmanager
@@ -177,4 +168,4 @@ def _answer(spark: SparkSession, statement: str, limit: int) -> None:
     except KeyboardInterrupt:
         note("interrupted")
     else:
-        emit(False, None, lambda: _tables([result]))
+        show(_tables([result]))

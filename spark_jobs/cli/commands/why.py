@@ -11,6 +11,7 @@ from rich.text import Text
 
 from spark_jobs.cli.arguments import SourceArgument, known_source, server_session
 from spark_jobs.cli.output import JsonOption, emit, shown, table
+from spark_jobs.cli.rows import LimitOption, end_truncated, most_rows
 from spark_jobs.config import load_settings
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def why(
     source: SourceArgument,
     name: Annotated[str, typer.Argument(metavar="TABLE", help="silver.<window>, gold.<source>, or the name alone.")],
     key: Annotated[list[str], typer.Argument(help="Values of the key's columns in order, or column=value each.")],
-    limit: Annotated[int, typer.Option(min=0, help="Deltas to show; 0 shows all.")] = 100,
+    limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Which files and lines a published row comes from, and which of them caused each of its revisions."""
@@ -42,8 +43,10 @@ def why(
         from spark_jobs.restatement.why import why as explain
         from spark_jobs.storage.lake import Lake
 
-        found = explain(Lake(spark), checked, name, key, limit)
-    emit(as_json, asdict(found), lambda: _for_people(found))
+        found = explain(Lake(spark), checked, name, key, most_rows(limit, as_json=as_json))
+    truncated = len(found.deltas) < found.n_deltas
+    emit(as_json, {**asdict(found), "truncated": truncated}, lambda: _for_people(found))
+    end_truncated(as_json and truncated)
 
 
 def _for_people(found: Why) -> Group:
@@ -61,10 +64,17 @@ def _for_people(found: Why) -> Group:
     if found.deltas:
         listed = [delta for delta in found.deltas[0] if delta not in ("landing", "row_id")]
         rows = [[delta[column] for column in listed] for delta in found.deltas]
-        parts.append(table(listed, rows, title=f"the {len(rows)} deltas behind it"))
+        parts.append(table(listed, rows, title=_title(found)))
     else:
         parts.append(Text("nothing is published under this key now"))
     return Group(*parts)
+
+
+def _title(found: Why) -> str:
+    if found.n_deltas == 1:
+        return "the delta behind it"
+    first = "" if len(found.deltas) == found.n_deltas else f"; the first {len(found.deltas):,} are listed"
+    return f"the {found.n_deltas:,} deltas behind it{first}"
 
 
 def _causes(causes: list[dict[str, Any]]) -> str:

@@ -1,0 +1,152 @@
+"""Rows of a query: for people as many as they read, for programs all of them, in bounded memory.
+
+A program can't tell part of a table from all of it. So `--json` has no limit unless one is given, and says in
+`truncated` and by its exit code if that left rows out. All rows are fetched before the first is printed: a query that
+fails on its way prints a refusal, not half a document.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spark_jobs.cli.output import json_value, note, show, table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from rich.table import Table
+
+LimitOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Most rows to print; 0 prints all. Default: with --json all, else as many as people read. With --json,"
+        " `truncated` says whether rows were left out, and then the exit code is 1.",
+    ),
+]
+"""The type of a command's `limit` parameter, None by default."""
+
+SHOWN_ROWS = 100
+"""Rows that fit on a few screens."""
+
+IN_MEMORY_BYTES = 64 << 20
+"""Fetched rows beyond this wait on the disk."""
+
+
+def most_rows(limit: int | None, *, as_json: bool, shown: int = SHOWN_ROWS) -> int:
+    """How many rows to fetch, 0 for all: what was asked for, else all for programs and `shown` for people."""
+    return (0 if as_json else shown) if limit is None else limit
+
+
+@dataclass
+class Fetched:
+    """The rows of a query as they were fetched, and whether there were more than the limit."""
+
+    columns: list[str]
+    truncated: bool = False
+    _spool: IO[bytes] = field(default_factory=lambda: tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES))  # noqa: SIM115
+
+    def values(self) -> Iterator[tuple[Any, ...]]:
+        """Each row's values, in the order of the columns."""
+        import pyarrow as pa
+
+        if not self.columns:
+            return
+        self._spool.seek(0)
+        for batch in pa.ipc.open_stream(self._spool):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each row as an object by column name, which no two columns share: see `distinct`."""
+        names = distinct(self.columns)
+        return (dict(zip(names, values, strict=True)) for values in self.values())
+
+
+def fetch(frame: DataFrame, limit: int) -> Fetched:
+    """Fetch up to `limit` rows (0: all), a batch at a time; times are in UTC."""
+    import pyarrow as pa
+
+    schema, batches = _batches(frame.limit(limit + 1) if limit else frame)
+    found = Fetched(list(schema.names))
+    if not schema.names:
+        return found
+    left = limit
+    with pa.ipc.new_stream(found._spool, schema) as writer:
+        for batch in batches:
+            found.truncated |= bool(limit) and batch.num_rows > left
+            writer.write_table(batch.slice(0, left) if limit else batch)
+            left = max(left - batch.num_rows, 0)
+    if found.truncated:
+        note(f"the first {limit} rows; --limit 0 prints all")
+    return found
+
+
+def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The schema and the batches of a result; through Spark Connect as the server sends them, else in one."""
+    from pyspark.sql.connect.dataframe import DataFrame as ServerFrame
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    if not isinstance(frame, ServerFrame):
+        return schema, iter([frame.toArrow()])
+    # what toArrow does, but for gathering all batches
+    client = frame.sparkSession.client
+    sent = client.to_table_as_iterator(frame._plan.to_proto(client), frame._plan.observations)
+    return schema, (batch.cast(schema) for batch in sent if isinstance(batch, pa.Table))
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, of which repeated ones get a number, so that no column of an object is lost: a, a → a, a_2."""
+    result: list[str] = []
+    for name in names:
+        number, candidate = 1, name
+        while candidate in result:
+            number += 1
+            candidate = f"{name}_{number}"
+        result.append(candidate)
+    return result
+
+
+def table_of(found: Fetched, columns: Sequence[str] | None = None) -> Table:
+    """The rows for people, all columns or some."""
+    if columns is None:
+        return table(found.columns, found.values())
+    return table(columns, ([row[column] for column in columns] for row in found.rows()))
+
+
+def emit_rows(
+    as_json: bool, found: Fetched, *, key: str = "rows", about: dict[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+) -> None:  # fmt: skip
+    """Print fetched rows: a table of `columns` for people; for programs `about`, the columns, the rows under `key`, and
+    `truncated`, with exit code 1 where it is true."""
+    if not as_json:
+        show(table_of(found, columns))
+        return
+    write_document(found, key, about)
+    sys.stdout.write("\n")
+    end_truncated(found.truncated)
+
+
+def write_document(found: Fetched, key: str = "rows", about: dict[str, Any] | None = None) -> None:
+    """Write the JSON document of fetched rows to standard output, row by row, without an end of line."""
+    head = json.dumps({**(about or {}), "columns": distinct(found.columns)}, default=json_value, ensure_ascii=False)
+    sys.stdout.write(f"{head[:-1]}, {json.dumps(key)}: [")
+    for number, row in enumerate(found.rows()):
+        text = json.dumps(row, default=json_value, ensure_ascii=False)
+        sys.stdout.write(f", {text}" if number else text)
+    sys.stdout.write(f'], "truncated": {json.dumps(found.truncated)}}}')
+
+
+def end_truncated(truncated: bool) -> None:
+    """End a command with --json by exit code 1 where rows were left out."""
+    if truncated:
+        raise typer.Exit(1)

@@ -1,0 +1,102 @@
+"""The folder of source files: which sources it has, which files are broken, and which names two sources claim.
+
+A source depends on its own file alone: a broken one stops nobody else. Names of tables are shared by all, so a run
+checks them first (`SourceFolder.clashes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.sources.checks import tables_of
+from spark_jobs.sources.load import load_source
+from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean
+from spark_jobs.sources.source import Source
+
+SOURCE_SUFFIXES = (".yml", ".yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFolder:
+    """What a folder holds: by name the sources whose files are right by themselves and their files' names, and an error
+    for each other source."""
+
+    sources: dict[str, Source]
+    files: dict[str, str]
+    errors: list[SourceFileError]
+
+    def clashes(self, source: Source) -> list[Problem]:
+        """One problem for each name of `source` by which another source would have one of its tables. Paths are
+        `source` or `windows.<name>`; what was found names the other's file."""
+        others = {
+            table: f"{path} in {self.files[other.name]}"
+            for other in self.sources.values()
+            if other.name != source.name
+            for path, tables in tables_of(other.name, other.windows)
+            for table in tables
+        }
+        found = (
+            (path, next((table for table in tables if table in others), None))
+            for path, tables in tables_of(source.name, source.windows)
+        )
+        return [
+            Problem(path, "a name of its own", f"`{table}`, of {others[table]}, too")
+            for path, table in found
+            if table is not None
+        ]
+
+    def problems(self) -> list[SourceFileError]:
+        """All that is wrong: the errors, and one more for each source with clashes."""
+        clashing = {name: self.clashes(source) for name, source in self.sources.items()}
+        return [*self.errors, *(SourceFileError(self.files[name], found) for name, found in clashing.items() if found)]
+
+
+def read_sources(directory: str | Path) -> SourceFolder:
+    """Read every source file of a directory; none is refused here, errors are listed."""
+    folder = SourceFolder({}, {}, [])
+    for name, paths in _paths(directory).items():
+        try:
+            folder.sources[name] = _load(paths)
+            folder.files[name] = paths[0].name
+        except SourceFileError as error:
+            folder.errors.append(error)
+    return folder
+
+
+def find_source(directory: str | Path, name: str) -> Source:
+    """The source `name` of a directory; no other file is looked into.
+
+    Raises:
+        ParameterError: there is no such file; it names those that are.
+        SourceFileError: the file has problems.
+    """
+    paths = _paths(directory)
+    if name not in paths:
+        raise ParameterError(
+            expected=f"one of the sources {', '.join(paths) or '(none)'}",
+            found=f"{name!r}{did_you_mean(name, paths)}",
+            next_step=f"add {name}.yml to the sources' folder, {directory}",
+        )
+    return _load(paths[name])
+
+
+def _load(paths: list[Path]) -> Source:
+    if len(paths) > 1:
+        listed = " and ".join(path.name for path in paths)
+        raise SourceFileError(paths[0].name, [Problem("source", "one file for each source", listed)])
+    return load_source(paths[0])
+
+
+def _paths(directory: str | Path) -> dict[str, list[Path]]:
+    """The source files of a directory by the source's name. A name that starts with `.` or `_` is none."""
+    return {stem: list(paths) for stem, paths in groupby(sorted(_candidates(directory)), key=lambda path: path.stem)}
+
+
+def _candidates(directory: str | Path) -> Iterator[Path]:
+    for path in Path(directory).iterdir():
+        if path.suffix in SOURCE_SUFFIXES and path.name[0] not in "._":
+            yield path
