@@ -23,8 +23,9 @@ from spark_jobs.chunks.source_chunks import NothingLanded, SourceChunks, Unknown
 from spark_jobs.kernels.chunks.batcher import ChunkBatcher
 from spark_jobs.kernels.chunks.config import BatcherConfig, StoreConfig
 from spark_jobs.kernels.chunks.gc import GcOptions
-from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn, Row, TimeColumn
+from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn, TimeColumn
 from spark_jobs.kernels.chunks.reads import Latest, RangeAnswer
+from spark_jobs.kernels.chunks.rows import Row
 from spark_jobs.kernels.chunks.store import ChunkStore, InsertReport
 from spark_jobs.kernels.chunks.summary import ChunkStats, StoreStats
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.chunks import BatcherConfig, Chunk, ChunkBatcher, Row
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.chunks.batcher import cut_rows
+from spark_jobs.kernels.chunks.batcher import chunk_name, cut_rows
+from spark_jobs.kernels.chunks.errors import DuplicateRow
 from spark_jobs.kernels.chunks.naive import naive_cut, naive_is_sorted
 from tests.effort import tries
 from tests.kernels.chunk_strategies import row_lists, timeline_sets
@@ -109,6 +111,76 @@ def test_the_same_rows_get_the_same_chunk_id() -> None:
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(ParameterError, match="flush_num_rows"):
         BatcherConfig(flush_num_rows=-1)
+
+
+class Unnamed(Exception):
+    """What a caller's naming of chunks raises."""
+
+
+def naming_all_but(bad: set[str]) -> Callable[[str, list[Row]], str]:
+    def name(entity: str, rows: list[Row]) -> str:
+        if entity in bad:
+            raise Unnamed(entity)
+        return chunk_name(entity, rows)
+
+    return name
+
+
+@pytest.mark.parametrize("call", ["tick", "flush", "shutdown"])
+def test_a_flush_that_fails_loses_no_row_of_any_entity(call: str) -> None:
+    bad = {"south"}
+    batcher = ChunkBatcher(name_chunk=naming_all_but(bad))
+    for number, entity in enumerate(["north", "south", "west", "north"]):
+        batcher.push(entity, row(number, 1))
+    before = batcher.snapshot()
+    with pytest.raises(Unnamed):
+        getattr(batcher, call)()
+    assert batcher.snapshot() == before
+    bad.clear()
+    assert ids(batcher.tick()) == [[0, 3], [1], [2]]
+
+
+def test_a_push_whose_flush_fails_adds_no_row() -> None:
+    bad = {"pump"}
+    batcher = ChunkBatcher(BatcherConfig(flush_num_rows=2), name_chunk=naming_all_but(bad))
+    batcher.push("pump", row(1, 1))
+    before = batcher.snapshot()
+    with pytest.raises(Unnamed):
+        batcher.push("pump", row(2, 1))
+    assert batcher.snapshot() == before
+    bad.clear()
+    assert ids(batcher.push("pump", row(2, 1))) == [[1, 2]]
+
+
+def test_what_no_chunk_could_hold_is_refused_before_it_waits() -> None:
+    batcher = ChunkBatcher()
+    batcher.push("pump", row(1, 1))
+    before = batcher.snapshot()
+    for refused in (
+        lambda: batcher.push("pump", row(2, 2**63)),
+        lambda: batcher.push("pump", Row(2, {"seen": 1.5}, {"temp": 1})),
+        lambda: batcher.push("pump", Row(2, {"seen": 1}, {"temp": 1}, {"temp": ["int"]})),
+        lambda: batcher.push("pump", Row("2", {"seen": 1}, {"temp": 1})),
+        lambda: batcher.push("pump", Row(2, {"seen": 1}, {"temp": 1}, size_bytes=-1)),
+        lambda: batcher.push(None, row(2, 1)),
+        lambda: batcher.push("pump", {"row": 2}),
+        lambda: batcher.update_config(flush_rows=2),
+        lambda: batcher.update_config(flush_num_rows="2"),
+    ):
+        with pytest.raises(ParameterError):
+            refused()
+        assert batcher.snapshot() == before
+    assert ids(batcher.flush()) == [[1]]
+
+
+def test_a_row_id_waits_once() -> None:
+    batcher = ChunkBatcher(BatcherConfig(flush_num_rows=2))
+    batcher.push("pump", row(1, 1))
+    batcher.push("valve", row(1, 1))
+    with pytest.raises(DuplicateRow) as refusal:
+        batcher.push("pump", row(1, 5))
+    assert refusal.value.as_json() == {"code": "duplicate_row", "row": 1}
+    assert ids(batcher.push("pump", row(2, 1))) == [[1, 2]]
 
 
 def _first(piece: list[Row]) -> int:

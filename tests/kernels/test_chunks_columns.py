@@ -176,12 +176,17 @@ def test_row_ids_that_do_not_ascend_within_an_entity_are_refused() -> None:
         chunk_lists(table.take([1, 0]), BatcherConfig.landing())
 
 
-def test_a_null_entity_and_a_timeline_of_text_are_refused() -> None:
+def test_a_null_entity_and_columns_that_hold_no_times_or_row_ids_are_refused() -> None:
     table = sorted_table([("a", 1, None, 1, None)])
     with pytest.raises(ParameterError, match="'pump' in every row"):
         chunk_lists(table.set_column(0, "pump", pa.array([None], pa.string())), BatcherConfig.landing())
     with pytest.raises(ParameterError, match="integer or timestamp"):
         chunk_lists(table.set_column(2, "seen", pa.array(["noon"])), BatcherConfig.landing())
+    with pytest.raises(ParameterError, match="64 signed bits in column 'seen', found 9223372036854775808"):
+        chunk_lists(table.set_column(2, "seen", pa.array([2**63], pa.uint64())), BatcherConfig.landing())
+    for ids in (pa.array([2**63], pa.uint64()), pa.array([1.5]), pa.array(["1"])):
+        with pytest.raises(ParameterError, match="column 'id'"):
+            chunk_lists(table.set_column(1, "id", ids), BatcherConfig.landing())
 
 
 def test_a_large_sorted_piece_ends_before_the_row_that_would_unsort_it() -> None:

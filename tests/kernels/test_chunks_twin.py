@@ -22,7 +22,9 @@ def insert(pair: Pair, spec: Spec) -> None:
 
 def partition(pair: Pair) -> list[list[int]]:
     store, twin = pair
-    found = sorted(chunk.row_ids.tolist() for chunk in store.chunks())
+    chunks = store.chunks()
+    assert len({chunk.id for chunk in chunks}) == len(chunks)
+    found = sorted(chunk.row_ids.tolist() for chunk in chunks)
     assert found == sorted([row.row_id for row in chunk.rows] for chunk in twin.chunks)
     return found
 
@@ -37,6 +39,7 @@ def assert_same_answers(pair: Pair) -> None:
             assert store.next_time(timeline, time) == min((t for t in held if t > time), default=None)
             assert store.prev_time(timeline, time) == max((t for t in held if t < time), default=None)
         for entity in ENTITIES:
+            assert store.entity_min_time(entity, timeline) == twin.entity_min_time(entity, timeline)
             for component in COMPONENTS:
                 assert_same_queries(pair, entity, timeline, component)
 

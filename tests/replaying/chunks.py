@@ -100,9 +100,9 @@ class Player:
         options = GcOptions(
             **amount,
             protect_latest=protect_latest,
-            protected_time_ranges={name: (lo, hi) for name, (lo, hi) in (protected_time_ranges or {}).items()},
-            protected_chunks=frozenset(protected_chunks),
-            furthest_from=None if furthest_from is None else (furthest_from[0], furthest_from[1]),
+            protected_time_ranges=protected_time_ranges or {},
+            protected_chunks=protected_chunks,
+            furthest_from=furthest_from,
         )
         return self._store.gc(options)
 

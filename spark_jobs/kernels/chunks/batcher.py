@@ -9,16 +9,23 @@ grouped by their set of timelines, then by datatypes, then cut:
 - `split_before_unsorting`: then also before a row that would unsort such a piece.
 
 A flush by a limit, or by hand, suppresses the next tick for all entities. There is no clock here: the caller ticks.
+
+Every call is all or nothing: rows stop waiting when the chunks of all of them are there. What no chunk could hold is
+refused when it is pushed, so that a bad row does not stand in the way of a later flush.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.config import BatcherConfig
-from spark_jobs.kernels.chunks.model import Chunk, Row
+from spark_jobs.kernels.chunks.errors import DuplicateRow
+from spark_jobs.kernels.chunks.model import Chunk
+from spark_jobs.kernels.chunks.rows import Row
 
 
 def chunk_name(entity: str, rows: list[Row]) -> str:
@@ -39,24 +46,52 @@ class ChunkBatcher:
     ) -> None:
         self.config = BatcherConfig() if config is None else config
         self._name_chunk = name_chunk
-        self._pending: dict[str, list[Row]] = {}
-        self._pending_bytes: dict[str, int] = {}
+        self._pending: dict[str, _Pending] = {}
         self._skip_next_tick = False
 
     def update_config(self, **changes: Any) -> None:
-        """Change these settings only; pending rows stay and the limits are looked at again at the next push."""
+        """Change these settings only; pending rows stay and the limits are looked at again at the next push.
+
+        Raises:
+            ParameterError: there is no such setting, or it can't have this value.
+        """
+        unknown = sorted(changes.keys() - {setting.name for setting in fields(self.config)})
+        if unknown:
+            raise ParameterError(
+                expected="settings of a batcher",
+                found=", ".join(unknown),
+                next_step=f"use one of {', '.join(setting.name for setting in fields(self.config))}",
+            )
         self.config = replace(self.config, **changes)
 
     def push(self, entity: str, row: Row) -> list[Chunk]:
-        """Add a row; the entity's chunks if that reaches a limit, else nothing."""
-        rows = self._pending.setdefault(entity, [])
-        rows.append(row)
-        self._pending_bytes[entity] = self._pending_bytes.get(entity, 0) + row.size_bytes
-        full = _reached(len(rows), self.config.flush_num_rows)
-        if not full and not _reached(self._pending_bytes[entity], self.config.flush_num_bytes):
-            return []
-        self._skip_next_tick = True
-        return _by_first_row(self._flush_entity(entity))
+        """Add a row; the entity's chunks if that reaches a limit, else nothing.
+
+        Raises:
+            DuplicateRow: a row of this id waits already for this entity.
+            ParameterError: the entity is no string or the row no row.
+        """
+        checks.check_names(entity=entity)
+        if not isinstance(row, Row):
+            raise ParameterError(expected="a row", found=repr(row), next_step="make a `Row` of it")
+        pending = self._pending.get(entity) or _Pending()
+        if row.row_id in pending.rows:
+            raise DuplicateRow(
+                expected=f"a row id that no other row of {entity!r} has",
+                found=f"{row.row_id} again",
+                next_step="leave the row out, or give it an id of its own",
+                row=int(row.row_id),
+            )
+        full = _reached(len(pending.rows) + 1, self.config.flush_num_rows)
+        if full or _reached(pending.size_bytes + row.size_bytes, self.config.flush_num_bytes):
+            chunks = _by_first_row(self._chunks(entity, [*pending.rows.values(), row]))
+            self._pending.pop(entity, None)
+            self._skip_next_tick = True
+            return chunks
+        pending.rows[row.row_id] = row
+        pending.size_bytes += row.size_bytes
+        self._pending[entity] = pending
+        return []
 
     def tick(self) -> list[Chunk]:
         """Flush all entities, unless a flush since the last tick suppresses this one."""
@@ -67,24 +102,36 @@ class ChunkBatcher:
 
     def flush(self) -> list[Chunk]:
         """Flush all entities by hand; the next tick does nothing."""
+        chunks = self.shutdown()
         self._skip_next_tick = True
-        return self.shutdown()
+        return chunks
 
     def shutdown(self) -> list[Chunk]:
         """Flush all entities for the last time, by first row id."""
-        return _by_first_row(chunk for entity in list(self._pending) for chunk in self._flush_entity(entity))
+        chunks = _by_first_row(
+            chunk for entity, pending in self._pending.items() for chunk in self._chunks(entity, pending.rows.values())
+        )
+        self._pending = {}
+        return chunks
 
     def snapshot(self) -> Any:
         """Everything that a later answer can depend on, as plain comparable values."""
-        return self.config, {entity: list(rows) for entity, rows in self._pending.items()}, self._skip_next_tick
+        pending = {entity: list(pending.rows.values()) for entity, pending in self._pending.items()}
+        return self.config, pending, self._skip_next_tick
 
-    def _flush_entity(self, entity: str) -> Iterator[Chunk]:
-        rows = self._pending.pop(entity)
-        del self._pending_bytes[entity]
+    def _chunks(self, entity: str, rows: Iterable[Row]) -> Iterator[Chunk]:
         for piece in cut_rows(rows, self.config):
             chunk = Chunk.from_rows(self._name_chunk(entity, piece), entity, piece)
             if chunk.components or self.config.keep_sparse_rows:
                 yield chunk
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Rows of one entity that wait, by id in the order in which they came, and their size."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    size_bytes: int = 0
 
 
 def cut_rows(rows: Iterable[Row], config: BatcherConfig) -> list[list[Row]]:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks.checks import INT64_MAX
 from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.kernels.chunks.cuts import NO_LIMIT, flush_segments, piece_starts
 from spark_jobs.kernels.chunks.errors import UnsortedRows
@@ -63,7 +64,8 @@ def chunk_columns(
 
     Raises:
         UnsortedRows: row ids don't ascend within an entity.
-        ParameterError: an entity or row id is null, a timeline is neither integer nor timestamp, or there are too many.
+        ParameterError: an entity or row id is null, a timeline is neither integer nor timestamp, row ids are no
+            integers, one of them needs more than 64 signed bits, or there are too many timelines.
     """
     layout = ChunkLayout(entity=entity, row_id=row_id, timelines=timelines, components=components)
     _check_layout(table, layout)
@@ -126,6 +128,19 @@ def _check_layout(table: pa.Table, layout: ChunkLayout) -> None:
                 expected=f"an integer or timestamp column {name!r}",
                 found=str(datatype),
                 next_step="coerce the timeline before chunking",
+            )
+    if not pa.types.is_integer(table.schema.field(layout.row_id).type):
+        raise ParameterError(
+            expected=f"an integer column {layout.row_id!r}",
+            found=str(table.schema.field(layout.row_id).type),
+            next_step="number the rows",
+        )
+    for name in (layout.row_id, *layout.timelines):
+        if pa.types.is_uint64(table.schema.field(name).type) and (pc.max(table[name]).as_py() or 0) > INT64_MAX:
+            raise ParameterError(
+                expected=f"64 signed bits in column {name!r}",
+                found=str(pc.max(table[name])),
+                next_step="quarantine rows beyond it",
             )
     if len(layout.timelines) > _MAX_TIMELINES:
         raise ParameterError(

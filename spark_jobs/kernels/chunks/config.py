@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks import checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,8 @@ class StoreConfig:
     does. Compaction needs it to be sure that a second run changes nothing."""
 
     def __post_init__(self) -> None:
-        """Refuse limits below 0."""
-        _refuse_negative_limits(self)
+        """Refuse limits that are no whole number of 0 or more, and switches that are neither on nor off."""
+        _check(self)
 
     @classmethod
     def off(cls) -> StoreConfig:
@@ -80,8 +81,8 @@ class BatcherConfig:
     behaves) rows are grouped by the datatypes of their non-null components, and a row without values is left out."""
 
     def __post_init__(self) -> None:
-        """Refuse limits below 0."""
-        _refuse_negative_limits(self)
+        """Refuse limits that are no whole number of 0 or more, and switches that are neither on nor off."""
+        _check(self)
 
     @classmethod
     def landing(cls) -> BatcherConfig:
@@ -99,10 +100,14 @@ class BatcherConfig:
         )
 
 
-def _refuse_negative_limits(config: StoreConfig | BatcherConfig) -> None:
-    for limit in fields(config):
-        value = getattr(config, limit.name)
-        if value is not None and value < 0:
-            raise ParameterError(
-                expected=f"{limit.name} of 0 or more", found=str(value), next_step="use 0 to switch a limit off"
-            )
+def _check(config: StoreConfig | BatcherConfig) -> None:
+    for setting in fields(config):
+        value = getattr(config, setting.name)
+        if isinstance(setting.default, bool):
+            checks.check_flag(value, setting.name)
+        elif value is not None or setting.default is not None:
+            limit = checks.whole_number(value, setting.name)
+            if limit < 0:
+                raise ParameterError(
+                    expected=f"{setting.name} of 0 or more", found=str(limit), next_step="use 0 to switch a limit off"
+                )

@@ -17,6 +17,12 @@ class UnsortedRows(ChunkError):
     code = "unsorted_rows"
 
 
+class DuplicateRow(ChunkError):
+    """A row whose id (fact `row`) a row that waits in the batcher has already."""
+
+    code = "duplicate_row"
+
+
 class MixedTimelines(ChunkError):
     """Rows of one chunk carry different sets of timelines."""
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.index import Catalog
 from spark_jobs.kernels.chunks.model import Chunk
 from spark_jobs.kernels.chunks.query import range_indices
@@ -35,7 +36,7 @@ class GcOptions:
             At most one of the two.
         protect_latest: keep the holders of the N latest rows per (entity, timeline, component).
         protected_time_ranges: timeline to `[lo, hi]`, both inclusive; a chunk that meets one stays.
-        protected_chunks: ids of chunks that stay.
+        protected_chunks: ids of chunks that stay; whatever became of an inserted chunk, what holds its rows stays.
         furthest_from: (timeline, time) to collect away from.
     """
 
@@ -47,15 +48,32 @@ class GcOptions:
     furthest_from: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a fraction outside 0 to 1 and two targets at once."""
-        if self.fraction is not None and not 0 <= self.fraction <= 1:
+        """Refuse a fraction outside 0 to 1, two targets at once, and what is of another type."""
+        if self.free_bytes is not None:
+            checks.whole_number(self.free_bytes, "free_bytes")
+        if self.fraction is not None and not (_is_number(self.fraction) and 0 <= self.fraction <= 1):
             raise ParameterError(
-                expected="a fraction of 0 to 1", found=str(self.fraction), next_step="give a share of all bytes"
+                expected="a fraction of 0 to 1", found=repr(self.fraction), next_step="give a share of all bytes"
             )
         if self.fraction is not None and self.free_bytes is not None:
             raise ParameterError(
                 expected="free_bytes or fraction", found="both", next_step="give one target, or none for everything"
             )
+        checks.whole_number(self.protect_latest, "protect_latest", least=0)
+        protected = frozenset(checks.names(self.protected_chunks, "protected_chunks"))
+        object.__setattr__(self, "protected_chunks", protected)
+        checks.check_mapping(self.protected_time_ranges, "protected_time_ranges")
+        for timeline, span in self.protected_time_ranges.items():
+            checks.time_range(span, "the protected range on {!r}", timeline)
+        if self.furthest_from is not None:
+            if not isinstance(self.furthest_from, tuple | list) or len(self.furthest_from) != 2:
+                raise ParameterError(
+                    expected="a timeline and a time in furthest_from",
+                    found=repr(self.furthest_from),
+                    next_step="give (timeline, time)",
+                )
+            checks.check_names(timeline=self.furthest_from[0])
+            checks.time(self.furthest_from[1], "the time of furthest_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +131,10 @@ def choose(found: Iterable[Candidate], options: GcOptions) -> list[Candidate]:
     return list(plan.values())
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def _target_bytes(held: list[Candidate], options: GcOptions) -> int | None:
     if options.fraction is None:
         return options.free_bytes
@@ -139,7 +161,8 @@ def _protected_keys(catalog: Catalog, options: GcOptions) -> set[int]:
     protected = {
         key
         for key, stored in catalog.stored.items()
-        if stored.chunk.id in options.protected_chunks or _meets(stored.chunk, options.protected_time_ranges)
+        if not options.protected_chunks.isdisjoint((stored.chunk.id, *stored.sources))
+        or _meets(stored.chunk, options.protected_time_ranges)
     }
     if options.protect_latest > 0:
         for entity in catalog.entities.values():

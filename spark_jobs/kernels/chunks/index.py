@@ -5,13 +5,15 @@ this component*: a sparse component's range is narrower than its chunk's, and an
 wrong answers. It is also indexed per (entity, timeline) by the chunk's whole range, for drops and listings. Static
 values live in one slot per (entity, component).
 
-Keys are the catalog's own integers; a chunk's `id` is only its name. Several live chunks may stem from one inserted id.
+Keys are the catalog's own integers; a chunk's `id` is only its name. Several live chunks may stem from one inserted id;
+each has a name of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.kernels.chunks.interval_index import IntervalIndex
 from spark_jobs.kernels.chunks.model import Chunk
@@ -68,21 +70,41 @@ class EntityIndex:
 
 
 class Catalog:
-    """The live chunks of a store by key, entity and inserted id. It applies changes; it decides nothing."""
+    """The live chunks of a store by key, entity, name and inserted id. It applies changes; it decides nothing."""
 
     def __init__(self) -> None:
         self.stored: dict[int, StoredChunk] = {}
         self.entities: dict[str, EntityIndex] = {}
         self._keys_of_source: dict[str, set[int]] = {}
+        self._keys_of_name: dict[str, set[int]] = {}
         self._next_key = 0
+        self._undo: list[Callable[[], None]] | None = None
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """If an error leaves the block, every change made in it is taken back. Blocks may nest: the outermost counts.
+
+        Cost: follows the changes, not what the catalog holds.
+        """
+        if self._undo is not None:
+            yield
+            return
+        undo = self._undo = []
+        try:
+            yield
+        except BaseException:
+            self._undo = None
+            for take_back in reversed(undo):
+                take_back()
+            raise
+        finally:
+            self._undo = None
 
     def put(self, stored: StoredChunk) -> int:
         """Add a chunk and return its key."""
         key, self._next_key = self._next_key, self._next_key + 1
-        self.stored[key] = stored
-        self.entities.setdefault(stored.chunk.entity, EntityIndex()).add(key, stored.chunk)
-        for source in stored.sources:
-            self._keys_of_source.setdefault(source, set()).add(key)
+        self._add(key, stored)
+        self._undo_by(lambda: self._forget(key))
         return key
 
     def grow(self, key: int, merged: Chunk, sources: Iterable[str]) -> None:
@@ -90,32 +112,68 @@ class Catalog:
 
         Cost follows the new sources, not those that the chunk has gathered before.
         """
-        stored = self.stored[key]
-        entity = self.entities[stored.chunk.entity]
-        entity.remove(key, stored.chunk)
-        entity.add(key, merged)
-        for source in sources:
+        before = self.stored[key]
+        gained = set(sources) - before.sources
+        before.sources.update(gained)
+        self._exchange(key, before.chunk, StoredChunk(merged, before.sources))
+        for source in gained:
             self._keys_of_source.setdefault(source, set()).add(key)
-        stored.sources.update(sources)
-        self.stored[key] = StoredChunk(merged, stored.sources)
+
+        def shrink() -> None:
+            self._exchange(key, merged, before)
+            before.sources.difference_update(gained)
+            for source in gained:
+                _discard(self._keys_of_source, source, key)
+
+        self._undo_by(shrink)
+
+    def rename(self, key: int, name: str) -> None:
+        """Give a chunk another name."""
+        before = self.stored[key]
+        self._set(key, replace(before, chunk=replace(before.chunk, id=name)))
+        self._undo_by(lambda: self._set(key, before))
 
     def remove(self, key: int) -> StoredChunk:
         """Remove a chunk and return it."""
-        stored = self.stored.pop(key)
-        entity = self.entities[stored.chunk.entity]
-        entity.remove(key, stored.chunk)
-        if not entity.keys:
-            del self.entities[stored.chunk.entity]
-        for source in stored.sources:
-            keys = self._keys_of_source[source]
-            keys.discard(key)
-            if not keys:
-                del self._keys_of_source[source]
+        stored = self.stored[key]
+        slots = [name for name, holder in self.entities[stored.chunk.entity].static.items() if holder == key]
+        self._forget(key)
+
+        def add_again() -> None:
+            self._add(key, stored)
+            self.entities[stored.chunk.entity].static.update(dict.fromkeys(slots, key))
+
+        self._undo_by(add_again)
         return stored
+
+    def take_slot(self, component: str, key: int) -> None:
+        """Make a static chunk the one whose value of a component counts."""
+        entity = self.stored[key].chunk.entity
+        before = self.entities[entity].static.get(component)
+        self.entities[entity].static[component] = key
+
+        def give_back() -> None:
+            slots = self.entities[entity].static
+            if before is None:
+                del slots[component]
+            else:
+                slots[component] = before
+
+        self._undo_by(give_back)
 
     def keys_from(self, source: str) -> list[int]:
         """Keys of the live chunks that hold rows inserted under this id."""
         return sorted(self._keys_of_source.get(source, ()))
+
+    def keys_named(self, name: str) -> list[int]:
+        """Keys of the live chunks of this name; more than one only in a catalog of chunks that had one name before."""
+        return sorted(self._keys_of_name.get(name, ()))
+
+    def free_name(self, name: str, holder: int | None = None) -> str:
+        """This name, or the next one after it that no chunk but the holder has."""
+        while self._keys_of_name.get(name, set()) - {holder}:
+            name += "~"
+        return name
 
     def by_first_row(self, keys: Iterable[int] | None = None) -> list[int]:
         """These keys (all if left out) in ascending order of the chunks' least row id."""
@@ -129,6 +187,44 @@ class Catalog:
     def temporal_keys(self) -> Iterator[int]:
         """Keys of the chunks that have times, in no promised order."""
         return (key for key, stored in self.stored.items() if not stored.chunk.is_static)
+
+    def _undo_by(self, take_back: Callable[[], None]) -> None:
+        if self._undo is not None:
+            self._undo.append(take_back)
+
+    def _add(self, key: int, stored: StoredChunk) -> None:
+        self.stored[key] = stored
+        self.entities.setdefault(stored.chunk.entity, EntityIndex()).add(key, stored.chunk)
+        self._keys_of_name.setdefault(stored.chunk.id, set()).add(key)
+        for source in stored.sources:
+            self._keys_of_source.setdefault(source, set()).add(key)
+
+    def _forget(self, key: int) -> None:
+        stored = self.stored.pop(key)
+        entity = self.entities[stored.chunk.entity]
+        entity.remove(key, stored.chunk)
+        if not entity.keys:
+            del self.entities[stored.chunk.entity]
+        _discard(self._keys_of_name, stored.chunk.id, key)
+        for source in stored.sources:
+            _discard(self._keys_of_source, source, key)
+
+    def _exchange(self, key: int, before: Chunk, after: StoredChunk) -> None:
+        entity = self.entities[before.entity]
+        entity.remove(key, before)
+        entity.add(key, after.chunk)
+        self._set(key, after)
+
+    def _set(self, key: int, stored: StoredChunk) -> None:
+        _discard(self._keys_of_name, self.stored[key].chunk.id, key)
+        self._keys_of_name.setdefault(stored.chunk.id, set()).add(key)
+        self.stored[key] = stored
+
+
+def _discard(keys: dict[str, set[int]], name: str, key: int) -> None:
+    keys[name].discard(key)
+    if not keys[name]:
+        del keys[name]
 
 
 def _index(indexes: dict[str, IntervalIndex], name: str) -> IntervalIndex:

@@ -15,41 +15,15 @@ Cost: building from columns is vectorised, O(rows) with no Python loop; building
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks import checks
+from spark_jobs.kernels.chunks.checks import INT64_MAX, INT64_MIN
 from spark_jobs.kernels.chunks.errors import MixedDatatypes, MixedTimelines
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-
-ANY_DATATYPE = "any"
-"""The datatype of a cell that declares none; it equals only itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row before it is in a chunk.
-
-    Args:
-        row_id: unique, totally ordered.
-        times: time per timeline; empty for a static row.
-        data: value per component; None is no value.
-        types: datatype per component; `ANY_DATATYPE` where missing.
-        size_bytes: what the row counts for in byte limits.
-    """
-
-    row_id: int
-    times: Mapping[str, int]
-    data: Mapping[str, Any]
-    types: Mapping[str, str] = field(default_factory=dict)
-    size_bytes: int = 1
-
-    def datatypes(self) -> dict[str, str]:
-        """Datatype per component that has a value in this row."""
-        return {name: self.types.get(name, ANY_DATATYPE) for name, value in self.data.items() if value is not None}
+from spark_jobs.kernels.chunks.rows import Row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +69,14 @@ class ComponentColumn:
 class Chunk:
     """N rows of one entity in dense columns; immutable.
 
-    Build one with `from_rows` or `from_columns`, which check what a chunk promises except the order of row ids (see
-    `has_ascending_rows`): the store refuses a chunk out of order, and only after it has looked at the chunk's id.
+    Build one with `from_rows` or `from_columns`, which check what a chunk promises except the order of row ids: the
+    store refuses a chunk out of order, and only after it has looked at the chunk's id. Until then the rows lie as they
+    were given; `is_sorted` speaks of that order, as `split` and `dedupe_latest` do, while queries order by (time, row
+    id) whatever the rows' order.
+
+    Args:
+        has_ascending_rows: whether every row id is greater than the one before it.
+        size_bytes: sum of the rows' sizes, without overhead.
     """
 
     id: str
@@ -105,6 +85,8 @@ class Chunk:
     row_bytes: np.ndarray
     timelines: Mapping[str, TimeColumn]
     components: Mapping[str, ComponentColumn]
+    has_ascending_rows: bool
+    size_bytes: int
 
     @classmethod
     def from_rows(cls, chunk_id: str, entity: str, rows: Sequence[Row]) -> Chunk:
@@ -113,16 +95,19 @@ class Chunk:
         Raises:
             MixedTimelines: rows have different sets of timelines.
             MixedDatatypes: the non-null cells of a component have more than one datatype.
+            ParameterError: a name is no string, or something else than rows is among the rows.
         """
+        checks.check_names(chunk_id=chunk_id, entity=entity)
+        rows = _checked_rows(rows)
         datatypes = _checked_datatypes(chunk_id, rows)
         names = rows[0].times if rows else ()
-        return cls(
-            id=chunk_id,
-            entity=entity,
-            row_ids=id_column([row.row_id for row in rows]),
-            row_bytes=np.array([row.size_bytes for row in rows], dtype=np.int64),
-            timelines={name: TimeColumn.of(_time_column(name, rows)) for name in names},
-            components={name: _value_column(name, datatype, rows) for name, datatype in datatypes.items()},
+        return cls._of_columns(
+            chunk_id,
+            entity,
+            id_column([row.row_id for row in rows]),
+            np.array([row.size_bytes for row in rows], dtype=np.int64),
+            {name: np.array([row.times[name] for row in rows], dtype=np.int64) for name in names},
+            {name: _value_column(name, datatype, rows) for name, datatype in datatypes.items()},
         )
 
     @classmethod
@@ -139,17 +124,35 @@ class Chunk:
         """The chunk of these columns, all of the same length, in the order given; components without a value go.
 
         Raises:
-            ParameterError: columns differ in length.
+            ParameterError: columns differ in length or are not of whole numbers (row ids, times and sizes), or a name
+                is no string.
         """
-        columns = [*times.values(), *(column.values for column in components.values())]
-        if any(len(column) != len(row_ids) for column in columns):
-            raise ParameterError(
-                expected=f"columns of {len(row_ids)} rows",
-                found=f"lengths {sorted({len(column) for column in columns})}",
-                next_step="pass one value per row in every column",
-            )
+        checks.check_names(chunk_id=chunk_id, entity=entity)
+        checks.check_mapping(times, "times")
+        checks.check_mapping(components, "components")
+        row_ids = _checked_ids(row_ids)
+        rows = len(row_ids)
+        columns = {name: checks.int64_column(column, rows, "the times on {!r}", name) for name, column in times.items()}
+        for name, component in components.items():
+            checks.check_name(component.datatype, "the datatype of {!r}", name)
+            checks.column_of(component.values, rows, "the values of {!r}", name)
+            checks.column_of(component.valid, rows, "the validity of {!r}", name)
         if row_bytes is None:
-            row_bytes = np.broadcast_to(np.int64(1), len(row_ids))
+            sizes = np.broadcast_to(np.int64(1), rows)
+        else:
+            sizes = checks.int64_column(row_bytes, rows, "the sizes of the rows", least=0)
+        return cls._of_columns(chunk_id, entity, row_ids, sizes, columns, components)
+
+    @classmethod
+    def _of_columns(
+        cls,
+        chunk_id: str,
+        entity: str,
+        row_ids: np.ndarray,
+        row_bytes: np.ndarray,
+        times: Mapping[str, np.ndarray],
+        components: Mapping[str, ComponentColumn],
+    ) -> Chunk:
         return cls(
             id=chunk_id,
             entity=entity,
@@ -157,17 +160,14 @@ class Chunk:
             row_bytes=row_bytes,
             timelines={name: TimeColumn.of(column) for name, column in times.items()} if len(row_ids) else {},
             components={name: column for name, column in components.items() if column.valid.any()},
+            has_ascending_rows=bool((row_ids[1:] > row_ids[:-1]).all()),
+            size_bytes=_exact_sum(row_bytes),
         )
 
     @property
     def num_rows(self) -> int:
         """Number of rows."""
         return len(self.row_ids)
-
-    @property
-    def size_bytes(self) -> int:
-        """Sum of the rows' sizes, without overhead."""
-        return int(self.row_bytes.sum())
 
     @property
     def is_static(self) -> bool:
@@ -180,14 +180,9 @@ class Chunk:
         return all(column.is_sorted for column in self.timelines.values())
 
     @property
-    def has_ascending_rows(self) -> bool:
-        """Whether every row id is greater than the one before it."""
-        return bool((self.row_ids[1:] > self.row_ids[:-1]).all())
-
-    @property
     def first_row_id(self) -> int:
         """The least row id; the chunk has at least one row."""
-        return int(self.row_ids[0])
+        return int(self.row_ids[0] if self.has_ascending_rows else self.row_ids.min())
 
     def time_range(self, timeline: str, component: str) -> tuple[int, int]:
         """Tight `[min, max]`, both inclusive, of the times of the rows that have a value of this component."""
@@ -202,25 +197,30 @@ class Chunk:
         column = self.components.get(component)
         return 0 if column is None else int(column.valid.sum())
 
+    def greatest_row(self, component: str) -> int:
+        """Index of the row with the greatest id that has a value of this component, which must be present."""
+        rows = np.flatnonzero(self.components[component].valid)
+        return int(rows[-1] if self.has_ascending_rows else rows[self.row_ids[rows].argmax()])
+
     def greatest_row_id(self, component: str) -> int:
         """The greatest row id that has a value of this component, which must be present."""
-        return int(self.row_ids[np.flatnonzero(self.components[component].valid)[-1]])
+        return int(self.row_ids[self.greatest_row(component)])
 
     def take(self, rows: np.ndarray | slice, chunk_id: str) -> Chunk:
         """The chunk of these rows (indices, mask or slice), in that order, under another id."""
-        return Chunk.from_columns(
+        return Chunk._of_columns(
             chunk_id,
             self.entity,
-            row_ids=self.row_ids[rows],
-            times={name: column.times[rows] for name, column in self.timelines.items()},
-            components={name: column.take(rows) for name, column in self.components.items()},
-            row_bytes=self.row_bytes[rows],
+            self.row_ids[rows],
+            self.row_bytes[rows],
+            {name: column.times[rows] for name, column in self.timelines.items()},
+            {name: column.take(rows) for name, column in self.components.items()},
         )
 
 
 def id_column(row_ids: Iterable[int]) -> np.ndarray:
     """Row ids as an int64 column, or as Python integers where one of them needs more than 64 signed bits."""
-    ids = list(row_ids)
+    ids = [int(row_id) for row_id in row_ids]
     if all(INT64_MIN <= row_id <= INT64_MAX for row_id in ids):
         return np.array(ids, dtype=np.int64)
     return np.array(ids, dtype=object)
@@ -260,16 +260,28 @@ def _checked_datatypes(chunk_id: str, rows: Sequence[Row]) -> dict[str, str]:
     return datatypes
 
 
-def _time_column(timeline: str, rows: Sequence[Row]) -> np.ndarray:
-    times = [row.times[timeline] for row in rows]
-    for row, time in zip(rows, times, strict=True):
-        if not INT64_MIN <= time <= INT64_MAX:
-            raise ParameterError(
-                expected=f"a 64-bit signed time on {timeline!r}",
-                found=f"{time} in row {row.row_id}",
-                next_step="quarantine the row",
-            )
-    return np.array(times, dtype=np.int64)
+def _checked_rows(rows: object) -> list[Row]:
+    given = list(rows) if isinstance(rows, Iterable) else [rows]
+    for row in given:
+        if not isinstance(row, Row):
+            raise ParameterError(expected="rows", found=repr(row), next_step="make a `Row` of it")
+    return given
+
+
+def _checked_ids(row_ids: object) -> np.ndarray:
+    """Row ids as `id_column` gives them."""
+    if isinstance(row_ids, np.ndarray) and row_ids.ndim == 1:
+        if row_ids.dtype == np.int64:
+            return row_ids
+        return id_column(checks.whole_number(row_id, "a row id") for row_id in row_ids)
+    return checks.column_of(row_ids, 0, "the row ids")
+
+
+def _exact_sum(sizes: np.ndarray) -> int:
+    """The sum, also where it needs more than 64 bits; no size is below 0."""
+    if len(sizes) * int(sizes.max(initial=0)) > INT64_MAX:
+        return sum(sizes.tolist())
+    return int(sizes.sum())
 
 
 def _value_column(component: str, datatype: str, rows: Sequence[Row]) -> ComponentColumn:

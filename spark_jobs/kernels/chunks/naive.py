@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from spark_jobs.kernels.chunks.config import BatcherConfig, StoreConfig
-from spark_jobs.kernels.chunks.model import Row
+from spark_jobs.kernels.chunks.rows import Row
 
 
 def naive_is_sorted(rows: Sequence[Row]) -> bool:
@@ -146,6 +146,11 @@ class NaiveStore:
     def times(self, timeline: str) -> list[int]:
         """All times on a timeline, ascending."""
         return sorted(row.times[timeline] for chunk in self.chunks for row in chunk.rows if timeline in row.times)
+
+    def entity_min_time(self, entity: str, timeline: str) -> int | None:
+        """Least time of an entity's rows on a timeline."""
+        rows = [row for chunk in self.chunks if chunk.entity == entity for row in chunk.rows]
+        return min((row.times[timeline] for row in rows if timeline in row.times), default=None)
 
     def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
         """Drop the rows in `[lo, hi]`; how many."""

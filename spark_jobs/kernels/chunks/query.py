@@ -1,14 +1,18 @@
 """What one chunk answers: binary search where the times are sorted, a scan where they are not.
 
-All functions look at rows with a value of the component only, order by (time, row id), and give row *indices* into the
-chunk (`latest_index`, `earliest_index`, `range_indices`) or row ids. An unknown timeline or component gives nothing.
+All functions but `dedupe_latest` look at rows with a value of the component only and order by (time, row id), in
+whatever order the chunk's rows lie. They give row *indices* into the chunk (`latest_index`, `earliest_index`,
+`range_indices`) or row ids. An unknown timeline or component gives nothing. Those that give row ids raise
+`ParameterError` for a name that is no string and a time that is no whole number of 64 signed bits.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from spark_jobs.kernels.chunks.model import INT64_MAX, INT64_MIN, Chunk
+from spark_jobs.kernels.chunks import checks
+from spark_jobs.kernels.chunks.checks import INT64_MAX, INT64_MIN
+from spark_jobs.kernels.chunks.model import Chunk, time_then_id_order
 
 
 def latest_index(chunk: Chunk, timeline: str, at: int, component: str) -> int | None:
@@ -26,12 +30,13 @@ def earliest_index(chunk: Chunk, timeline: str, at: int, component: str) -> int 
 def range_indices(chunk: Chunk, timeline: str, lo: int, hi: int, component: str) -> np.ndarray:
     """Indices of the rows with a time in `[lo, hi]`, both inclusive, by (time, row id); temporal chunks only.
 
-    Cost: O(log rows + answers) when the timeline is sorted and the component has a value in every row, else one scan.
+    Cost: O(log rows + answers) when the rows ascend, the timeline is sorted and the component has a value in every row,
+    else one scan.
     """
     column, values = chunk.timelines.get(timeline), chunk.components.get(component)
     if column is None or values is None or lo > hi or hi < column.min or lo > column.max:
         return np.empty(0, dtype=np.int64)
-    if column.is_sorted:
+    if column.is_sorted and chunk.has_ascending_rows:
         first = 0 if lo <= column.min else int(column.times.searchsorted(lo, side="left"))
         stop = len(column.times) if hi >= column.max else int(column.times.searchsorted(hi, side="right"))
         rows = np.arange(first, stop)
@@ -41,11 +46,15 @@ def range_indices(chunk: Chunk, timeline: str, lo: int, hi: int, component: str)
     if not values.all_valid:
         hit &= values.valid
     rows = hit.nonzero()[0]
-    return rows[column.times[rows].argsort(kind="stable")]
+    if chunk.has_ascending_rows:
+        return rows[column.times[rows].argsort(kind="stable")]
+    return rows[time_then_id_order(column.times[rows], chunk.row_ids[rows])]
 
 
 def chunk_latest_at(chunk: Chunk, timeline: str, at: int, component: str) -> int | None:
     """Row id of the latest row at `at`, or None; of a static chunk the greatest id with a value, whatever `at`."""
+    checks.check_names(timeline=timeline, component=component)
+    at = checks.time(at, "the time asked for")
     if chunk.is_static:
         return chunk.greatest_row_id(component) if component in chunk.components else None
     index = latest_index(chunk, timeline, at, component)
@@ -58,6 +67,8 @@ def chunk_range(chunk: Chunk, timeline: str, lo: int, hi: int, component: str, *
     `extended` adds one row (not one time) before `lo` and one after `hi`, where there is one; an inverted range is
     empty.
     """
+    checks.check_names(timeline=timeline, component=component)
+    lo, hi = checks.time_range((lo, hi), "an end of the range")
     if chunk.is_static:
         latest = chunk_latest_at(chunk, timeline, hi, component)
         return [] if latest is None else [latest]
@@ -72,10 +83,11 @@ def chunk_range(chunk: Chunk, timeline: str, lo: int, hi: int, component: str, *
 
 
 def dedupe_latest(chunk: Chunk, timeline: str) -> list[int]:
-    """Row ids of the last row of each run of equal times, in physical order.
+    """Row ids of the last row of each run of equal times, in the order in which the rows lie.
 
     Of a static chunk the last row; of a chunk without this timeline every row, as none is a repetition there.
     """
+    checks.check_names(timeline=timeline)
     if chunk.num_rows == 0:
         return []
     if chunk.is_static:

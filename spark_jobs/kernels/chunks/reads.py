@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks import checks
+from spark_jobs.kernels.chunks.checks import INT64_MAX
 from spark_jobs.kernels.chunks.errors import DifferentDatatypes
 from spark_jobs.kernels.chunks.index import Catalog
 from spark_jobs.kernels.chunks.interval_index import IntervalIndex
-from spark_jobs.kernels.chunks.model import INT64_MAX, Chunk, concat_values, time_then_id_order
+from spark_jobs.kernels.chunks.model import Chunk, concat_values, time_then_id_order
 from spark_jobs.kernels.chunks.query import earliest_index, latest_index, range_indices
 
 
@@ -52,6 +55,8 @@ class RangeAnswer:
 
 def latest(catalog: Catalog, entity: str, timeline: str, at: int, component: str) -> Latest | None:
     """See `ChunkStore.latest`."""
+    checks.check_names(entity=entity, timeline=timeline, component=component)
+    at = checks.time(at, "the time asked for")
     static = _static_row(catalog, entity, component)
     if static is not None:
         chunk, index = static
@@ -69,6 +74,8 @@ def range_rows(
     catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, component: str, *, extended: bool = False
 ) -> RangeAnswer:
     """See `ChunkStore.range`."""
+    checks.check_names(entity=entity, timeline=timeline, component=component)
+    lo, hi = checks.time_range((lo, hi), "an end of the range")
     static = _static_row(catalog, entity, component)
     if static is not None:
         chunk, index = static
@@ -90,7 +97,8 @@ def range_rows(
 
 def range_table(catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
     """See `ChunkStore.range_query`."""
-    answers = {name: range_rows(catalog, entity, timeline, lo, hi, name) for name in components}
+    asked = checks.names(components, "components")
+    answers = {name: range_rows(catalog, entity, timeline, lo, hi, name) for name in asked}
     for name, answer in answers.items():
         if len(answer.datatypes) > 1:
             raise DifferentDatatypes(
@@ -108,13 +116,13 @@ def range_table(catalog: Catalog, entity: str, timeline: str, lo: int, hi: int, 
     total = len(static_ids) + len(ids)
     is_static = np.arange(total) < len(static_ids)
     columns = {
-        "row_id": pa.array(np.concatenate([static_ids, ids[order]])),
+        "row_id": _column_of("row_id", np.concatenate([static_ids, ids[order]]), np.zeros(total, dtype=bool)),
         "time": pa.array(np.concatenate([np.zeros(len(static_ids), np.int64), times[order]]), mask=is_static),
     }
     for name, answer in answers.items():
         static = answer.times is None
         found = np.searchsorted(static_ids if static else ids, answer.row_ids)
-        columns[name] = _column_at(answer.values, found if static else rank[found], total)
+        columns[name] = _column_at(name, answer.values, found if static else rank[found], total)
     return pa.table(columns)
 
 
@@ -122,13 +130,24 @@ def _joined(columns: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(columns) if columns else np.empty(0, dtype=np.int64)
 
 
-def _column_at(values: np.ndarray, positions: np.ndarray, total: int) -> pa.Array:
+def _column_at(name: str, values: np.ndarray, positions: np.ndarray, total: int) -> pa.Array:
     """A column of `total` rows with these values at these positions and null elsewhere."""
     column = np.zeros(total, dtype=values.dtype)
     column[positions] = values
     absent = np.ones(total, dtype=bool)
     absent[positions] = False
-    return pa.array(column, mask=absent)
+    return _column_of(name, column, absent)
+
+
+def _column_of(name: str, column: np.ndarray, absent: np.ndarray) -> pa.Array:
+    try:
+        return pa.array(column, mask=absent)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as refused:
+        raise ParameterError(
+            expected=f"values of {name!r} that one column of a table holds",
+            found=str(refused),
+            next_step="read the rows with `range`, which gives any values",
+        ) from None
 
 
 def _latest_row(catalog: Catalog, entity: str, timeline: str, at: int, component: str) -> tuple[Chunk, int] | None:
@@ -153,7 +172,7 @@ def _earliest_row(catalog: Catalog, entity: str, timeline: str, at: int, compone
         return None
     start = intervals.start_after(at - 1)
     rows = []
-    for key in intervals.overlapping(at, max(at, INT64_MAX) if start is None else start):
+    for key in intervals.overlapping(at, INT64_MAX if start is None else start):
         chunk = catalog.stored[key].chunk
         index = earliest_index(chunk, timeline, at, component)
         if index is not None:
@@ -199,7 +218,7 @@ def _static_row(catalog: Catalog, entity: str, component: str) -> tuple[Chunk, i
     if index is None or component not in index.static:
         return None
     chunk = catalog.stored[index.static[component]].chunk
-    return chunk, int(np.flatnonzero(chunk.components[component].valid)[-1])
+    return chunk, chunk.greatest_row(component)
 
 
 def _scalar(chunk: Chunk, component: str, index: int) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.kernels.chunks import reads, summary
+from spark_jobs.kernels.chunks import checks, reads, summary
 from spark_jobs.kernels.chunks.compaction import compacted
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.errors import UnsortedRows
@@ -27,7 +27,7 @@ from spark_jobs.kernels.chunks.index import Catalog, StoredChunk
 from spark_jobs.kernels.chunks.model import Chunk
 from spark_jobs.kernels.chunks.reads import Latest, RangeAnswer
 from spark_jobs.kernels.chunks.summary import StoreStats
-from spark_jobs.kernels.chunks.write import insert_static, insert_temporal, restored
+from spark_jobs.kernels.chunks.write import cut_out, insert_static, insert_temporal, restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +69,23 @@ class ChunkStore:
         if self._has_nothing_new(chunk):
             return InsertReport(changed=False)
         _check_ascending(chunk)
-        for key in self._catalog.keys_from(chunk.id):
-            self._catalog.remove(key)
         stored = StoredChunk(chunk, {chunk.id})
-        if chunk.is_static:
-            return InsertReport(changed=True, deleted=insert_static(self._catalog, stored))
-        insert_temporal(self._catalog, stored, self.config)
+        with self._catalog.all_or_nothing():
+            for key in self._catalog.keys_from(chunk.id):
+                self._catalog.remove(key)
+            if chunk.is_static:
+                return InsertReport(changed=True, deleted=insert_static(self._catalog, stored))
+            insert_temporal(self._catalog, stored, self.config)
         return InsertReport(changed=True)
 
     def insert_all(self, chunks: Iterable[Chunk]) -> list[InsertReport]:
-        """Insert chunks one after another, all or none: every one is checked before the first is inserted.
+        """Insert chunks one after another, all or none.
 
         Raises:
-            UnsortedRows: row ids of a chunk that is not known yet do not ascend.
+            UnsortedRows: row ids of a chunk that is not known when its turn comes do not ascend.
         """
-        given = list(chunks)
-        for chunk in given:
-            if not self._has_nothing_new(chunk):
-                _check_ascending(chunk)
-        return [self.insert(chunk) for chunk in given]
+        with self._catalog.all_or_nothing():
+            return [self.insert(chunk) for chunk in chunks]
 
     def chunks(self) -> list[Chunk]:
         """The live chunks, by least row id."""
@@ -106,7 +104,7 @@ class ChunkStore:
         return summary.all_components(self._catalog, entity, timeline)
 
     def entity_min_time(self, entity: str, timeline: str) -> int | None:
-        """The least time of a temporal row with a value, or None."""
+        """The least time of a temporal row, with a value or without, or None."""
         return summary.entity_min_time(self._catalog, entity, timeline)
 
     def time_range(self, timeline: str) -> tuple[int, int] | None:
@@ -139,7 +137,8 @@ class ChunkStore:
 
     def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
         """`latest` for several components; a component without an answer is left out."""
-        answers = {component: self.latest(entity, timeline, at, component) for component in components}
+        asked = checks.names(components, "components")
+        answers = {component: self.latest(entity, timeline, at, component) for component in asked}
         return {component: answer for component, answer in answers.items() if answer is not None}
 
     def range_query(self, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
@@ -163,7 +162,7 @@ class ChunkStore:
 
     def gc(self, options: GcOptions) -> list[str]:
         """Drop whole temporal chunks until the target is met; their ids in drop order."""
-        return [self._catalog.remove(key).chunk.id for key in plan_gc(self._catalog, options)]
+        return self._removed(plan_gc(self._catalog, options))
 
     def gc_candidates(self, options: GcOptions) -> list[Candidate]:
         """The chunks as a collection looks at them, by least row id, named by their ids: for a store whose entities
@@ -175,39 +174,31 @@ class ChunkStore:
         """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; how many.
 
         A chunk that is cut leaves its earlier and its later rows as two chunks, so that ranges stay tight; they merge
-        with neighbours as new chunks do.
+        with neighbours as new chunks do. The later rows' chunk gets a name of its own.
         """
-        dropped = 0
-        remainders: list[StoredChunk] = []
-        for key in summary.keys_meeting(self._catalog, timeline, lo, hi):
-            chunk = self._catalog.stored[key].chunk
-            times = chunk.timelines[timeline].times
-            kept = [mask for mask in (times < lo, times > hi) if mask.any()]
-            hit = chunk.num_rows - sum(int(mask.sum()) for mask in kept)
-            if hit:
-                dropped += hit
-                stored = self._catalog.remove(key)
-                remainders.extend(
-                    StoredChunk(chunk.take(mask, chunk.id), set(stored.sources), stored.from_split) for mask in kept
-                )
-        for stored in remainders:
-            insert_temporal(self._catalog, stored, self.config)
-        return dropped
+        with self._catalog.all_or_nothing():
+            cuts = [
+                cut_out(self._catalog, key, timeline, lo, hi)
+                for key in summary.keys_meeting(self._catalog, timeline, lo, hi)
+            ]
+            for remainder in (remainder for _, remainders in cuts for remainder in remainders):
+                insert_temporal(self._catalog, remainder, self.config)
+        return sum(dropped for dropped, _ in cuts)
 
     def drop_entity(self, entity: str) -> list[str]:
         """Drop all chunks of exactly this entity; their ids, static ones first, then by least row id."""
+        checks.check_names(entity=entity)
         if entity not in self._catalog.entities:
             return []
         keys = self._catalog.by_first_row(self._catalog.entities[entity].keys)
-        keys.sort(key=lambda key: not self._catalog.stored[key].chunk.is_static)
-        return [self._catalog.remove(key).chunk.id for key in keys]
+        return self._removed(sorted(keys, key=lambda key: not self._catalog.stored[key].chunk.is_static))
 
     def compact(self, config: StoreConfig, passes: int = 50) -> int:
         """Insert everything anew under `config` until the number of chunks stops falling; that number.
 
         The store then neither merges nor splits. At most `passes` further passes follow the first one.
         """
-        self._catalog = compacted(self._catalog, config, passes)
+        self._catalog = compacted(self._catalog, config, checks.whole_number(passes, "passes", least=0))
         self.config = StoreConfig.off()
         return len(self._catalog.stored)
 
@@ -216,6 +207,10 @@ class ChunkStore:
         themselves.
         """
         return self.config, *self._catalog.snapshot()
+
+    def _removed(self, keys: Iterable[int]) -> list[str]:
+        with self._catalog.all_or_nothing():
+            return [self._catalog.remove(key).chunk.id for key in keys]
 
     def _has_nothing_new(self, chunk: Chunk) -> bool:
         if chunk.num_rows == 0 or not chunk.components:

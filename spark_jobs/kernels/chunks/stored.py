@@ -163,7 +163,7 @@ def _typed(name: str, column: ComponentColumn, kind: pa.DataType) -> pa.Array:
     """The column's values as the declared type, exactly, or a refusal."""
     try:
         return pa.array(column.values, mask=None if column.all_valid else ~column.valid).cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as refused:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as refused:
         raise ParameterError(
             expected=f"values of {name!r} that {kind} holds exactly",
             found=str(refused),

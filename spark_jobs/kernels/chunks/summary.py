@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from spark_jobs.kernels.chunks import checks
+from spark_jobs.kernels.chunks.checks import INT64_MAX, INT64_MIN
 from spark_jobs.kernels.chunks.index import Catalog
 from spark_jobs.kernels.chunks.interval_index import IntervalIndex
-from spark_jobs.kernels.chunks.model import INT64_MAX, INT64_MIN, Chunk, TimeColumn
+from spark_jobs.kernels.chunks.model import Chunk, TimeColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ def stats(catalog: Catalog) -> StoreStats:
 
 def num_events(catalog: Catalog, entity: str, timeline: str, component: str) -> int:
     """See `ChunkStore.num_events`."""
+    checks.check_names(entity=entity, timeline=timeline, component=component)
     index = catalog.entities.get(entity)
     intervals = None if index is None else index.intervals(timeline, component)
     if intervals is None:
@@ -47,6 +50,7 @@ def num_events(catalog: Catalog, entity: str, timeline: str, component: str) -> 
 
 def all_components(catalog: Catalog, entity: str, timeline: str) -> list[str] | None:
     """See `ChunkStore.all_components`."""
+    checks.check_names(entity=entity, timeline=timeline)
     index = catalog.entities.get(entity)
     if index is None:
         return None
@@ -55,13 +59,15 @@ def all_components(catalog: Catalog, entity: str, timeline: str) -> list[str] | 
 
 def entity_min_time(catalog: Catalog, entity: str, timeline: str) -> int | None:
     """See `ChunkStore.entity_min_time`."""
+    checks.check_names(entity=entity, timeline=timeline)
     index = catalog.entities.get(entity)
-    components = {} if index is None else index.by_component.get(timeline, {})
-    return min((span[0] for span in (held.span() for held in components.values()) if span), default=None)
+    span = index.by_timeline[timeline].span() if index is not None and timeline in index.by_timeline else None
+    return None if span is None else span[0]
 
 
 def time_range(catalog: Catalog, timeline: str) -> tuple[int, int] | None:
     """See `ChunkStore.time_range`."""
+    checks.check_names(timeline=timeline)
     spans = [index.by_timeline[timeline].span() for index in catalog.entities.values() if timeline in index.by_timeline]
     known = [span for span in spans if span is not None]
     return (min(lo for lo, _ in known), max(hi for _, hi in known)) if known else None
@@ -69,6 +75,8 @@ def time_range(catalog: Catalog, timeline: str) -> tuple[int, int] | None:
 
 def next_time(catalog: Catalog, timeline: str, time: int) -> int | None:
     """See `ChunkStore.next_time`."""
+    checks.check_names(timeline=timeline)
+    time = checks.time(time, "the time asked for")
     times = [
         int(later.min())
         for intervals in _timeline_indexes(catalog, timeline)
@@ -80,6 +88,8 @@ def next_time(catalog: Catalog, timeline: str, time: int) -> int | None:
 
 def prev_time(catalog: Catalog, timeline: str, time: int) -> int | None:
     """See `ChunkStore.prev_time`."""
+    checks.check_names(timeline=timeline)
+    time = checks.time(time, "the time asked for")
     times = [
         int(earlier.max())
         for intervals in _timeline_indexes(catalog, timeline)
@@ -92,12 +102,16 @@ def prev_time(catalog: Catalog, timeline: str, time: int) -> int | None:
 def keys_meeting(catalog: Catalog, timeline: str, lo: int, hi: int) -> list[int]:
     """Keys of the temporal chunks of all entities whose `[min, max]` on the timeline meets `[lo, hi]`, by least row
     id."""
+    checks.check_names(timeline=timeline)
+    lo, hi = checks.time_range((lo, hi), "an end of the range")
     found = [key for intervals in _timeline_indexes(catalog, timeline) for key in intervals.overlapping(lo, hi)]
     return catalog.by_first_row(found)
 
 
 def relevant_range(catalog: Catalog, entity: str, timeline: str, lo: int, hi: int) -> list[str]:
     """See `ChunkStore.relevant_range`."""
+    checks.check_names(entity=entity, timeline=timeline)
+    lo, hi = checks.time_range((lo, hi), "an end of the range")
     index = catalog.entities.get(entity)
     if index is None or timeline not in index.by_timeline:
         return []
@@ -110,6 +124,8 @@ def relevant_latest_at(catalog: Catalog, entity: str, timeline: str, at: int) ->
     The bound is the reference's: starts in `[s - l, at]`, with `s` the greatest start at or before `at` and `l` the
     longest of the entity's chunks on the timeline.
     """
+    checks.check_names(entity=entity, timeline=timeline)
+    at = checks.time(at, "the time asked for")
     index = catalog.entities.get(entity)
     if index is None or timeline not in index.by_timeline:
         return []

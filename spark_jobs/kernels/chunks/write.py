@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.index import Catalog, StoredChunk
@@ -17,42 +18,47 @@ def insert_static(catalog: Catalog, stored: StoredChunk) -> tuple[str, ...]:
     Returns the sorted ids of the chunks that lost their last slot to it; they are removed. A chunk that wins no slot on
     arrival is kept: it has lost nothing to this insert, and answers no query.
     """
-    key = catalog.put(stored)
-    slots = catalog.entities[stored.chunk.entity].static
-    overtaken = set()
-    for component in stored.chunk.components:
-        holder = slots.get(component)
-        if holder is not None:
-            greatest = catalog.stored[holder].chunk.greatest_row_id(component)
-            if stored.chunk.greatest_row_id(component) <= greatest:
-                continue
-            overtaken.add(holder)
-        slots[component] = key
-    emptied = overtaken - set(slots.values())
+    overtaken = _take_slots(catalog, _put(catalog, stored))
+    emptied = overtaken - set(catalog.entities[stored.chunk.entity].static.values())
     return tuple(sorted(catalog.remove(holder).chunk.id for holder in emptied))
 
 
 def insert_temporal(catalog: Catalog, stored: StoredChunk, config: StoreConfig) -> None:
     """Put a temporal chunk: in pieces if it exceeds a limit, else merged with the neighbour that `elect` names, if any.
 
-    A piece of a split is put as it is. A merged chunk is named after its older part with a `+`, descends from all ids
-    that either side descends from, and is not split again.
+    The first piece of a split keeps the chunk's name, and a piece is put as it is. A merged chunk is named after its
+    older part with a `+`, descends from all ids that either side descends from, and is not split again.
     """
     if stored.from_split:
-        catalog.put(stored)
+        _put(catalog, stored)
         return
     pieces = split_chunk(stored.chunk, config)
     if len(pieces) > 1:
-        for piece in pieces:
-            catalog.put(StoredChunk(piece, set(stored.sources), from_split=True))
+        for piece in _named(catalog, pieces):
+            _put(catalog, StoredChunk(piece, set(stored.sources), from_split=True))
         return
     neighbour = _neighbour(catalog, stored.chunk, config)
     if neighbour is None:
-        catalog.put(stored)
+        _put(catalog, stored)
         return
     other = catalog.stored[neighbour].chunk
     first, last = sorted((stored.chunk, other), key=lambda chunk: chunk.first_row_id)
-    catalog.grow(neighbour, concat(first, last, first.id.removesuffix("+") + "+"), stored.sources)
+    name = catalog.free_name(first.id.removesuffix("+") + "+", neighbour)
+    catalog.grow(neighbour, concat(first, last, name), stored.sources)
+
+
+def cut_out(catalog: Catalog, key: int, timeline: str, lo: int, hi: int) -> tuple[int, list[StoredChunk]]:
+    """Remove a chunk on a timeline if rows of it are in `[lo, hi]`: how many, and the chunks of its earlier and its
+    later rows, to be put in its place. The first of them keeps its name.
+    """
+    stored = catalog.stored[key]
+    times = stored.chunk.timelines[timeline].times
+    parts = [stored.chunk.take(mask, stored.chunk.id) for mask in (times < lo, times > hi) if mask.any()]
+    hit = stored.chunk.num_rows - sum(part.num_rows for part in parts)
+    if not hit:
+        return 0, []
+    catalog.remove(key)
+    return hit, [StoredChunk(part, set(stored.sources), stored.from_split) for part in _named(catalog, parts)]
 
 
 def reinserted(catalog: Catalog, config: StoreConfig) -> Catalog:
@@ -73,15 +79,39 @@ def restored(chunks: Iterable[StoredChunk]) -> Catalog:
     catalog = Catalog()
     for held in sorted(chunks, key=lambda stored: stored.chunk.first_row_id):
         key = catalog.put(held)
-        if not held.chunk.is_static:
-            continue
-        slots = catalog.entities[held.chunk.entity].static
-        for component in held.chunk.components:
-            holder = slots.get(component)
-            greatest = None if holder is None else catalog.stored[holder].chunk.greatest_row_id(component)
-            if greatest is None or held.chunk.greatest_row_id(component) > greatest:
-                slots[component] = key
+        if held.chunk.is_static:
+            _take_slots(catalog, key)
     return catalog
+
+
+def _named(catalog: Catalog, parts: list[Chunk]) -> list[Chunk]:
+    """The parts of a chunk under names of their own: the first one keeps the chunk's, the others say their least row
+    id."""
+    others = [replace(part, id=catalog.free_name(f"{part.id}~{part.first_row_id}")) for part in parts[1:]]
+    return [*parts[:1], *others]
+
+
+def _put(catalog: Catalog, stored: StoredChunk) -> int:
+    """Put a chunk under its name. What has that name, a part or a merged chunk, gets another: only names that chunks
+    were inserted under are known to anyone."""
+    for key in catalog.keys_named(stored.chunk.id):
+        catalog.rename(key, catalog.free_name(f"{stored.chunk.id}~"))
+    return catalog.put(stored)
+
+
+def _take_slots(catalog: Catalog, key: int) -> set[int]:
+    """Give a static chunk the slot of every component for which it holds the greatest row id; whose slots they were."""
+    chunk = catalog.stored[key].chunk
+    slots = catalog.entities[chunk.entity].static
+    overtaken = set()
+    for component in chunk.components:
+        holder = slots.get(component)
+        if holder is not None:
+            if chunk.greatest_row_id(component) <= catalog.stored[holder].chunk.greatest_row_id(component):
+                continue
+            overtaken.add(holder)
+        catalog.take_slot(component, key)
+    return overtaken
 
 
 def _neighbour(catalog: Catalog, chunk: Chunk, config: StoreConfig) -> int | None:
