@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Generic
 
 from spark_jobs.errors import ParameterError
@@ -32,6 +33,7 @@ from spark_jobs.kernels.arrangement import (
     check_state,
     merged_batch,
 )
+from spark_jobs.kernels.arrangement.errors import TimeOutOfRange
 from spark_jobs.model import Frontier
 from spark_jobs.trace.journal import MemoryJournal, StateChange, StateJournal
 from spark_jobs.trace.plane import DataPlane, Slice, U
@@ -79,8 +81,8 @@ class Arrangement(Generic[U]):
     def write(self, updates: U) -> UnsealedBatch | None:
         """The front door: append updates at or beyond the seal under the next sequence number.
 
-        Returns the batch; None for no updates, which takes no number. Raises TimeBelowSeal, else what `append`
-        raises. All or nothing.
+        Returns the batch; None for no updates, which takes no number. Raises MalformedUpdates, then TimeBelowSeal, else
+        what `append` raises. All or nothing.
         """
         examined = self.plane.examine(updates, [self.state.seal, self.state.trace_upper])
         below_seal, below_trace_upper = examined.first_below
@@ -89,16 +91,20 @@ class Arrangement(Generic[U]):
             return None
         seqno = (self.state.seqno_upper, self.state.seqno_upper + 1)
         self.state.check_append(seqno, examined.n_updates, below_trace_upper)
+        self.plane.check_sums(updates, examined.magnitude, self._all_updates())
         return self._append(updates, seqno)
 
     def append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
         """Append updates in any order as one unsealed batch that covers `seqno`.
 
         Checks the trace's upper and never the seal: `write` is for anything that is not known to be at or beyond it.
-        Raises SeqnoMismatch, TimeBelowTraceUpper, EmptyBatch, EmptySeqnoRange, in this order.
+        Raises MalformedUpdates, SeqnoMismatch, TimeBelowTraceUpper, EmptyBatch, EmptySeqnoRange, and DiffOverflow where
+        the diffs of one value could add up beyond int64, in this order.
         """
+        seqno = (_whole("the start of a sequence range", seqno[0]), _whole("its end", seqno[1]))
         examined = self.plane.examine(updates, [self.state.trace_upper])
         self.state.check_append(seqno, examined.n_updates, examined.first_below[0])
+        self.plane.check_sums(updates, examined.magnitude, self._all_updates())
         return self._append(updates, seqno)
 
     def _append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
@@ -109,13 +115,15 @@ class Arrangement(Generic[U]):
     def seal(self, ts: int) -> None:
         """No update below `ts` can be written any more.
 
-        Moves no data. Raises SealRegression; the present seal is fine.
+        Moves no data. Raises TimeOutOfRange, then SealRegression; the present seal is fine.
         """
         seal_all([self], ts)
 
     def force_seal(self, ts: int) -> None:
-        """Set the seal unchecked, back too: only for rolling back a commit that failed."""
-        self._commit(self.state.force_sealed(ts))
+        """Set the seal, back too: only for rolling back a commit that failed. Raises TimeOutOfRange."""
+        if self._time(ts) < 0:
+            raise TimeOutOfRange(ts, self.plane.greatest_time)
+        self._commit(self.state.force_sealed(int(ts)))
 
     # -- from unsealed to trace ----------------------------------------------------------------------------------------
 
@@ -167,17 +175,20 @@ class Arrangement(Generic[U]):
     def allow_compaction(self, since: Frontier, now: int | None = None) -> Frontier:
         """Advance since, as far as leases that live at `now` let it; returns the since in force. Moves no data.
 
-        Raises SinceRegression. Beyond the seal is fine; `[]` is fine and final.
+        Raises TimeOutOfRange, then SinceRegression. Beyond the seal is fine; `[]` is fine and final.
         """
-        self._commit(self.state.allow_compaction(since, now))
+        now = None if now is None else _whole("now", now)
+        self._commit(self.state.allow_compaction(self._frontier(since), now))
         return self.state.since
 
     def hold(self, name: str, at: int, *, expires_at: int) -> None:
         """Hold since at or before `at`, so that it stays readable, until `release` or `expires_at`.
 
-        A later call with the same name replaces the lease. Raises ReadBelowSince.
+        A later call with the same name replaces the lease. Raises TimeOutOfRange, then ReadBelowSince.
         """
-        self._commit(self.state.hold(Lease(name, at, expires_at)))
+        if not isinstance(name, str):
+            raise ParameterError(expected="the lease's name as text", found=repr(name), next_step="name it", name=name)
+        self._commit(self.state.hold(Lease(name, self._time(at), _whole("expires_at", expires_at))))
 
     def release(self, name: str) -> None:
         """End a held read; since itself moves at the next `allow_compaction`."""
@@ -220,8 +231,9 @@ class Arrangement(Generic[U]):
     def snapshot(self, at: int) -> U:
         """The definite read: the consolidated bag (data, diff) of the updates with time <= `at`, sorted by data.
 
-        Raises ReadBelowSince, then ReadNotSealed.
+        Raises TimeOutOfRange, then ReadBelowSince, then ReadNotSealed.
         """
+        at = self._time(at)
         self.state.check_readable(at)
         return self.plane.accumulate(self._all_updates(upper=Frontier.at(at + 1)))
 
@@ -231,6 +243,7 @@ class Arrangement(Generic[U]):
 
     def unsealed_snapshot(self, lo: Frontier, hi: Frontier) -> U:
         """The unsealed updates at or beyond `lo` and not at or beyond `hi`, raw. Raises SnapshotUpperBelowLower."""
+        lo, hi = self._frontier(lo), self._frontier(hi)
         self.state.check_interval(lo, hi)
         return self.plane.read(self._unsealed_updates(lo, hi))
 
@@ -246,6 +259,19 @@ class Arrangement(Generic[U]):
     def check(self) -> None:
         """Check the metadata's invariants; raises the first broken one (see `kernels.arrangement.checks`)."""
         check_state(self.state)
+
+    def _time(self, time: int) -> int:
+        """`time` as a Python integer. Raises TimeOutOfRange unless the plane's times can be it, or it lies below all:
+        what may go there, the state says."""
+        if not isinstance(time, Integral) or isinstance(time, bool) or time > self.plane.greatest_time:
+            raise TimeOutOfRange(time, self.plane.greatest_time)
+        return int(time)
+
+    def _frontier(self, frontier: Frontier) -> Frontier:
+        """`frontier` with such a time. Raises TimeOutOfRange."""
+        if not isinstance(frontier, Frontier):
+            raise TimeOutOfRange(frontier, self.plane.greatest_time)
+        return frontier if frontier.time is None else Frontier(self._time(frontier.time))
 
     def _all_updates(self, upper: Frontier = Frontier.empty()) -> list[Slice]:  # noqa: B008  an immutable value
         # from trace_upper on, so that what a drain has moved and no trim has cut yet does not count twice
@@ -269,7 +295,7 @@ class Arrangement(Generic[U]):
 def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
     """Seal several collections of one journal at `ts` together, or none of them.
 
-    Raises SealRegression, StateConflict.
+    Raises TimeOutOfRange, SealRegression, StateConflict.
     """
     if any(each.journal is not arrangements[0].journal for each in arrangements):
         raise ParameterError(
@@ -277,12 +303,19 @@ def seal_all(arrangements: Sequence[Arrangement[U]], ts: int) -> None:
             found="several journals",
             next_step="open the arrangements with the same journal",
         )
-    sealed = [each.state.sealed(ts) for each in arrangements]
+    sealed = [each.state.sealed(each._time(ts)) for each in arrangements]
     moved = [(each, after) for each, after in zip(arrangements, sealed, strict=True) if after != each.state]
     if moved:
         arrangements[0].journal.commit([StateChange(each.collection, each.state, after) for each, after in moved])
     for arrangement, after in moved:
         arrangement.state = after
+
+
+def _whole(name: str, value: int) -> int:
+    """`value` as a Python integer. Raises ParameterError."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ParameterError(expected=f"{name} as a whole number", found=repr(value), next_step="give an integer")
+    return int(value)
 
 
 def merge_batches(plane: DataPlane[U], request: CompactionRequest) -> CompactionResponse:

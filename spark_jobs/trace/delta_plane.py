@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.arrangement import StoredBatch
-from spark_jobs.kernels.consolidate import DIFF, TIME
+from spark_jobs.kernels.arrangement.errors import MalformedUpdates
+from spark_jobs.kernels.consolidate import DIFF, TIME, DiffOverflow
+from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT
 from spark_jobs.model import Frontier
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 BATCH, TOKEN = "batch", "token"
 _ZERO = "zero_"
 """Prefix of a column that tells the two zeros of a column of doubles apart."""
+
+_WHOLE = {"tinyint", "smallint", "int", "bigint"}
 
 ROWS_PER_FILE = 250_000
 """Updates that one task sorts and writes; a larger batch is split by its order into as many files as it needs."""
@@ -53,6 +58,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         self._doubles = [c.name for c in table.columns if c.name in self._data and c.type.upper() == "DOUBLE"]
         self._order = [*order, *[name for name in sortable if name not in order]]
         self._made = count()
+        self._magnitudes: dict[str, int] = {}
+        self._types = {c.name: _plain(c.type) for c in table.columns}
         self._prefix = uuid.uuid4().hex[:16] if fence is None else f"{fence.token:010d}"
 
     def new_handle(self, kind: str) -> str:
@@ -61,14 +68,37 @@ class DeltaPlane(DataPlane["DataFrame"]):
 
     def examine(self, updates: DataFrame, frontiers: Sequence[Frontier]) -> Examined:
         """See `DataPlane.examine`; the offender is the least time below the frontier."""
+        self._check_columns(updates)
         time = F.unix_micros(TIME)
         below = [F.min(F.when(_below(frontier), time)).alias(f"f{i}") for i, frontier in enumerate(frontiers)]
-        n_updates, *first_below = updates.agg(F.count(F.lit(1)), *below).collect()[0]
-        return Examined(n_updates, tuple(first_below))
+        counts = [F.count(F.lit(1)), F.count(TIME), F.count(DIFF), F.min(DIFF), F.max(DIFF)]
+        n_updates, n_times, n_diffs, least, greatest, *first_below = updates.agg(*counts, *below).collect()[0]
+        for name, given in ((TIME, n_times), (DIFF, n_diffs)):
+            if given != n_updates:
+                raise MalformedUpdates(f"a {name} in every row", f"{n_updates - given} nulls", name)
+        return Examined(n_updates, tuple(first_below), n_updates * max(greatest or 0, -(least or 0)))
+
+    @property
+    def greatest_time(self) -> int:
+        """The greatest int64: microseconds."""
+        return DIFF_LIMIT - 1
+
+    def check_sums(self, updates: DataFrame, magnitude: int, beside: Sequence[Slice]) -> None:
+        """See `DataPlane.check_sums`. What is added to a value is bounded, and what is taken from it, whatever the
+        times: Spark adds up in any order, and a sum on the way may be no greater either."""
+        self.stored([part.handle for part in beside if part.handle not in self._magnitudes])
+        if magnitude + sum(self._magnitudes.get(part.handle, 0) for part in beside) < DIFF_LIMIT:
+            return
+        everything = self.read(beside).unionByName(updates.select(*self._data, TIME, F.col(DIFF).cast("bigint")))
+        diff = F.col(DIFF).cast("decimal(38,0)")
+        sums = [F.sum(F.when(diff > 0, diff)).alias("added"), F.sum(F.when(diff < 0, -diff)).alias("taken")]
+        most = everything.groupBy(*self._data).agg(*sums).agg(F.max("added"), F.max("taken")).collect()[0]
+        if max(int(total or 0) for total in most) >= DIFF_LIMIT:
+            raise DiffOverflow
 
     def put(self, updates: DataFrame) -> StoredBatch:
         """See `DataPlane.put`; columns are taken by name."""
-        return self._store("U", updates.select(*self._data, TIME, DIFF))
+        return self._store("U", updates.select(*self._data, TIME, F.col(DIFF).cast("bigint").alias(DIFF)))
 
     def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
         """See `DataPlane.drain`. The sum of diffs beyond int64 fails with Spark's ARITHMETIC_OVERFLOW."""
@@ -106,6 +136,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         """See `DataPlane.delete`: one commit that drops partitions; the files go with the next VACUUM."""
         if handles:
             self._lake.delete_values(self._table, BATCH, handles)
+            for handle in handles:
+                self._magnitudes.pop(handle, None)
 
     def store(
         self,
@@ -152,17 +184,34 @@ class DeltaPlane(DataPlane["DataFrame"]):
             F.min(time).alias("least"),
             F.max(time).alias("greatest"),
             F.max("file_size").alias("size"),
+            F.min(DIFF).alias("least_diff"),
+            F.max(DIFF).alias("greatest_diff"),
         )
         whole: dict[str, StoredBatch] = {}
+        magnitudes: dict[str, int] = {}
         for row in found.collect():
             seen = whole.get(row[BATCH], StoredBatch(row[BATCH], 0, 0, row.least, row.greatest))
             bounds = min(seen.least, row.least), max(seen.greatest, row.greatest)
             whole[row[BATCH]] = StoredBatch(row[BATCH], seen.n_updates + row.n, seen.size + row.size, *bounds)
+            of_file = row.n * max(row.greatest_diff, -row.least_diff)
+            magnitudes[row[BATCH]] = magnitudes.get(row[BATCH], 0) + of_file
+        self._magnitudes |= magnitudes
         return whole
 
     def stored_handles(self) -> frozenset[str]:
         """Handles of all batches held, orphans too."""
         return frozenset(row[BATCH] for row in self._lake.read(self._table).select(BATCH).distinct().collect())
+
+    def _check_columns(self, updates: DataFrame) -> None:
+        """Raise MalformedUpdates unless the frame has the table's data, a timestamp and a whole number as diff."""
+        if not isinstance(updates, SparkDataFrame):
+            raise MalformedUpdates("a DataFrame of Spark", type(updates).__name__)
+        for name in (*self._data, TIME, DIFF):
+            kinds = [_plain(field.dataType.simpleString()) for field in updates.schema.fields if field.name == name]
+            wanted = _WHOLE if name == DIFF else {self._types[name]}
+            if len(kinds) != 1 or kinds[0] not in wanted:
+                expected = f"one column {name} of the type {self._types[name]}"
+                raise MalformedUpdates(expected, ", ".join(kinds) or "none", name)
 
     def _consolidated(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
         """Diffs summed per value of the columns `by`, zeros dropped."""
@@ -177,6 +226,10 @@ class DeltaPlane(DataPlane["DataFrame"]):
         rows = updates.withColumn(BATCH, F.when(F.col(DIFF).isNotNull(), F.lit(handle)))
         stored = self.store(rows, [handle], consolidate=consolidate, n_rows=n_rows)
         return stored.get(handle, StoredBatch(handle, 0, 0, 0, 0))
+
+
+def _plain(type_name: str) -> str:
+    return type_name.lower().replace(" ", "")
 
 
 def _signed(column: str) -> Column:

@@ -9,7 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.kernels.arrangement import StoredBatch
-from spark_jobs.kernels.consolidate import DIFF, TIME, accumulate, consolidate, forward
+from spark_jobs.kernels.arrangement.errors import MalformedUpdates
+from spark_jobs.kernels.consolidate import (
+    DIFF,
+    TIME,
+    DiffOverflow,
+    accumulate,
+    consolidate,
+    data_columns,
+    dense_ranks,
+    forward,
+)
+from spark_jobs.kernels.corrections.columns import Updates
+from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT, greatest_magnitude, greatest_sums
 from spark_jobs.model import Frontier
 from spark_jobs.trace.plane import DataPlane, Examined, Slice
 
@@ -18,9 +30,16 @@ UPDATE_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), (TIME, 
 
 
 def updates_table(updates: Iterable[Sequence[object]], schema: pa.Schema = UPDATE_SCHEMA) -> pa.Table:
-    """A table of updates from rows in the schema's column order; integers stay exact over the column type's range."""
-    columns = list(zip(*updates, strict=True)) or [()] * len(schema)
-    return pa.table([pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)], schema)
+    """A table of updates from rows in the schema's column order; integers stay exact over the column type's range.
+
+    Raises MalformedUpdates for values that are not of a column's type.
+    """
+    try:
+        columns = list(zip(*updates, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+    except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise MalformedUpdates(f"rows of {_shown(schema)}", str(error)) from None
+    return pa.table(arrays, schema)
 
 
 class ArrowPlane(DataPlane[pa.Table]):
@@ -39,15 +58,22 @@ class ArrowPlane(DataPlane[pa.Table]):
         size_of: Callable[[pa.Table], int] = lambda updates: updates.nbytes,
         handles: Iterable[str] | None = None,
     ) -> None:
+        _require_order(schema)
         self._schema = schema
         self._size_of = size_of
         self._handles = iter(handles) if handles is not None else map(str, count())
         self._batches: dict[str, pa.Table] = {}
+        self._magnitudes: dict[str, int] = {}
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of every batch."""
         return self._schema
+
+    @property
+    def greatest_time(self) -> int:
+        """The greatest integer of the type of `time`."""
+        return int(np.iinfo(self._schema.field(TIME).type.to_pandas_dtype()).max)
 
     def stored_handles(self) -> frozenset[str]:
         """Handles of all batches held, orphans too."""
@@ -55,12 +81,24 @@ class ArrowPlane(DataPlane[pa.Table]):
 
     def examine(self, updates: pa.Table, frontiers: Sequence[Frontier]) -> Examined:
         """See `DataPlane.examine`; the offender is the first one in the table's order."""
-        times = updates.column(TIME).to_numpy()
-        return Examined(len(times), tuple(_first_below(times, frontier) for frontier in frontiers))
+        typed = self._typed(updates)
+        times = typed.column(TIME).to_numpy()
+        below = tuple(_first_below(times, frontier) for frontier in frontiers)
+        return Examined(len(times), below, _magnitude(typed))
+
+    def check_sums(self, updates: pa.Table, magnitude: int, beside: Sequence[Slice]) -> None:
+        """See `DataPlane.check_sums`. Exact: refused is only what a read at some time could not say."""
+        if magnitude + sum(self._magnitudes[part.handle] for part in beside) < DIFF_LIMIT:
+            return
+        everything = _coded(pa.concat_tables([self.read(beside), self._typed(updates)]))
+        positive, negative = greatest_sums(everything, Updates.empty())
+        # int64 reaches one further down than up
+        if positive >= DIFF_LIMIT or negative > DIFF_LIMIT:
+            raise DiffOverflow
 
     def put(self, updates: pa.Table) -> StoredBatch:
-        """See `DataPlane.put`. Columns are taken by name; raises ValueError if one is missing or of another type."""
-        return self._store(updates.select(self._schema.names).cast(self._schema))
+        """See `DataPlane.put`. Columns are taken by name; raises MalformedUpdates as `examine` does."""
+        return self._store(self._typed(updates))
 
     def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
         """See `DataPlane.drain`."""
@@ -89,13 +127,80 @@ class ArrowPlane(DataPlane[pa.Table]):
         """See `DataPlane.delete`."""
         for handle in handles:
             self._batches.pop(handle, None)
+            self._magnitudes.pop(handle, None)
+
+    def _typed(self, updates: pa.Table) -> pa.Table:
+        """The updates in this plane's schema, exactly. Raises MalformedUpdates."""
+        if not isinstance(updates, pa.Table):
+            raise MalformedUpdates("a table of Arrow", type(updates).__name__)
+        columns = []
+        for field in self._schema:
+            if updates.column_names.count(field.name) != 1:
+                raise MalformedUpdates(f"one column {field.name}", f"{updates.column_names}", field.name)
+            column = updates.column(field.name)
+            if column.type != field.type:
+                column = _cast(column, field)
+            if column.null_count and field.name in (TIME, DIFF):
+                raise MalformedUpdates(f"a {field.name} in every row", f"{column.null_count} nulls", field.name)
+            columns.append(column)
+        return pa.table(columns, self._schema)
 
     def _store(self, updates: pa.Table) -> StoredBatch:
         handle = next(self._handles)
-        self._batches[handle] = updates
+        self._batches[handle], self._magnitudes[handle] = updates, _magnitude(updates)
         times = updates.column(TIME).to_numpy()
         least, greatest = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         return StoredBatch(handle, len(times), self._size_of(updates), least, greatest)
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """The column in the field's type, where that changes no value's meaning."""
+    plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    alike = plain == field.type or any(of(plain) and of(field.type) for of in (pa.types.is_integer, _is_text))
+    alike |= pa.types.is_null(plain) and field.name not in (TIME, DIFF)
+    try:
+        if alike:
+            return column.cast(field.type)
+        found = f"a column of {column.type}"
+    except pa.ArrowException as error:
+        found = str(error)
+    raise MalformedUpdates(f"{field.name} as {field.type}", found, field.name)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _require_order(schema: pa.Schema) -> None:
+    """Refuse columns that updates can't be counted, or sorted and told apart, by."""
+    for name, of in ((TIME, pa.types.is_integer), (DIFF, pa.types.is_int64)):
+        if schema.names.count(name) != 1 or not of(schema.field(name).type):
+            raise MalformedUpdates(
+                f"one column {name} of {'an integer type' if name == TIME else 'int64'}", _shown(schema), name
+            )
+    for name in data_columns(schema):
+        try:
+            dense_ranks(pa.array([], schema.field(name).type))
+        except (pa.ArrowException, TypeError) as error:
+            raise MalformedUpdates(f"{name} of a type that has an order", str(error), name) from None
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _magnitude(updates: pa.Table) -> int:
+    """What no sum of the updates' diffs exceeds."""
+    return updates.num_rows * greatest_magnitude(updates.column(DIFF).to_numpy()) if updates.num_rows else 0
+
+
+def _coded(updates: pa.Table) -> Updates:
+    """The updates with a number for every value of the data."""
+    names = data_columns(updates.schema)
+    ranks = np.array([dense_ranks(updates.column(name)) for name in names]).reshape(len(names), updates.num_rows)
+    codes = np.unique(ranks, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    times, diffs = (updates.column(name).to_numpy() for name in (TIME, DIFF))
+    return Updates(times.astype(np.uint64), codes, diffs)
 
 
 def _first_below(times: np.ndarray, frontier: Frontier) -> int | None:

@@ -37,18 +37,34 @@ class Examined:
     """What a write must know of its updates before they are stored: their number, and who offends against a frontier.
 
     `first_below[i]` is the time of an update not at or beyond the i-th frontier (the first one where updates have an
-    order), None if there is none.
+    order), None if there is none. No sum of their diffs is greater than `magnitude`.
     """
 
     n_updates: int
     first_below: tuple[int | None, ...]
+    magnitude: int = 0
 
 
 class DataPlane(Protocol[U]):
-    """Batches of updates by handle. Times are 0 or greater, within the type of the `time` column."""
+    """Batches of updates by handle. Times are 0 to `greatest_time`."""
+
+    @property
+    def greatest_time(self) -> int:
+        """The greatest time that the `time` column holds."""
+        ...
 
     def examine(self, updates: U, frontiers: Sequence[Frontier]) -> Examined:
-        """Count `updates` and look for times below each frontier; stores nothing."""
+        """Count `updates` and look for times below each frontier; stores nothing.
+
+        Raises MalformedUpdates for what could not be stored and read again as it is.
+        """
+        ...
+
+    def check_sums(self, updates: U, magnitude: int, beside: Sequence[Slice]) -> None:
+        """Raise DiffOverflow where diffs of one value could add up beyond int64, with those of the slices `beside`.
+
+        `magnitude` is what `examine` said of the updates: as long as the batches' own leave room, no data is read.
+        """
         ...
 
     def put(self, updates: U) -> StoredBatch:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels import consolidate_naive as naive
 from spark_jobs.model import Frontier
 from spark_jobs.storage.lake import Lake
@@ -185,3 +187,47 @@ def test_collections_of_one_journal_seal_together_or_not_at_all(opened: Callable
     one.refresh()
     seal_all([one, two], 7)
     assert opened().state.seal == Frontier.at(7)
+
+
+def test_what_could_not_be_read_again_is_refused_and_changes_nothing(
+    spark: SparkSession, opened: Callable[[], Arrangement[DataFrame]]
+) -> None:
+    arrangement = opened()
+    arrangement.write(frame(spark, [("a", "x", 3, 1), ("b", "x", 9, 2**62)]))
+    good = frame(spark, [("a", "x", 5, 1)])
+    broken: list[Any] = [
+        good.withColumn("time", F.lit(None).cast("timestamp")),
+        good.withColumn("diff", F.lit(None).cast("bigint")),
+        good.withColumn("time", F.lit(5)),
+        good.withColumn("diff", F.lit(1.0)),
+        good.withColumn("diff", F.lit(True)),
+        good.withColumn("key", F.array(F.lit("a"))),
+        good.drop("value"),
+        good.select("*", F.lit("b").alias("key")),
+        good.toArrow(),
+        frame(spark, [("b", "x", 5, 2**62)]),
+        frame(spark, [("c", "x", 5, -(2**62)), ("c", "x", 6, -(2**62)), ("c", "x", 7, -1)]),
+    ]
+
+    def picture() -> list[Any]:
+        handles = arrangement.plane.stored_handles()  # type: ignore[attr-defined]
+        return [arrangement.state, opened().state, handles, sorted(listed(arrangement.updates()))]
+
+    before = picture()
+    for updates in broken:
+        with pytest.raises(TidemarkError) as refusal:
+            arrangement.write(updates)
+        assert refusal.value.code in ("malformed_updates", "diff_overflow")
+    for time in (2**63, 1.5, None, True):
+        for refused in (
+            lambda time=time: arrangement.seal(time),
+            lambda time=time: arrangement.allow_compaction(Frontier(time) if time is not None else 3),  # type: ignore[arg-type]
+            lambda time=time: arrangement.snapshot(time),
+        ):
+            with pytest.raises(TidemarkError, match="time_out_of_range"):
+                refused()
+    assert picture() == before
+    arrangement.write(frame(spark, [("b", "x", 5, 2**62 - 1)]).withColumn("diff", F.col("diff").cast("bigint")))
+    arrangement.seal(10)
+    arrangement.drain()
+    assert listed(opened().snapshot(9)) == [("a", "x", 1), ("b", "x", 2**63 - 1)]
