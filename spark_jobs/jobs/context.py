@@ -18,6 +18,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.gap import SealGap, gap_refusal
 
 
 @dataclass
@@ -28,7 +29,8 @@ class Stage:
     what the run's earlier stages left. `summary` is what the stage reports. `only_file` is the one file, relative to
     the landing directory, that the run is about; `planned` is what a plan was made on, which must still be so.
     `retract`: the run takes back what these drops, or that file, landed. `replay`: files to read again though their
-    bytes are the same, the run is about them alone.
+    bytes are the same, the run is about them alone. `pass_gap`: the run may move the seal past drops that were never
+    run.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Stage:
     planned: Base | None = None
     retract: bool = False
     replay: frozenset[str] | None = None
+    pass_gap: bool = False
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -61,6 +64,16 @@ class Stage:
         """Whether the interval's drops have landed once the run is done; else it is about landed files alone, to read
         them again or to take them back, and drops between them that have not landed still have not."""
         return not self.retract and self.replay is None
+
+    @property
+    def gap(self) -> SealGap | None:
+        """The refusal of this run if it is not told to move the seal past drops that were never run, where it would."""
+        return gap_refusal(self.source, self.frontiers, self.drops) if self.takes_drops else None
+
+    def check_gap(self) -> None:
+        """Refuse the run if it would move the seal past drops that were never run, and was not told to."""
+        if not self.pass_gap and self.gap is not None:
+            raise self.gap
 
     @property
     def frontiers(self) -> SourceFrontiers:

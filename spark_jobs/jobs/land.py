@@ -31,6 +31,7 @@ def land_files(stage: Stage) -> None:
     ensure_source(stage.lake, stage.source)
     if stage.takes_drops:
         check_drops(stage.source, stage.frontiers, stage.drops)
+        stage.check_gap()
     files = listed_files(stage)
     if stage.planned is not None:
         stage.planned.check(base_of_run(stage, files), stage.source)

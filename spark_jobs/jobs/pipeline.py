@@ -61,6 +61,7 @@ def run_pipeline(
     planned: Base | None = None,
     retract: bool = False,
     replay: frozenset[str] | None = None,
+    pass_gap: bool = False,
     on_stage: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
@@ -91,6 +92,7 @@ def run_pipeline(
                     planned=planned,
                     retract=retract,
                     replay=replay,
+                    pass_gap=pass_gap,
                 )
             report.stages.append(summary)
     finally:

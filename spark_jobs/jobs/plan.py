@@ -28,6 +28,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage import fence
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.tables import FILES
+from spark_jobs.trace.gap import SealGap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,8 @@ class PlannedDrop:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do. `estimate_s` is None before there is a past run to go by."""
+    """What a run would do. `estimate_s` is None before there is a past run to go by. `gap`: the refusal of a run that
+    is not told to pass drops which were never run, if there are any."""
 
     base: Base
     drops: list[PlannedDrop]
@@ -70,6 +72,7 @@ class Plan:
     tables: list[Difference]
     estimate_s: float | None
     stages: list[dict[str, Any]] = field(default_factory=list)
+    gap: SealGap | None = None
 
     @property
     def plan_id(self) -> str:
@@ -107,7 +110,7 @@ def plan_run(
         def stage(name: str) -> Stage:
             lease.next_token()
             made = Stage(name, settings, source, *interval_us, RUN_ID, lake, lease, accept_definition=True)
-            return replace(made, only_file=only_file, retract=retract, replay=replay)
+            return replace(made, only_file=only_file, retract=retract, replay=replay, pass_gap=True)
 
         try:
             return _plan(stage, lake, lease.past, sample)
@@ -168,6 +171,7 @@ def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple
         differences(lake, source, sample),
         estimate_seconds(past, sum(row.rows + (row.rows_back or 0) for row in landed)),
         summaries,
+        before.gap,
     )
 
 

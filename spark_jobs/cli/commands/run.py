@@ -17,6 +17,7 @@ from spark_jobs.cli.arguments import (
     FIRST_DROP,
     LAST_DROP,
     FileOption,
+    PassGapOption,
     SourceArgument,
     drops_between,
     instant,
@@ -50,6 +51,7 @@ def run(
     accept_definition: Annotated[
         bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
     ] = False,
+    pass_gap: PassGapOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the pipeline for a range of drops, without Airflow: land, seal, window, compact, publish.
@@ -77,6 +79,7 @@ def run(
             accept_definition=accept_definition,
             only_file=file,
             planned=planned,
+            pass_gap=pass_gap,
             on_stage=on_stage,
         )
     emit(as_json, document(report), lambda: for_people(report))
