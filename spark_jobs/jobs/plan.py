@@ -22,13 +22,15 @@ from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
 from spark_jobs.landing.ledger import COUNTS, versions
+from spark_jobs.restatement.catalog import ensure_source
 from spark_jobs.restatement.preview import Difference, differences
 from spark_jobs.restatement.versions import changed_parts
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.tables import FILES
-from spark_jobs.trace.gap import SealGap
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.gap import SealGap, gap_refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,6 +118,18 @@ def plan_run(
             return _plan(stage, lake, lease.past, sample)
         finally:
             lake.close()
+
+
+def gap_of_run(source: Source, interval_us: tuple[int, int], spark: SparkSession) -> SealGap | None:
+    """The refusal that a run of `source` over `[lo, hi)` meets now if it is not told to pass drops that were never run;
+    None if there are none. Writes nothing."""
+    lake = OverlayLake(spark)
+    try:
+        ensure_source(lake, source)
+        lo_us, hi_us = interval_us
+        return gap_refusal(source, frontiers.load(lake, source), source.drops.seq_nos(lo_us, hi_us - 1))
+    finally:
+        lake.close()
 
 
 def plan_replay(

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.cli.commands.plan import document
 from spark_jobs.config import Settings
-from spark_jobs.jobs.plan import plan_run
+from spark_jobs.jobs.plan import gap_of_run, plan_run
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
@@ -70,5 +70,9 @@ def test_a_plan_shows_the_refusal_that_its_run_would_meet(lake: SparkSession, me
     assert shown.gap is not None
     assert document(shown)["gap"]["drops"] == [["2024-01-01", "2024-01-01"]]
     assert sum(table.rows for table in shown.tables) > 0
+    told = gap_of_run(source, interval, lake)
+    assert told is not None
+    assert told.facts == shown.gap.facts
     run(lake, meters, 0, 0, pass_gap=False)
     assert plan_run(meters, source, interval, lake, sample=0).gap is None
+    assert gap_of_run(source, interval, lake) is None
