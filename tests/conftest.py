@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,17 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings with a home of the test's own, and nothing of the developer's environment."""
     _forget_environment(monkeypatch)
     return Settings(home=tmp_path / "home")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def closed_connect_clients() -> Iterator[None]:
+    """Every Spark Connect client of the tests is closed: pyspark has an open one call its server once more when the
+    process ends, and log at length that it is gone, to a stream that pytest has closed."""
+    yield
+    module = sys.modules.get("pyspark.sql.connect.client.core")
+    if module is not None:
+        clients = [each for each in gc.get_objects() if type(each) is module.SparkConnectClient]
+        assert [client for client in clients if not client.is_closed] == []
 
 
 @pytest.fixture(scope="session")

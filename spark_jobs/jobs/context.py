@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.base import Base
+from spark_jobs.jobs.beginning import begun_frontiers, gap_of
 from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.versions import LANDED_PARTS, changed_parts
@@ -18,7 +19,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
-from spark_jobs.trace.withdrawal import withdrawn
+from spark_jobs.trace.gap import SealGap
 
 FIRST = "land"
 """The stage that a run begins with."""
@@ -32,7 +33,8 @@ class Stage:
     what the run's earlier stages left. `summary` is what the stage reports. `only_file` is the one file, relative to
     the landing directory, that the run is about; `planned` is what a plan was made on, which must still be so.
     `retract`: the run takes back what these drops, or that file, landed. `replay`: files to read again though their
-    bytes are the same, the run is about them alone.
+    bytes are the same, the run is about them alone. `pass_gap`: the run may move the seal past drops that were never
+    run.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Stage:
     planned: Base | None = None
     retract: bool = False
     replay: frozenset[str] | None = None
+    pass_gap: bool = False
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -65,6 +68,16 @@ class Stage:
         """Whether the interval's drops have landed once the run is done; else it is about landed files alone, to read
         them again or to take them back, and drops between them that have not landed still have not."""
         return not self.retract and self.replay is None
+
+    @property
+    def gap(self) -> SealGap | None:
+        """The refusal of this run if it is not told to move the seal past drops that were never run, where it would."""
+        return gap_of(self.lake, self.source, self.frontiers, self.drops) if self.takes_drops else None
+
+    def check_gap(self) -> None:
+        """Refuse the run if it would move the seal past drops that were never run, and was not told to."""
+        if not self.pass_gap and (gap := self.gap) is not None:
+            raise gap
 
     @property
     def frontiers(self) -> SourceFrontiers:
@@ -93,11 +106,9 @@ class Stage:
     def _frontiers(self) -> tuple[SourceFrontiers, SourceFrontiers]:
         """Those that stand, and those that the stage goes on from."""
         standing, published = self._in_force
-        if self.name != FIRST or standing.seal_us <= published.published_us:
+        if self.name != FIRST:
             return standing, standing
-        shown = frontiers.published_frontiers(self.lake, self.source, published)
-        begun = withdrawn(standing, shown, self.fence.token)
-        return standing, replace(begun, published_us=published.published_us)
+        return standing, begun_frontiers(self.lake, self.source, standing, published, self.fence.token)
 
     @cached_property
     def scope(self) -> Scope:

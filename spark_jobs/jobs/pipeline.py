@@ -18,6 +18,8 @@ from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.stage import STAGES, run_stage
 from spark_jobs.publish import marts
 from spark_jobs.session import open_session
+from spark_jobs.storage.times import micros
+from spark_jobs.storage.turns import Driver, NoDriver, Turn, hold_turn
 
 
 @dataclass
@@ -61,41 +63,58 @@ def run_pipeline(
     planned: Base | None = None,
     retract: bool = False,
     replay: frozenset[str] | None = None,
+    pass_gap: bool = False,
     on_stage: Callable[[str], None] = lambda _: None,
+    driver: Driver | None = None,
+    wait_s: float | None = None,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
     """Run all stages of `source` for the interval `[lo, hi)`; `on_stage` is told the name of each before it starts.
+
+    It waits for its turn on the source, `wait_s` seconds at most, and tells `on_wait` for whom: see `storage.turns`.
+    `driver` knows the runs that are not of one process; None: there are none.
 
     With `planned`, the base of a plan, nothing runs unless it still stands: see `run_stage`.
 
     An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
     """
     report = RunReport(source, run_id)
-    # both take seconds to import: worth doing while Spark is busy
-    threading.Thread(target=_preload, daemon=True).start()
-    with report.timed("connect"):
-        spark = open_session(settings, f"{source}:{run_id}")
-    try:
-        for name in STAGES:
-            on_stage(name)
-            with report.timed(name):
-                summary = run_stage(
-                    name,
-                    source=source,
-                    lo=lo,
-                    hi=hi,
-                    run_id=run_id,
-                    settings=settings,
-                    spark=spark,
-                    accept_definition=accept_definition,
-                    only_file=only_file,
-                    planned=planned,
-                    retract=retract,
-                    replay=replay,
-                )
-            report.stages.append(summary)
-    finally:
-        spark.stop()
+    turn = Turn(run_id, micros(lo), _named(lo, hi))
+    waiting = hold_turn(
+        settings.home / "leases", source, turn, driver=driver or NoDriver(), wait_s=wait_s, on_wait=on_wait
+    )
+    with waiting:
+        # both take seconds to import: worth doing while Spark is busy
+        threading.Thread(target=_preload, daemon=True).start()
+        with report.timed("connect"):
+            spark = open_session(settings, f"{source}:{run_id}")
+        try:
+            for name in STAGES:
+                on_stage(name)
+                with report.timed(name):
+                    summary = run_stage(
+                        name,
+                        source=source,
+                        lo=lo,
+                        hi=hi,
+                        run_id=run_id,
+                        settings=settings,
+                        spark=spark,
+                        accept_definition=accept_definition,
+                        only_file=only_file,
+                        planned=planned,
+                        retract=retract,
+                        replay=replay,
+                        pass_gap=pass_gap,
+                    )
+                report.stages.append(summary)
+        finally:
+            spark.stop()
     return report
+
+
+def _named(lo: datetime, hi: datetime) -> str:
+    return f"{lo:%Y-%m-%d %H:%M} to {hi:%Y-%m-%d %H:%M}"
 
 
 def _preload() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.base import Base
+from spark_jobs.jobs.beginning import begun_frontiers, gap_of
 from spark_jobs.jobs.compact import restate_states
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import estimate_seconds
@@ -22,12 +23,15 @@ from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
 from spark_jobs.landing.ledger import COUNTS, versions
+from spark_jobs.restatement.catalog import ensure_source
 from spark_jobs.restatement.preview import Difference, differences
 from spark_jobs.restatement.versions import changed_parts
 from spark_jobs.sources import Source
-from spark_jobs.storage import fence
+from spark_jobs.storage import fence, publication
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.tables import FILES
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.gap import SealGap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +66,8 @@ class PlannedDrop:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do. `estimate_s` is None before there is a past run to go by."""
+    """What a run would do. `estimate_s` is None before there is a past run to go by. `gap`: the refusal of a run that
+    is not told to pass drops which were never run, if there are any."""
 
     base: Base
     drops: list[PlannedDrop]
@@ -70,6 +75,7 @@ class Plan:
     tables: list[Difference]
     estimate_s: float | None
     stages: list[dict[str, Any]] = field(default_factory=list)
+    gap: SealGap | None = None
 
     @property
     def plan_id(self) -> str:
@@ -107,12 +113,26 @@ def plan_run(
         def stage(name: str) -> Stage:
             lease.next_token()
             made = Stage(name, settings, source, *interval_us, RUN_ID, lake, lease, accept_definition=True)
-            return replace(made, only_file=only_file, retract=retract, replay=replay)
+            return replace(made, only_file=only_file, retract=retract, replay=replay, pass_gap=True)
 
         try:
             return _plan(stage, lake, lease.past, sample)
         finally:
             lake.close()
+
+
+def gap_of_run(source: Source, interval_us: tuple[int, int], spark: SparkSession) -> SealGap | None:
+    """The refusal that a run of `source` over `[lo, hi)` meets now if it is not told to pass drops that were never run;
+    None if there are none. Writes nothing."""
+    lake = OverlayLake(spark)
+    try:
+        ensure_source(lake, source)
+        lo_us, hi_us = interval_us
+        standing, published = frontiers.load(lake, source), publication.load(lake, source)
+        begun = begun_frontiers(lake, source, standing, published, published.token)
+        return gap_of(lake, source, begun, source.drops.seq_nos(lo_us, hi_us - 1))
+    finally:
+        lake.close()
 
 
 def plan_replay(
@@ -168,6 +188,7 @@ def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple
         differences(lake, source, sample),
         estimate_seconds(past, sum(row.rows + (row.rows_back or 0) for row in landed)),
         summaries,
+        before.gap,
     )
 
 

@@ -28,6 +28,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
     """Append the landings that are not in the trace yet, seal at the interval's end, drain and trim; says what moved,
     and which landings they were."""
     before = stage.frontiers
+    stage.check_gap()
     pending = pending_updates(stage.lake, stage.source, before.landed_through)
     # what an earlier run landed without sealing it lands with this one
     drops, hi_us = [range(n, n + 1) for n in pending.drops], before.reached_us

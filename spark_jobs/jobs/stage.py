@@ -59,12 +59,14 @@ def run_stage(
     planned: Base | None = None,
     retract: bool = False,
     replay: frozenset[str] | None = None,
+    pass_gap: bool = False,
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
 
     `only_file` leaves the interval's other files aside. `retract` takes back what the interval's drops, or that file,
     landed. `replay`: files to read again, and no others. `planned` is the base of a plan, which must still stand: it
-    says what the run is about, and its definition is accepted.
+    says what the run is about, and its definition is accepted. `pass_gap` lets the run move the seal past drops that
+    were never run.
 
     Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
     session's work is interrupted, so that a retry does not meet it.
@@ -99,6 +101,7 @@ def run_stage(
                 planned=planned,
                 retract=retract,
                 replay=replay,
+                pass_gap=pass_gap,
             )
     finally:
         if spark is None:
@@ -159,6 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--to", dest="last", required=True, type=_instant, help="start of the last drop")
     parser.add_argument("--run-id", required=True)
     parser.add_argument("--accept-definition", action="store_true", help="recompute what a changed source file affects")
+    parser.add_argument("--pass-gap", action="store_true", help="move the seal past drops that were never run")
     options = parser.parse_args(arguments)
     settings = load_settings()
     try:
@@ -172,6 +176,7 @@ def main(arguments: list[str] | None = None) -> int:
             run_id=options.run_id,
             settings=settings,
             accept_definition=options.accept_definition,
+            pass_gap=options.pass_gap,
         )
     except TidemarkError as error:
         sys.stderr.write(f"{error}\n")

@@ -226,6 +226,9 @@ def _text(
             "",
             "# What rows do to their entity can't be told from values: with `state`, gold keeps what becomes of it.",
             "",
+            "dag:",
+            "  schedule: manual   # people start its runs, from `start` on; or: every, a run after each drop's end",
+            "",
         ]
     )
 

@@ -19,6 +19,12 @@ DAG_WAIT_S = 120.0
 ENDED = ("success", "failed")
 
 
+class DagPaused(TidemarkError):
+    """Runs of a paused DAG don't get on, and to unpause it would start runs that nobody asked for. Facts: `dag`."""
+
+    code = "dag_paused"
+
+
 class BackfillFailed(TidemarkError):
     """Runs of a backfill failed, or it did not end in time. Facts: `dag`, `runs` (run id -> state)."""
 
@@ -42,22 +48,50 @@ def backfill(
     last: datetime,
     *,
     timeout_s: float,
+    by_itself: bool,
+    unpause: bool = False,
+    pass_gap: bool = False,
     on_change: Callable[[list[BackfilledRun]], None] = lambda _: None,
 ) -> list[BackfilledRun]:
     """Run `dag` for every interval that starts in `[lo, last]`, one after another, again where it ran before.
 
+    A paused DAG gets on with no run. One that starts runs only when asked (`by_itself` is false) is unpaused for the
+    time of the backfill; one with a schedule would start a run of today as well, so it is unpaused, for good, only with
+    `unpause`.
+
     Raises:
         AirflowRefused: Airflow does not know the DAG, or refuses the backfill (one at a time per DAG).
+        DagPaused: the DAG is paused, has a schedule, and `unpause` is not given.
         BackfillFailed: a run failed, or `timeout_s` seconds passed.
     """
-    _wait_for_dag(api, dag)
-    api.patch(f"dags/{dag}", {"is_paused": False})
+    paused = _wait_for_dag(api, dag)["is_paused"]
+    if paused and by_itself and not unpause:
+        raise _paused(dag)
+    if paused:
+        api.patch(f"dags/{dag}", {"is_paused": False})
+    try:
+        return _backfill(api, dag, lo, last, timeout_s=timeout_s, pass_gap=pass_gap, on_change=on_change)
+    finally:
+        if paused and not by_itself:
+            api.patch(f"dags/{dag}", {"is_paused": True})
+
+
+def _backfill(
+    api: AirflowApi,
+    dag: str,
+    lo: datetime,
+    last: datetime,
+    *,
+    timeout_s: float,
+    pass_gap: bool,
+    on_change: Callable[[list[BackfilledRun]], None],
+) -> list[BackfilledRun]:
     request = {
         "dag_id": dag,
         "from_date": lo.isoformat(),
         "to_date": last.isoformat(),
         "run_backwards": False,
-        "dag_run_conf": {},
+        "dag_run_conf": {"pass_gap": True} if pass_gap else {},
         "reprocess_behavior": "completed",
         "max_active_runs": 1,
     }
@@ -92,12 +126,12 @@ def _create(api: AirflowApi, request: dict[str, Any]) -> Any:
         time.sleep(POLL_S)
 
 
-def _wait_for_dag(api: AirflowApi, dag: str) -> None:
+def _wait_for_dag(api: AirflowApi, dag: str) -> Any:
+    """What Airflow says of the DAG, once it knows it."""
     deadline = time.monotonic() + DAG_WAIT_S
     while True:
         try:
-            api.get(f"dags/{dag}")
-            return
+            return api.get(f"dags/{dag}")
         except AirflowRefused as refusal:
             if refusal.facts["status"] != 404 or time.monotonic() > deadline:
                 raise
@@ -115,6 +149,18 @@ def _seconds(run: dict[str, Any]) -> float | None:
         return None
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     return round((ended - begun).total_seconds(), 1)
+
+
+def _paused(dag: str) -> DagPaused:
+    return DagPaused(
+        expected=f"the DAG {dag} to be unpaused, or to have no schedule",
+        found="a paused one that is scheduled: unpausing it starts a run of the last drop as well, and from then on one"
+        " after each drop",
+        consequence="nothing was started",
+        next_step="repeat it with --unpause if its schedule may begin; or write `dag: {schedule: manual}` in the source"
+        " file; or use `tidemark run`, which needs no Airflow",
+        dag=dag,
+    )
 
 
 def _failed(dag: str, runs: list[BackfilledRun], what: str) -> BackfillFailed:

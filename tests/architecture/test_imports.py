@@ -40,6 +40,7 @@ LAYERS: dict[str, set[str]] = {
         *("checkpoints", "config", "expectations", "gates", "kernels", "landing", "publish", "restatement", "sample"),
         *("session", "sources", "storage", "trace"),
     },
+    "scheduling": {"sources", "storage"},
     "server": {"config", "server.errors", "server.java", "server.lake_lock", "session"},
     "cli": {
         *("checkpoints", "chunks", "config", "gates", "jobs", "kernels", "landing", "publish", "restatement", "sample"),
@@ -47,13 +48,13 @@ LAYERS: dict[str, set[str]] = {
         "windows",
     },
     "expectations": set(),
-    "dags": {"config", "sources", "server", "server.errors"},
+    "dags": {"config", "scheduling", "sources", "server", "server.errors", "storage"},
 }
 """Per layer (a package or module of `spark_jobs`, or a top-level folder) the other layers it may import. The longest
 matching name decides: `server.errors` is a layer of its own, below `server`."""
 
 INSIDE_TASKS: dict[str, set[str]] = {
-    "dags": {"gates", "jobs", "landing", "publish", "session", "storage"},
+    "dags": {"gates", "jobs", "landing", "publish", "session"},
 }
 """Layers that may be imported inside functions alone: a task runs long after its DAG file was parsed."""
 
@@ -83,7 +84,8 @@ LIBRARIES: dict[str, set[str]] = {
     "server.lake_lock": {"psutil"},
     "cli": {"httpx", "psutil", "pyarrow", "pyspark", "rich", "typer", "yaml"},
     "expectations": {"great_expectations"},
-    "dags": {"airflow", "pendulum"},
+    "dags": {"airflow"},
+    "scheduling": {"airflow", "asgiref", "pendulum"},
 }
 """Third-party libraries per layer; a layer that is not here uses the standard library alone."""
 

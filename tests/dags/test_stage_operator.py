@@ -14,6 +14,7 @@ import pytest
 from spark_jobs.errors import ConfigurationError, TidemarkError
 from spark_jobs.gates.verdicts import GateFailed, Verdict
 from spark_jobs.server.errors import ServerUnreachable
+from spark_jobs.sources.drops import Schedule
 
 pytestmark = pytest.mark.slow
 
@@ -21,38 +22,55 @@ DAY_US = 86_400_000_000
 
 
 @pytest.fixture(scope="module")
-def factory() -> Iterator[Any]:
+def tasks() -> Iterator[Any]:
     """The module as Airflow imports it, from the DAGs' folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[2] / "dags"))
-        import _factory
+        import _tasks
 
-        yield _factory
-        sys.modules.pop("_factory", None)
+        yield _tasks
+        sys.modules.pop("_tasks", None)
 
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def context(*, lo: str | None = None, hi: str | None = None, run_type: str = "manual", **params: Any) -> dict[str, Any]:
-    """A task's context as Airflow gives it."""
-    run = SimpleNamespace(
-        run_type=run_type,
-        data_interval_start=at(lo) if lo else None,
-        data_interval_end=at(hi) if hi else None,
-        run_after=at("2013-01-05T09:30:00"),
+DAILY = Schedule(start_us=1_356_998_400_000_000, every_us=DAY_US)
+"""Drops since 2013-01-01."""
+
+
+def dag_run(lo: str | None = None, hi: str | None = None, date: str | None = None, **facts: Any) -> SimpleNamespace:
+    """A DAG run as a task sees it."""
+    return SimpleNamespace(
+        **{
+            "run_id": "r",
+            "run_type": "manual",
+            "data_interval_start": at(lo) if lo else None,
+            "data_interval_end": at(hi) if hi else None,
+            "logical_date": at(date) if date else None,
+            "run_after": at("2013-01-05T09:30:00"),
+            "conf": None,
+            **facts,
+        }
     )
-    return {"dag_run": run, "run_id": "r", "params": {"from": None, "to": None, "dry_run": False, **params}}
 
 
-def operator(factory: Any, **changes: Any) -> Any:
-    return factory.StageOperator(
-        **{"task_id": "seal", "source": "flights", "start_us": 0, "every_us": DAY_US, "by_hand": False, **changes}
-    )
+def context(run: SimpleNamespace, previous: SimpleNamespace | None = None, **params: Any) -> dict[str, Any]:
+    """A task's context as Airflow gives it; `previous` is on its way, too."""
+    params = {"from": None, "to": None, "pass_gap": False, "dry_run": False, **params}
+    instance = SimpleNamespace(get_previous_dagrun=lambda state: previous if state == "running" else None)
+    return {"dag_run": run, "run_id": run.run_id, "params": params, "ti": instance}
 
 
-def ending(factory: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> Any:
+JANUARY_2 = ("2013-01-02", "2013-01-03")
+
+
+def operator(tasks: Any, stage: str = "seal") -> Any:
+    return tasks.StageOperator(task_id=stage, source="flights", drops=DAILY)
+
+
+def ending(tasks: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> Any:
     """An operator whose stage ends with `outcome`; returns it and the calls that it made."""
     from spark_jobs.jobs import stage
 
@@ -65,44 +83,53 @@ def ending(factory: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> Any:
         return outcome
 
     monkeypatch.setattr(stage, "run_stage", run_stage)
-    monkeypatch.setattr(factory, "_preload_beside", lambda _: None)
-    return operator(factory), calls
+    monkeypatch.setattr(tasks, "_preload_beside", lambda _: None)
+    return operator(tasks), calls
 
 
-def test_a_scheduled_run_covers_its_data_interval(factory: Any) -> None:
-    run = context(lo="2013-01-02", hi="2013-01-03", run_type="scheduled")
-    assert factory.run_interval(run, start_us=0, every_us=DAY_US) == (at("2013-01-02"), at("2013-01-03"))
+def interval(tasks: Any, run: SimpleNamespace, drops: Schedule = DAILY, **params: Any) -> tuple[datetime, datetime]:
+    return tasks.run_interval(run, params, drops)
 
 
-def test_parameters_name_the_first_and_the_last_drop_both_included(factory: Any) -> None:
-    run = context(lo="2013-02-01", hi="2013-02-02", **{"from": "2013-01-02", "to": "2013-01-04"})
-    assert factory.run_interval(run, start_us=0, every_us=DAY_US) == (at("2013-01-02"), at("2013-01-05"))
+def test_a_scheduled_run_covers_its_data_interval(tasks: Any) -> None:
+    assert interval(tasks, dag_run(*JANUARY_2, run_type="scheduled")) == (at("2013-01-02"), at("2013-01-03"))
 
 
-def test_a_first_drop_alone_is_the_last_one_too(factory: Any) -> None:
-    assert factory.run_interval(context(**{"from": "2013-01-02"}), start_us=0, every_us=DAY_US) == (
-        at("2013-01-02"),
-        at("2013-01-03"),
-    )
+def test_parameters_name_the_first_and_the_last_drop_both_included(tasks: Any) -> None:
+    run = dag_run("2013-02-01", "2013-02-02")
+    assert interval(tasks, run, **{"from": "2013-01-02", "to": "2013-01-04"}) == (at("2013-01-02"), at("2013-01-05"))
+
+
+def test_a_first_drop_alone_is_the_last_one_too(tasks: Any) -> None:
+    assert interval(tasks, dag_run(), **{"from": "2013-01-02"}) == (at("2013-01-02"), at("2013-01-03"))
 
 
 @pytest.mark.parametrize("empty", [(None, None), ("2013-01-05T09:30:00", "2013-01-05T09:30:00")])
-def test_a_run_without_an_interval_covers_the_last_drop_that_has_ended(factory: Any, empty: tuple[Any, Any]) -> None:
-    run = context(lo=empty[0], hi=empty[1])
-    assert factory.run_interval(run, start_us=0, every_us=DAY_US) == (at("2013-01-04"), at("2013-01-05"))
+def test_a_run_without_an_interval_covers_the_last_drop_that_has_ended(tasks: Any, empty: tuple[Any, Any]) -> None:
+    assert interval(tasks, dag_run(*empty)) == (at("2013-01-04"), at("2013-01-05"))
 
 
-def test_weekly_drops_count_from_the_start_of_the_source_not_from_airflows_weeks(factory: Any) -> None:
-    monday, week = int(at("2012-12-03").timestamp() * 1_000_000), 7 * DAY_US
-    drop = (at("2012-12-24"), at("2012-12-31"))
-    for run in (context(), context(lo="2012-12-27", hi="2013-01-03"), context(lo="2012-12-24", hi="2012-12-31")):
-        assert factory.run_interval(run, start_us=monday, every_us=week) == drop
+def test_the_last_drop_that_has_ended_is_one_of_the_sources_also_where_drops_are_weeks(tasks: Any) -> None:
+    weekly = Schedule(DAILY.start_us, 7 * DAY_US)
+    run = dag_run(run_after=at("2013-01-20"))
+    assert interval(tasks, run, weekly) == (at("2013-01-08"), at("2013-01-15"))
 
 
-def test_a_task_runs_its_stage_under_the_runs_id(factory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    task, calls = ending(factory, monkeypatch, {"rows": 3})
-    assert task.execute(context(lo="2013-01-02", hi="2013-01-03")) == {"rows": 3}
-    assert calls == [("seal", {"source": "flights", "lo": at("2013-01-02"), "hi": at("2013-01-03"), "run_id": "r"})]
+def test_a_run_started_for_a_logical_date_covers_the_drop_of_that_date(tasks: Any) -> None:
+    # what Airflow's command line makes of the date: the interval is that of now
+    last_ended = ("2013-01-04", "2013-01-05")
+    assert interval(tasks, dag_run(*last_ended, date="2013-01-02")) == (at("2013-01-02"), at("2013-01-03"))
+    assert interval(tasks, dag_run(*last_ended, date="2013-01-05T09:30:00")) == (at("2013-01-04"), at("2013-01-05"))
+    explicit = dag_run("2013-01-01", "2013-01-04", date="2013-01-05T09:30:00")
+    assert interval(tasks, explicit) == (at("2013-01-01"), at("2013-01-04"))
+
+
+def test_a_task_runs_its_stage_under_the_runs_id(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, calls = ending(tasks, monkeypatch, {"rows": 3})
+    assert task.execute(context(dag_run(*JANUARY_2))) == {"rows": 3}
+    assert task.execute(context(dag_run(*JANUARY_2), pass_gap=True)) == {"rows": 3}
+    run = {"source": "flights", "lo": at("2013-01-02"), "hi": at("2013-01-03"), "run_id": "r"}
+    assert calls == [("seal", {**run, "pass_gap": False}), ("seal", {**run, "pass_gap": True})]
 
 
 def gate_failed() -> GateFailed:
@@ -116,65 +143,130 @@ def gate_failed() -> GateFailed:
     "refusal", [gate_failed(), ConfigurationError(expected="a", found="b")], ids=["failed gate", "wrong setting"]
 )
 def test_a_refusal_that_would_be_the_same_again_is_not_retried(
-    factory: Any, monkeypatch: pytest.MonkeyPatch, refusal: TidemarkError
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, refusal: TidemarkError
 ) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    task, _ = ending(factory, monkeypatch, refusal)
+    task, _ = ending(tasks, monkeypatch, refusal)
     with pytest.raises(AirflowFailException) as failure:
-        task.execute(context(lo="2013-01-02", hi="2013-01-03"))
+        task.execute(context(dag_run(*JANUARY_2)))
     assert refusal.code in str(failure.value)
 
 
 @pytest.mark.parametrize(
     "error", [ServerUnreachable(expected="a", found="b"), RuntimeError("lost")], ids=["no server", "any other error"]
 )
-def test_what_may_pass_by_itself_is_retried(factory: Any, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    task, _ = ending(factory, monkeypatch, error)
+def test_what_may_pass_by_itself_is_retried(tasks: Any, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    task, _ = ending(tasks, monkeypatch, error)
     with pytest.raises(type(error)):
-        task.execute(context(lo="2013-01-02", hi="2013-01-03"))
+        task.execute(context(dag_run(*JANUARY_2)))
 
 
-def test_the_codes_that_are_retried_exist(factory: Any) -> None:
+def test_the_codes_that_are_retried_exist(tasks: Any) -> None:
     import spark_jobs.publish.marts
     import spark_jobs.storage.fence  # noqa: F401
 
     def codes(error: type[TidemarkError]) -> set[str]:
         return {error.code}.union(*(codes(each) for each in error.__subclasses__()))
 
-    assert codes(TidemarkError) >= factory.RETRIED
+    assert codes(TidemarkError) >= tasks.RETRIED
 
 
-def test_a_dry_run_lists_files_and_does_nothing(factory: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_dry_run_lists_files_and_does_nothing(tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
     drop = tmp_path / "landing" / "flights" / "2013-01-02"
     drop.mkdir(parents=True)
     (drop / "a.csv").write_text("x")
     monkeypatch.setenv("TIDEMARK_LANDING", str(tmp_path / "landing"))
-    lines = list(factory.planned_files("flights", at("2013-01-02"), at("2013-01-04")))
+    lines = list(tasks.planned_files("flights", at("2013-01-02"), at("2013-01-04")))
     assert lines == [
         "drop 2013-01-02: 1 files, 1 bytes: flights/2013-01-02/a.csv",
         "drop 2013-01-03: 0 files, 0 bytes: ",
     ]
-    task, calls = ending(factory, monkeypatch, {})
+    task, calls = ending(tasks, monkeypatch, {})
     with pytest.raises(AirflowSkipException):
-        task.execute(context(lo="2013-01-02", hi="2013-01-03", dry_run=True))
+        task.execute(context(dag_run(*JANUARY_2), dry_run=True))
     assert calls == []
 
 
-def test_the_schedule_of_a_source_run_by_hand_does_nothing(factory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.sdk.exceptions import AirflowSkipException
+def first_stage(tasks: Any, monkeypatch: pytest.MonkeyPatch, home: Path, outcome: Any = None) -> tuple[Any, Any]:
+    """The first stage in an installation at `home`."""
+    monkeypatch.setenv("TIDEMARK_HOME", str(home))
+    _, calls = ending(tasks, monkeypatch, outcome or {})
+    return operator(tasks, "land"), calls
 
-    task, calls = ending(factory, monkeypatch, {})
-    task.by_hand = True
-    with pytest.raises(AirflowSkipException):
-        task.execute(context(lo="2013-01-02", hi="2013-01-03", run_type="scheduled"))
+
+def test_a_run_waits_for_its_turn_without_a_slot_and_says_for_whom(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from spark_jobs.storage.turns import NoDriver, Turn, hold_turn
+
+    task, calls = first_stage(tasks, monkeypatch, tmp_path)
+    with (
+        hold_turn(tmp_path / "leases", "flights", Turn("cli-1", 0, "2013-01-01"), driver=NoDriver()),
+        pytest.raises(TaskDeferred) as waiting,
+    ):
+        task.execute(context(dag_run(*JANUARY_2)))
     assert calls == []
-    task.execute(context(lo="2013-01-02", hi="2013-01-03", run_type="backfill"))
+    path, arguments = waiting.value.trigger.serialize()
+    assert path == "spark_jobs.scheduling.trigger.TurnTrigger"
+    assert (arguments["run_id"], arguments["drops"]) == ("r", "2013-01-02")
+    task.execute(context(dag_run(*JANUARY_2)))
     assert len(calls) == 1
 
 
-def test_ending_a_task_unwinds_its_stage(factory: Any) -> None:
+def test_a_run_lets_the_one_before_it_pass_if_its_drops_are_earlier(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    task, calls = first_stage(tasks, monkeypatch, tmp_path)
+    monkeypatch.setattr("spark_jobs.scheduling.trigger.AirflowRuns.is_on", lambda self, run_id: True)
+    before = dag_run("2013-01-01", "2013-01-02", run_id="first", run_type="backfill")
+    with pytest.raises(TaskDeferred) as waiting:
+        task.execute(context(dag_run(*JANUARY_2), before))
+    assert waiting.value.trigger.serialize()[1]["before"] == "first"
+    later = dag_run("2013-01-01", "2013-01-02", run_id="first", conf={"from": "2013-01-03"})
+    task.execute(context(dag_run(*JANUARY_2), later))
+    assert len(calls) == 1
+
+
+def test_the_trigger_fires_once_the_run_has_its_turn(tasks: Any, tmp_path: Path) -> None:
+    import asyncio
+
+    from spark_jobs.scheduling import trigger
+    from spark_jobs.storage.turns import Line, NoDriver, Turn
+
+    other = Line(tmp_path, "flights", Turn("cli-1", 0, "2013-01-01"), NoDriver())
+    assert other.step() is None
+    arguments = {"leases": str(tmp_path), "dag_id": "flights", "run_id": "r", "lo_us": 1, "drops": "2013-01-02"}
+    waiting = trigger.TurnTrigger(**arguments, before=None)
+
+    async def fires() -> Any:
+        run = waiting.run()
+        event = asyncio.ensure_future(anext(run))
+        await asyncio.sleep(0)
+        other.end()
+        return await event
+
+    asyncio.run(fires())
+    mine = Line(tmp_path, "flights", Turn("r", 1, "2013-01-02", staged=True), NoDriver())
+    assert mine.has_turn()
+
+
+def test_a_drop_without_files_is_shown_as_skipped(tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    summary = {"files": 0, "known_files": 0, "empty_drops": ["2013-01-02"]}
+    task, calls = first_stage(tasks, monkeypatch, tmp_path, summary)
+    with pytest.raises(AirflowSkipException, match="no file for 2013-01-02: taken as empty"):
+        task.execute(context(dag_run(*JANUARY_2)))
+    assert len(calls) == 1
+
+
+def test_ending_a_task_unwinds_its_stage(tasks: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
-        operator(factory).on_kill()
+        operator(tasks).on_kill()

@@ -101,7 +101,7 @@ def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> di
     """Run these stages of a day; returns their summaries."""
     lo = START + day * DAY
     given = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": f"day-{day}", "settings": settings, "spark": spark}
-    return {name: run_stage(name, **given) for name in names}
+    return {name: run_stage(name, **given, pass_gap=True) for name in names}
 
 
 def tokens_of(summaries: dict[str, Row]) -> dict[str, int]:

@@ -219,7 +219,10 @@ def test_decimals_of_csv_and_parquet_land_alike(lake: SparkSession, home: Settin
     folder = {form: home.landing / f"{form}{START:%Y-%m-%d}" for form in ("csv", "parquet")}
     for path in folder.values():
         path.mkdir(parents=True)
-    lines = [f"{n},a,{t.isoformat()},{'' if p is None else f'{p:f}'},1" for n, (t, p) in enumerate(zip(times, prices))]
+    lines = [
+        f"{n},a,{t.isoformat()},{'' if p is None else f'{p:f}'},1"
+        for n, (t, p) in enumerate(zip(times, prices, strict=True))
+    ]
     (folder["csv"] / "a.csv").write_text("\n".join(["id,till,at,price,Tax", *lines]) + "\n")
     table = pa.table(
         {"id": list("0123"), "till": ["a"] * 4, "at": times, "price": pa.array(prices, pa.decimal128(30, 12)),

@@ -122,7 +122,7 @@ def test_names_joined_in_one_query_show_one_publication_while_runs_publish(insta
 def test_a_run_that_loses_its_lake_server_says_so_and_goes_on_with_the_next_one(installation: Installation) -> None:
     installation.json("run", "flights", "--from", FIRST, "--to", FIRST)
     before = _publications(installation)
-    process = installation.start(*_command(BEYOND))
+    process = installation.start(*_command(BEYOND), "--pass-gap")
     _wait_for_token(installation, _lease_token(installation) + 2, process)
     os.kill(installation.json("status")["parts"]["lake"]["pid"], signal.SIGKILL)
     output, _ = process.communicate(timeout=240)
@@ -132,5 +132,5 @@ def test_a_run_that_loses_its_lake_server_says_so_and_goes_on_with_the_next_one(
     assert "expected  the lake server" in output, output
     assert installation.run(str(TIDEMARK), "up", "--no-airflow").returncode == 0
     assert _publications(installation) == before
-    again = installation.json("run", "flights", "--from", BEYOND, "--to", BEYOND)
+    again = installation.json("run", "flights", "--from", BEYOND, "--to", BEYOND, "--pass-gap")
     assert again["stages"][-1]["moved"]

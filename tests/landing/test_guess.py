@@ -56,6 +56,7 @@ def test_a_csv_file_tells_types_nulls_names_and_delimiter(tmp_path: Path, delimi
     guess = guess_source([as_csv(tmp_path / "meters.csv", ROWS, delimiter)])
     source = guess.source
     assert types(guess) == TYPES
+    assert source.dag.schedule == "manual", "a backfill of old files starts no run of today"
     assert (source.name, source.entity, source.event_time, source.timelines) == (
         "meters", "meter", ("at",), {"at": "at"},
     )  # fmt: skip

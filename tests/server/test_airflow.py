@@ -1,21 +1,28 @@
-"""Airflow's processes under the supervisor: healthy, behind a login, on the loopback, restarted, gone after `down`."""
+"""Airflow's processes under the supervisor: healthy, behind a login, on the loopback, restarted, gone after `down`; and
+the runs of a source in it, whoever starts them, one after another. Its stages only note that they ran."""
 
 from __future__ import annotations
 
+import json
 import stat
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
-from spark_jobs.config import Settings
+from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.server import control, processes
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 from spark_jobs.server.airflow_parts import PARTS, admin_password
+from spark_jobs.server.airflow_runs import AirflowRuns
+from spark_jobs.server.backfill import backfill
 from spark_jobs.server.status import running_supervisor, status
+from spark_jobs.storage.turns import Line, NoDriver, Turn, hold_turn
+from tests.jobs.harness import SOURCE, write_source
 
 pytestmark = pytest.mark.airflow
 
@@ -32,6 +39,30 @@ def probe():
 probe()
 """
 
+NOTING = """
+import json, sys, types
+from pathlib import Path
+
+def noted(name, *, source, lo, hi, run_id, pass_gap):
+    with open({journal!r}, "a") as journal:
+        journal.write(json.dumps([name, run_id, f"{{lo:%Y-%m-%d}}"]) + "\\n")
+    return {{"stage": name, "files": 1, "known_files": 0}}
+
+stage = types.ModuleType("spark_jobs.jobs.stage")
+stage.run_stage = noted
+sys.modules["spark_jobs.jobs.stage"] = stage
+sys.path.insert(0, {dags!r})
+import _tasks
+from _factory import source_dag
+from spark_jobs.sources import load_source
+
+_tasks._preload_beside = lambda _: None
+meters = source_dag(load_source(Path({source!r})))
+"""
+"""The DAG of a source, as the factory makes it, with stages that write a line and do nothing else."""
+
+STAGES = ["land", "seal", "window", "compact", "publish"]
+
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory, installation) -> Iterator[Settings]:
@@ -41,6 +72,11 @@ def airflow(tmp_path_factory, installation) -> Iterator[Settings]:
     dags.mkdir()
     (dags / "probe.py").write_text(DAG)
     settings = installation(folder / "home").model_copy(update={"dags": dags})
+    write_source(settings, SOURCE + "dag: {schedule: manual}\n")
+    source, journal = settings.home / "sources" / "meters.yml", settings.home / "journal"
+    (dags / "meters.py").write_text(
+        NOTING.format(source=str(source), journal=str(journal), dags=str(CHECKOUT / "dags"))
+    )
     with pytest.MonkeyPatch.context() as patch:
         for module in ("control", "status"):
             patch.setattr(f"spark_jobs.server.{module}.code_version", lambda: "the code of this test")
@@ -75,9 +111,9 @@ def test_a_wrong_password_is_refused(airflow):
 
 def test_the_generated_password_lets_us_in_and_no_example_is_loaded(airflow, api):
     deadline = time.monotonic() + 120
-    while not (found := [dag["dag_id"] for dag in api.get("dags")["dags"]]) and time.monotonic() < deadline:
+    while len(found := [dag["dag_id"] for dag in api.get("dags")["dags"]]) < 2 and time.monotonic() < deadline:
         time.sleep(1)
-    assert found == ["probe"]
+    assert found == ["meters", "probe"]
 
 
 def test_a_dag_runs_to_success(airflow, api):
@@ -88,6 +124,94 @@ def test_a_dag_runs_to_success(airflow, api):
         assert time.monotonic() < deadline, state
         time.sleep(1)
     assert state == "success"
+
+
+def date(day: int) -> str:
+    return f"2024-01-{day:02}"
+
+
+def midnight(day: int) -> datetime:
+    return datetime(2024, 1, day, tzinfo=UTC)
+
+
+def noted(settings: Settings, days: range) -> list[list[str]]:
+    """[stage, run, drop] in the order in which stages of these days ran."""
+    lines = (settings.home / "journal").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line[2] in map(date, days)]
+
+
+def expect_whole_runs_in_order(settings: Settings, days: range) -> None:
+    lines = noted(settings, days)
+    assert [(stage, day) for stage, _, day in lines] == [(stage, date(day)) for day in days for stage in STAGES]
+
+
+def ended(api: AirflowApi, days: range) -> dict[str, tuple[str, str]]:
+    """Type and state of the runs of these days, once all have ended."""
+    deadline = time.monotonic() + 800
+    while True:
+        runs = api.get("dags/meters/dagRuns", limit=1000)["dag_runs"]
+        states = {run["data_interval_start"][:10]: (run["run_type"], run["state"]) for run in runs}
+        mine = {day: states.get(day, ("", "")) for day in map(date, days)}
+        if all(state in ("success", "failed") for _, state in mine.values()):
+            return mine
+        assert time.monotonic() < deadline, mine
+        time.sleep(1)
+
+
+def test_a_backfill_of_a_paused_dag_runs_its_days_and_starts_nothing_else(airflow, api):
+    api.patch("dags/meters", {"is_paused": True})
+    done = backfill(api, "meters", midnight(1), midnight(1), timeout_s=800, by_itself=False)
+    assert [run.state for run in done] == ["success"]
+    dag = api.get("dags/meters")
+    assert (dag["is_paused"], dag["timetable_summary"], dag["next_dagrun_run_after"]) == (True, "manual", None)
+    assert [run["run_type"] for run in api.get("dags/meters/dagRuns")["dag_runs"]] == ["backfill"]
+    expect_whole_runs_in_order(airflow, range(1, 2))
+
+
+def test_a_backfill_of_airflows_own_with_many_days_at_once_runs_them_whole_and_in_order(airflow, api):
+    api.patch("dags/meters", {"is_paused": False})
+    leases, days = airflow.home / "leases", range(2, 5)
+    dead = Turn("scheduled__of_a_run_that_is_gone", 0, "2023-12-31", staged=True)
+    assert Line(leases, "meters", dead, NoDriver()).step() is None
+    # `airflow backfill create` makes the same call
+    api.post(
+        "backfills",
+        {
+            "dag_id": "meters",
+            "from_date": midnight(2).isoformat(),
+            "to_date": midnight(4).isoformat(),
+            "run_backwards": False,
+            "dag_run_conf": {},
+            "reprocess_behavior": "none",
+            "max_active_runs": 4,
+        },
+    )
+    assert ended(api, days) == {date(day): ("backfill", "success") for day in days}
+    expect_whole_runs_in_order(airflow, days)
+
+
+def test_runs_that_people_trigger_wait_for_one_beside_airflow_and_the_next_one_waits_for_them(airflow, api):
+    leases, days = airflow.home / "leases", range(5, 7)
+    told: list[str] = []
+    with hold_turn(leases, "meters", Turn("cli-before", 0, "an earlier day"), driver=NoDriver()):
+        for day in days:
+            api.post("dags/meters/dagRuns", {"logical_date": midnight(day).isoformat()})
+        deadline = time.monotonic() + 400
+        runs = api.get("dags/meters/dagRuns", state="running")["dag_runs"]
+        while not runs or not any(
+            task["state"] == "deferred"
+            for task in api.get(f"dags/meters/dagRuns/{runs[0]['dag_run_id']}/taskInstances")["task_instances"]
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(1)
+            runs = api.get("dags/meters/dagRuns", state="running")["dag_runs"]
+        assert noted(airflow, days) == []
+    later = Turn("cli-after", 10**18, "a later day")
+    with hold_turn(leases, "meters", later, driver=AirflowRuns(airflow, "meters"), on_wait=told.append):
+        assert len(noted(airflow, days)) == len(days) * len(STAGES)
+    assert told[0].startswith("run manual__")
+    assert ended(api, days) == {date(day): ("manual", "success") for day in days}
+    expect_whole_runs_in_order(airflow, days)
 
 
 def test_a_refused_call_names_path_and_status(api):

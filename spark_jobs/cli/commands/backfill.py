@@ -14,17 +14,20 @@ from rich.text import Text
 from spark_jobs.cli.arguments import (
     FirstDrop,
     LastDrop,
+    PassGapOption,
     SourceArgument,
     drops_between,
     known_source,
     server_session,
 )
 from spark_jobs.cli.commands.plan import document, for_people, make_plan
+from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import JsonOption, emit, note, show, table
 from spark_jobs.config import Settings, load_settings
 
 if TYPE_CHECKING:
-    from spark_jobs.server.backfill import BackfilledRun
+    from spark_jobs.server.backfill import BackfilledRun, BackfillFailed
+    from spark_jobs.sources import Source
 
 TIMEOUT_PER_DROP_S = 300.0
 """Ten times what a day of the sample takes on a busy machine."""
@@ -43,6 +46,10 @@ def backfill(
     first: FirstDrop,
     last: LastDrop,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, as `plan` does.")] = False,
+    pass_gap: PassGapOption = False,
+    unpause: Annotated[
+        bool, typer.Option("--unpause", help="Unpause a DAG that has a schedule; its scheduled runs begin, too.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a range of drops through Airflow, again where they ran before, and wait until they have ended."""
@@ -51,11 +58,11 @@ def backfill(
         made = make_plan(source, first, last)
         emit(as_json, document(made), lambda: for_people(made))
         return
-    runs = _through_airflow(settings, source, first, last)
+    runs = _through_airflow(settings, source, first, last, pass_gap=pass_gap, unpause=unpause)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
 
 
-def _through_airflow(settings: Settings, source: str, first: str, last: str) -> list[BackfilledRun]:
+def _through_airflow(settings: Settings, source: str, first: str, last: str, **options: bool) -> list[BackfilledRun]:
     from spark_jobs.server import backfill as airflow
     from spark_jobs.server.airflow_api import AirflowApi
 
@@ -73,7 +80,27 @@ def _through_airflow(settings: Settings, source: str, first: str, last: str) -> 
 
     with AirflowApi(settings) as api:
         timeout_s = TIMEOUT_PER_DROP_S * count
-        return airflow.backfill(api, source, lo, last_lo, timeout_s=timeout_s, on_change=tell)
+        scheduled = checked.dag.schedule == "every"
+        try:
+            return airflow.backfill(
+                api, source, lo, last_lo, timeout_s=timeout_s, by_itself=scheduled, on_change=tell, **options
+            )
+        except airflow.BackfillFailed as failure:
+            if not options.get("pass_gap"):
+                _tell_gap(settings, checked, (lo, hi), failure)
+            raise
+
+
+def _tell_gap(settings: Settings, source: Source, interval: tuple[datetime, datetime], failure: BackfillFailed) -> None:
+    """Where the runs were refused for drops that were left out, that refusal says more than that they failed."""
+    from spark_jobs.storage.times import micros
+
+    with server_session(settings, "tidemark-backfill") as spark:
+        from spark_jobs.jobs.plan import gap_of_run
+
+        gap = gap_of_run(source, (micros(interval[0]), micros(interval[1])), spark)
+    if gap is not None:
+        raise gap from failure
 
 
 def _runs_table(runs: list[BackfilledRun]) -> Any:
@@ -111,10 +138,8 @@ def demo() -> None:
 
 
 def _without_airflow(settings: Settings, source: str) -> None:
-    from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
-
     lo, hi = drops_between(known_source(settings, source), FIRST, LAST)
-    run_pipeline(settings, source, lo, hi, run_id=new_run_id("demo"))
+    run_source(settings, source, lo, hi, prefix="demo")
 
 
 def _prepare(settings: Settings) -> None:

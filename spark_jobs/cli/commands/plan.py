@@ -97,6 +97,7 @@ def document(made: Plan) -> dict[str, Any]:
         "source": made.base.source,
         "drops": [drop.to_json() for drop in made.drops],
         "changed_definition": made.changed_definition,
+        "gap": None if made.gap is None else made.gap.as_json(),
         "estimate_s": made.estimate_s,
         "tables": [
             {"table": t.table, "identity": list(t.identity), **t.counts, "sample": t.sample} for t in made.tables
@@ -138,6 +139,8 @@ def for_people(made: Plan) -> Group:
     parts: list[Any] = [table(columns, drops)]
     if made.changed_definition:
         parts.append(Text(f"changed definition: {', '.join(made.changed_definition)}", style="yellow"))
+    if made.gap is not None:
+        parts.append(Text(f"a run of this is refused: {made.gap}", style="yellow"))
     parts += [Text(), table(["published rows of", "inserted", "changed", "removed"], counts)]
     parts += [part for t in made.tables if t.sample for part in (Text(), _sample(t))]
     takes = "unknown: nothing ran before" if made.estimate_s is None else f"about {made.estimate_s} s"

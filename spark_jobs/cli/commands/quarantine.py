@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spark_jobs.cli.arguments import FileOption, SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, most_rows
 from spark_jobs.config import load_settings
@@ -122,10 +123,7 @@ def _asked(source: Source, drop: str | None, file: str | None, rule: str | None,
 
 
 def _run(source: Source, found: Replay, **options: Any) -> RunReport:
-    from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
     from spark_jobs.storage.times import instant as of_micros
 
     lo, hi = map(of_micros, found.interval_us(source))
-    return run_pipeline(
-        load_settings(), source.name, lo, hi, run_id=new_run_id("replay"), replay=found.files, **options
-    )
+    return run_source(load_settings(), source.name, lo, hi, prefix="replay", replay=found.files, **options)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spark_jobs.cli.arguments import SourceArgument, drops_between, known_source
-from spark_jobs.cli.commands.run import document, for_people, progress
+from spark_jobs.cli.commands.run import document, for_people, progress, run_source
 from spark_jobs.cli.output import JsonOption, emit
 from spark_jobs.config import load_settings
 
@@ -33,15 +33,13 @@ def retract(
     settings = load_settings()
     checked = known_source(settings, source)
     lo, hi = drops_between(checked, drop, drop)
-    from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
-
     with progress() as on_stage:
-        report = run_pipeline(
+        report = run_source(
             settings,
             source,
             lo,
             hi,
-            run_id=new_run_id("retract"),
+            prefix="retract",
             retract=True,
             only_file=file,
             on_stage=on_stage,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,13 +18,14 @@ from spark_jobs.cli.arguments import (
     FIRST_DROP,
     LAST_DROP,
     FileOption,
+    PassGapOption,
     SourceArgument,
     drops_between,
     instant,
     known_source,
 )
 from spark_jobs.cli.output import JsonOption, emit, note, table
-from spark_jobs.config import load_settings
+from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.storage.times import instant as of_micros
 
@@ -50,11 +52,19 @@ def run(
     accept_definition: Annotated[
         bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
     ] = False,
+    pass_gap: PassGapOption = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Seconds to wait for other runs of the source, 0: not at all; default: as long as it takes."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the pipeline for a range of drops, without Airflow: land, seal, window, compact, publish.
 
-    Ctrl-C cancels the Spark work; a run that was given up can't change what a later one writes.
+    Runs of a source follow one another: it waits for those on their way, in Airflow too, and says for whom. Ctrl-C
+    cancels the Spark work; a run that was given up can't change what a later one writes.
     """
     settings = load_settings()
     checked = known_source(settings, source)
@@ -65,21 +75,48 @@ def run(
         lo, hi = drops_between(checked, first, last)
     else:
         raise ParameterError(expected="--from and --to, or --plan", found="neither", next_step="name the drops to run")
-    from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
-
     with progress() as on_stage:
-        report = run_pipeline(
+        report = run_source(
             settings,
             source,
             lo,
             hi,
-            run_id=new_run_id("cli"),
+            prefix="cli",
+            wait_s=wait,
             accept_definition=accept_definition,
             only_file=file,
             planned=planned,
+            pass_gap=pass_gap,
             on_stage=on_stage,
         )
     emit(as_json, document(report), lambda: for_people(report))
+
+
+def run_source(
+    settings: Settings,
+    source: str,
+    lo: datetime,
+    hi: datetime,
+    *,
+    prefix: str,
+    wait_s: float | None = None,
+    **options: Any,
+) -> RunReport:
+    """`run_pipeline` in its turn among the runs of the source, those in Airflow too; `prefix` begins its run id."""
+    from spark_jobs.jobs.pipeline import new_run_id, run_pipeline
+    from spark_jobs.server.airflow_runs import AirflowRuns
+
+    return run_pipeline(
+        settings,
+        source,
+        lo,
+        hi,
+        run_id=new_run_id(prefix),
+        driver=AirflowRuns(settings, source),
+        wait_s=wait_s,
+        on_wait=lambda whom: note(f"waits for {whom}"),
+        **options,
+    )
 
 
 @contextmanager

@@ -1,0 +1,170 @@
+"""What a task does: its drops, its turn on the source, its stage. Only a task's own process imports the jobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from spark_jobs.config import load_settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.sources import find_source
+from spark_jobs.sources.drops import Schedule
+from spark_jobs.storage.turns import Line, Turn, end_turn
+
+FIRST, LAST = "land", "publish"
+"""The stages with which a run takes its turn on the source, and ends it."""
+
+RETRIED = frozenset({"server_unreachable", "source_busy", "lake_busy", "marts_failed"})
+"""Refusals that may pass by themselves. All others, a failed gate first, are the same the next time: not retried."""
+
+
+class StageOperator(BaseOperator):
+    """Runs one stage of a source for the run's drops; ending the task ends its Spark work.
+
+    The first stage waits, without a slot, until it is the run's turn on the source. Returns the stage's summary.
+    Refusals that would be the same the next time are not retried (see `RETRIED`).
+    """
+
+    ui_color = "#dbeafe"
+
+    def __init__(self, *, source: str, drops: Schedule, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.source = source
+        self.start_us = drops.start_us
+        self.every_us = drops.every_us
+
+    def execute(self, context: Any, event: Any = None) -> dict[str, Any]:
+        """Called by Airflow in the task's own process, again when it is the run's turn."""
+        drops = Schedule(self.start_us, self.every_us)
+        lo, hi = run_interval(context["dag_run"], context["params"], drops)
+        if context["params"].get("dry_run"):
+            self._tell_plan(lo, hi)
+        try:
+            if self.task_id == FIRST:
+                self._wait_for_turn(context, lo, hi, drops)
+            from spark_jobs.jobs.stage import run_stage
+
+            _preload_beside(self.task_id)
+            summary = run_stage(
+                self.task_id,
+                source=self.source,
+                lo=lo,
+                hi=hi,
+                run_id=context["run_id"],
+                pass_gap=bool(context["params"].get("pass_gap")),
+            )
+        except TidemarkError as error:
+            self.log.error("%s", error)
+            if error.code in RETRIED:
+                raise
+            raise AirflowFailException(str(error)) from error
+        self.log.info("%s of %s from %s to %s: %s", self.task_id, self.source, lo, hi, summary)
+        if self.task_id == LAST:
+            end_turn(_leases(), self.source, context["run_id"])
+        if summary.get("empty_drops") and not summary["files"] and not summary["known_files"]:
+            raise AirflowSkipException(f"no file for {', '.join(summary['empty_drops'])}: taken as empty")
+        return summary
+
+    def on_kill(self) -> None:
+        """Airflow calls this in a signal handler: unwind `run_stage`, which interrupts its Spark session."""
+        raise KeyboardInterrupt(f"{self.task_id} of {self.source} was ended")
+
+    def _wait_for_turn(self, context: Any, lo: datetime, hi: datetime, drops: Schedule) -> None:
+        # not when DAGs are parsed: triggers bring what runs tasks along
+        from spark_jobs.scheduling.trigger import AirflowRuns, TurnTrigger
+
+        first, last = (drops.seq_no_at(_micros(time)) for time in (lo, hi - timedelta(microseconds=1)))
+        named = drops.label(first) if first == last else f"{drops.label(first)} to {drops.label(last)}"
+        run_id, leases = context["run_id"], _leases()
+        turn = Turn(run_id, _micros(lo), named, staged=True)
+        before = earlier_run(context, lo, drops)
+        whom = Line(leases, self.source, turn, AirflowRuns(self.source, before)).step()
+        if whom is None:
+            return
+        self.log.info("waits for %s", whom)
+        waiting = TurnTrigger(
+            leases=str(leases), dag_id=self.source, run_id=run_id, lo_us=turn.lo_us, drops=named, before=before
+        )
+        self.defer(trigger=waiting, method_name="execute")
+
+    def _tell_plan(self, lo: datetime, hi: datetime) -> None:
+        for line in planned_files(self.source, lo, hi):
+            self.log.info("%s", line)
+        raise AirflowSkipException(f"dry run: nothing was done for {self.source} from {lo} to {hi}")
+
+
+def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:
+    """`[lo, hi)` of a DAG run: the drops that its parameters name, else its data interval, else the last drop that had
+    ended; of a run that somebody started for a logical date, the drop of that date."""
+    every = timedelta(microseconds=drops.every_us)
+    first, last = (_instant(params.get(name)) for name in ("from", "to"))
+    if first is not None:
+        return first, (last or first) + every
+    ended = _drop(drops, run.run_after, -1)
+    lo, hi = run.data_interval_start, run.data_interval_end
+    if lo is None or lo == hi:
+        return ended
+    # `airflow dags trigger --logical-date` gives the interval of now, whatever the date
+    date = run.logical_date
+    if run.run_type == "manual" and (lo, hi) == ended and date is not None and not lo <= date < hi:
+        return min(_drop(drops, date), ended)
+    return lo, hi
+
+
+def earlier_run(context: Any, lo: datetime, drops: Schedule) -> str | None:
+    """The run next before this one, by logical date, that is on its way too, if its drops are earlier."""
+    run = context["ti"].get_previous_dagrun(state="running")
+    if run is None or run_interval(run, run.conf or {}, drops)[0] >= lo:
+        return None
+    return str(run.run_id)
+
+
+def _drop(drops: Schedule, time: datetime, further: int = 0) -> tuple[datetime, datetime]:
+    """The drop that holds `time`, or one so many further."""
+    number = (_micros(time) - drops.start_us) // drops.every_us + further
+    lo_us, hi_us = drops.interval(number)
+    return _EPOCH + timedelta(microseconds=lo_us), _EPOCH + timedelta(microseconds=hi_us)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _micros(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _instant(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _leases() -> Any:
+    return load_settings().home / "leases"
+
+
+def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:
+    """One line per drop of `[lo, hi)`: its files and their sizes."""
+    from spark_jobs.landing.files import list_drop_files
+
+    settings = load_settings()
+    checked = find_source(settings.sources, source)
+    for seq_no in checked.drops.seq_nos(_micros(lo), _micros(hi) - 1):
+        files = list_drop_files(settings.landing, checked, seq_no)
+        size = sum(file.size for file in files)
+        listed = ", ".join(file.path for file in files)
+        yield f"drop {checked.drops.label(seq_no)}: {len(files)} files, {size} bytes: {listed}"
+
+
+def _preload_beside(stage: str) -> None:
+    """Import Great Expectations (and dbt, where marts follow) while Spark works on the stage: it takes seconds."""
+    from spark_jobs.gates import preload as preload_gates
+    from spark_jobs.publish.marts import preload as preload_dbt
+
+    threading.Thread(target=preload_dbt if stage == "publish" else preload_gates, daemon=True).start()

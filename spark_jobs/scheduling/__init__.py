@@ -1,0 +1,4 @@
+"""What Airflow itself runs of Tidemark: the timetable of a source's drops, and how runs wait for their turn.
+
+Airflow's scheduler, API server and triggerer import it where the package is installed; they need no DAG file.
+"""

@@ -1,0 +1,81 @@
+"""When the DAG of a source runs: its data intervals are the source's drops."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pendulum
+from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
+from pendulum import DateTime
+
+from spark_jobs.sources.drops import Schedule
+from spark_jobs.sources.quantities import format_duration, instant_at
+
+_TICK = timedelta(microseconds=1)
+
+
+class DropTimetable(Timetable):
+    """Data intervals that are the drops of a source, from its start on.
+
+    With `by_itself`, Airflow starts a run after each drop's end. Without, only people start runs; a backfill, and
+    whoever else asks for the intervals of a range, is told the drops all the same.
+    """
+
+    def __init__(self, start_us: int, every_us: int, *, by_itself: bool) -> None:
+        self._drops = Schedule(start_us, every_us)
+        self._by_itself = by_itself
+        every = format_duration(every_us)
+        self.description = (
+            f"After the end of each drop of {every}" if by_itself else f"When people ask for it, by drops of {every}"
+        )
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> Timetable:
+        """What `serialize` gave."""
+        return cls(data["start_us"], data["every_us"], by_itself=data["by_itself"])
+
+    def serialize(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"start_us": self._drops.start_us, "every_us": self._drops.every_us, "by_itself": self._by_itself}
+
+    @property
+    def summary(self) -> str:
+        """What the grid shows as the schedule."""
+        return f"every {format_duration(self._drops.every_us)}" if self._by_itself else "manual"
+
+    def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
+        """The drop that holds the run's logical date; if it has not ended yet, the last one that has."""
+        return self._interval(min(self._number(run_after), self._last_ended()))
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        """The next drop of a range, or for Airflow's scheduler the next one to run."""
+        # the scheduler asks without an end, since no source has one; who asks for a range names it
+        if restriction.latest is None and not self._by_itself:
+            return None
+        number = 0 if restriction.earliest is None else max(self._number(restriction.earliest - _TICK) + 1, 0)
+        if not restriction.catchup:
+            number = max(number, self._last_ended())
+        if last_automated_data_interval is not None:
+            last_lo, last_hi = last_automated_data_interval
+            number = max(number, self._number(last_hi))
+            if self._interval(number).start <= last_lo:
+                number += 1
+        lo, hi = self._interval(number)
+        if restriction.latest is not None and lo > restriction.latest:
+            return None
+        return DagRunInfo.interval(lo, hi)
+
+    def _number(self, time: DateTime) -> int:
+        """The number of the drop that holds `time`, negative before the start."""
+        time_us = time.int_timestamp * 1_000_000 + time.microsecond
+        return (time_us - self._drops.start_us) // self._drops.every_us
+
+    def _last_ended(self) -> int:
+        return self._number(pendulum.now("UTC")) - 1
+
+    def _interval(self, number: int) -> DataInterval:
+        lo_us, hi_us = self._drops.interval(number)
+        return DataInterval(pendulum.instance(instant_at(lo_us)), pendulum.instance(instant_at(hi_us)))

@@ -1,0 +1,73 @@
+"""Waiting for a run's turn without a task slot: Airflow's triggerer looks at the line before the source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
+
+from spark_jobs.storage.turns import Line, Turn
+
+POLL_S = 2.0
+
+UNDER_WAY = ("queued", "running")
+"""States of a DAG run that has not ended."""
+
+
+class AirflowRuns:
+    """The runs of one DAG, asked of Airflow from inside a task or a trigger; `before` is an earlier one to let pass."""
+
+    def __init__(self, dag_id: str, before: str | None = None) -> None:
+        self._dag_id = dag_id
+        self._before = before
+
+    def is_on(self, run_id: str) -> bool:
+        """Whether the run has not ended; a run that Airflow does not know any more has."""
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        try:
+            return RuntimeTaskInstance.get_dagrun_state(self._dag_id, run_id) in UNDER_WAY
+        except AirflowRuntimeError:
+            return False
+
+    def earlier_run(self, lo_us: int) -> str | None:
+        """The run to let pass, while it is on."""
+        if self._before is not None and self.is_on(self._before):
+            return f"run {self._before}, whose drops are earlier"
+        return None
+
+
+class TurnTrigger(BaseTrigger):
+    """Fires once the run has its turn; until then the task's log says for whom it waits."""
+
+    def __init__(self, *, leases: str, dag_id: str, run_id: str, lo_us: int, drops: str, before: str | None) -> None:
+        super().__init__()
+        self._arguments = {
+            "leases": leases,
+            "dag_id": dag_id,
+            "run_id": run_id,
+            "lo_us": lo_us,
+            "drops": drops,
+            "before": before,
+        }
+        turn = Turn(run_id, lo_us, drops, staged=True)
+        self._waiting = Line(Path(leases), dag_id, turn, AirflowRuns(dag_id, before))
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """How the triggerer makes it again."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", self._arguments
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look until the run has its turn, which it then has taken."""
+        told = None
+        while (whom := await sync_to_async(self._waiting.step)()) is not None:
+            if whom != told:
+                self.log.info("waits for %s", whom)
+                told = whom
+            await asyncio.sleep(POLL_S)
+        yield TriggerEvent(None)

@@ -1,0 +1,228 @@
+"""Turns: whole runs of a source follow one another, whatever starts them.
+
+A run has its source from its first stage to its last, and the next waits until then. A run of one process holds a lock
+that ends with the process, however it ends. A run whose stages are processes of their own (Airflow's tasks) is written
+down instead, and counts for as long as what drives it says that it is on. Those in line go in the order of their drops.
+
+Leases and fences (`fence`) keep single attempts apart; what is written stays right without turns. But a run that
+another overtakes between two stages has to stand back, and one that goes before its turn leaves drops out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from spark_jobs.storage.fence import SourceBusy
+
+POLL_S = 1.0
+
+PRESENT_S = 60.0
+"""How long a run stays in line without a sign of life: who waits gives one each time that it looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run's turn on a source: `drops` is what people call its interval, `lo_us` the start of its first drop.
+
+    `staged`: each stage of the run is a process of its own.
+    """
+
+    run_id: str
+    lo_us: int
+    drops: str
+    staged: bool = False
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} of {self.drops}"
+
+
+class Driver(Protocol):
+    """What drives runs whose stages are processes of their own."""
+
+    def is_on(self, run_id: str) -> bool:
+        """Whether this run has begun or will, and has not ended."""
+
+    def earlier_run(self, lo_us: int) -> str | None:
+        """The name of a run on its way whose drops begin before `lo_us`, if there is one."""
+
+
+class NoDriver:
+    """There are no such runs."""
+
+    def is_on(self, run_id: str) -> bool:
+        """Never."""
+        return False
+
+    def earlier_run(self, lo_us: int) -> str | None:
+        """None."""
+        return None
+
+
+class Line:
+    """The line before a source, seen by one run that wants its turn. Files: `<folder>/<source>.turn` and `.line`."""
+
+    def __init__(self, folder: Path, source: str, turn: Turn, driver: Driver) -> None:
+        self._path = folder / f"{source}.turn"
+        self._line = folder / f"{source}.line"
+        self._turn = turn
+        self._driver = driver
+        self._place = self._line / hashlib.sha256(turn.run_id.encode()).hexdigest()[:16]
+        self._lock: IO[str] | None = None
+        self._placed = self._place.exists()
+
+    def has_turn(self) -> bool:
+        """Whether the run is at its turn already: an attempt before this one took it."""
+        return self._lock is not None or _read(self._path) == self._turn
+
+    def step(self) -> str | None:
+        """Take the turn if it is free and nobody in line is before this run; else stay in line, and say for whom."""
+        if self._lock is not None:
+            return None
+        if not self._placed and not self.has_turn():
+            # who has no place yet lets those with earlier drops arrive; nobody waits for a run without a place
+            earlier = self._driver.earlier_run(self._turn.lo_us)
+            if earlier is not None:
+                return earlier
+        self._keep_place()
+        with ExitStack() as stack:
+            handle = stack.enter_context(self._path.open("a+"))
+            try:
+                fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return str(_read(self._path) or "a run that is just starting")
+            before = self._before()
+            if before is not None:
+                return str(before)
+            _write(handle, self._turn)
+            self.leave_line()
+            if not self._turn.staged:
+                stack.pop_all()
+                self._lock = handle
+        return None
+
+    def leave_line(self) -> None:
+        """Wait no longer."""
+        self._place.unlink(missing_ok=True)
+        self._placed = False
+
+    def end(self) -> None:
+        """The run is over: whoever is next may go."""
+        if self._lock is not None:
+            _write(self._lock, None)
+            # also where a child process has inherited the file
+            fcntl.flock(self._lock.fileno(), fcntl.LOCK_UN)
+            self._lock.close()
+            self._lock = None
+        else:
+            end_turn(self._path.parent, self._path.stem, self._turn.run_id)
+
+    def _keep_place(self) -> None:
+        self._line.mkdir(parents=True, exist_ok=True)
+        self._placed = True
+        if self._place.exists():
+            os.utime(self._place)
+            return
+        fresh = self._place.with_suffix(".new")
+        fresh.write_text(json.dumps({**asdict(self._turn), "since": time.time()}))
+        fresh.rename(self._place)
+
+    def _before(self) -> Turn | None:
+        """Who has the turn, or is in line before this run."""
+        holder = _read(self._path)
+        if holder is not None and holder.run_id != self._turn.run_id and holder.staged:
+            if self._driver.is_on(holder.run_id):
+                return holder
+        elif holder == self._turn:
+            return None
+        first = min(self._present(), default=None)
+        if first is None or first[2] == self._turn.run_id:
+            return None
+        return Turn(first[2], first[0], first[3])
+
+    def _present(self) -> Iterator[tuple[int, float, str, str]]:
+        """(start of the first drop, since when, run, drops) of those in line; who gives no sign of life has left it."""
+        for place in self._line.iterdir():
+            if place.suffix:
+                continue
+            with suppress(FileNotFoundError, ValueError, KeyError):
+                if time.time() - place.stat().st_mtime > PRESENT_S:
+                    place.unlink()
+                    continue
+                waiting = json.loads(place.read_text())
+                yield waiting["lo_us"], waiting["since"], waiting["run_id"], waiting["drops"]
+
+
+@contextmanager
+def hold_turn(
+    folder: Path,
+    source: str,
+    turn: Turn,
+    *,
+    driver: Driver,
+    wait_s: float | None = None,
+    on_wait: Callable[[str], None] = lambda _: None,
+) -> Iterator[None]:
+    """Have the source to itself for a run of this process; `on_wait` is told for whom it waits, whenever that changes.
+
+    Raises:
+        SourceBusy: other runs had it for longer than `wait_s` seconds; None waits for as long as it takes.
+    """
+    line = Line(folder, source, turn, driver)
+    deadline = None if wait_s is None else time.monotonic() + wait_s
+    told = None
+    try:
+        while (whom := line.step()) is not None:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise SourceBusy(
+                    expected=f"{source} to be free within {wait_s:.0f} s",
+                    found=whom,
+                    consequence="nothing was run",
+                    next_step="wait for that run, or end it",
+                    source=source,
+                    holder=whom,
+                )
+            if whom != told:
+                on_wait(whom)
+                told = whom
+            time.sleep(POLL_S)
+        yield
+    finally:
+        line.leave_line()
+        line.end()
+
+
+def end_turn(folder: Path, source: str, run_id: str) -> None:
+    """A run whose stages are processes of their own is over; nothing, if it is not its turn."""
+    path = folder / f"{source}.turn"
+    if not path.exists():
+        return
+    with path.open("a+") as handle, suppress(BlockingIOError):
+        fcntl.flock(handle.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        holder = _read(path)
+        if holder is not None and holder.run_id == run_id:
+            _write(handle, None)
+
+
+def _write(handle: IO[str], turn: Turn | None) -> None:
+    """In place, since the lock is on this very file."""
+    handle.seek(0)
+    handle.truncate()
+    handle.write("" if turn is None else json.dumps(asdict(turn)))
+    handle.flush()
+    os.fsync(handle.fileno())
+
+
+def _read(path: Path) -> Turn | None:
+    with suppress(FileNotFoundError, ValueError, TypeError):
+        text = path.read_text()
+        return Turn(**json.loads(text)) if text else None
+    return None

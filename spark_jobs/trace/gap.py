@@ -1,0 +1,74 @@
+"""The gap of a run: drops that were never run and lie between the seal and the run's first drop.
+
+A run moves the seal to its end, and no update can be added below the seal. So a run that leaves such drops out fixes
+for good what reads as of their times say: it must be told to.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.sources import Source
+from spark_jobs.storage.times import instant
+from spark_jobs.trace.frontiers import SeqRange, SourceFrontiers
+
+SHOWN_RANGES = 5
+"""Ranges of drops that a refusal's sentence names; its facts hold all of them."""
+
+
+class SealGap(TidemarkError):
+    """A run would move the seal past drops that were never run. Facts: `source`, `drops` (labels of the first and last
+    drop of each range), `count` (of drops), `seal_us`."""
+
+    code = "seal_gap"
+
+
+def gap_before(source: Source, frontiers: SourceFrontiers, first: int) -> list[SeqRange]:
+    """Half-open ranges, sorted, of the drops before `first` that never landed and end beyond the seal; counted from the
+    source's start, also before its first run."""
+    schedule = source.drops
+    sealed = frontiers.seal_us != 0
+    lowest = max((frontiers.seal_us - schedule.start_us) // schedule.every_us, 0) if sealed else 0
+    gap: list[SeqRange] = []
+    for lo, hi in [*frontiers.landed, (first, first)]:
+        if lowest < min(lo, first):
+            gap.append((lowest, min(lo, first)))
+        lowest = max(lowest, hi)
+    return gap
+
+
+def gap_refusal(source: Source, frontiers: SourceFrontiers, drops: range) -> SealGap | None:
+    """The refusal of a run of `drops` that would move the seal past drops that were never run, with the ways on; None
+    if there are no such drops."""
+    gap = gap_before(source, frontiers, drops.start) if drops else []
+    if not gap:
+        return None
+    label, count = source.drops.label, sum(hi - lo for lo, hi in gap)
+    ends = [(label(lo), label(hi - 1)) for lo, hi in gap]
+    listed = ", ".join(first if first == last else f"{first} to {last}" for first, last in ends[:SHOWN_RANGES])
+    more = ", …" if len(ends) > SHOWN_RANGES else ""
+    start = label(0)
+    return SealGap(
+        expected=f"no drop of {source.name} before {label(drops.start)} that was never run and ends beyond the seal"
+        f" ({_seal(frontiers)})",
+        found=f"{count}: {listed}{more}",
+        consequence="nothing was run",
+        next_step=f"run them first: {commands(source, gap)}; or pass them with --pass-gap (in Airflow: the parameter"
+        " pass_gap), which can't be taken back: reads as of their times then answer for good with what was known"
+        " before them, and what they bring when they are run later becomes visible only after the seal of this run."
+        f" If there are no files from that long ago, it may be `start: {start}` in the source file that is wrong",
+        source=source.name,
+        drops=[list(pair) for pair in ends],
+        count=count,
+        seal_us=frontiers.seal_us,
+    )
+
+
+def commands(source: Source, gap: list[SeqRange]) -> str:
+    """The commands that run the gap's drops, in their order."""
+    label = source.drops.label
+    runs = [f"`tidemark run {source.name} --from {label(lo)} --to {label(hi - 1)}`" for lo, hi in gap[:SHOWN_RANGES]]
+    return ", then ".join([*runs, "so on"] if len(gap) > SHOWN_RANGES else runs)
+
+
+def _seal(frontiers: SourceFrontiers) -> str:
+    return f"{instant(frontiers.seal_us):%Y-%m-%dT%H:%M:%SZ}" if frontiers.seal_us else "no run has sealed anything"

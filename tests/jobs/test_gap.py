@@ -1,0 +1,78 @@
+"""Runs that leave drops out: refused before anything lands, shown by a plan, possible when told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.cli.commands.plan import document
+from spark_jobs.config import Settings
+from spark_jobs.jobs.plan import gap_of_run, plan_run
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.sources import load_source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.times import micros
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.gap import SealGap
+from tests.jobs.harness import DAY, START, Reading, published, run, write_drops, write_source
+
+pytestmark = pytest.mark.spark
+
+NIGHT = 24 * 60
+READINGS = [
+    Reading(0, 10, "a", 5),
+    Reading(1, NIGHT + 30, "a", 4),
+    Reading(2, 2 * NIGHT + 5, "b", 1),
+    Reading(3, 3 * NIGHT + 5, "b", 2),
+]
+
+
+@pytest.fixture
+def meters(spark_settings: Settings, tmp_path: Path) -> Settings:
+    settings = spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+    write_drops(settings, READINGS)
+    return write_source(settings)
+
+
+def test_a_run_that_would_pass_drops_is_refused_before_anything_lands(lake: SparkSession, meters: Settings) -> None:
+    run(lake, meters, 0, 0, pass_gap=False)
+    before = published(lake, "silver.shifts")
+    with pytest.raises(SealGap) as refusal:
+        run(lake, meters, 2, 2, pass_gap=False)
+    assert refusal.value.facts["drops"] == [["2024-01-02", "2024-01-02"]]
+    assert lake.sql("SELECT DISTINCT seq_no FROM bronze.files").collect() == [(0,)]
+    later = {"source": "meters", "lo": START + 2 * DAY, "hi": START + 3 * DAY, "run_id": "late"}
+    run_stage("land", **later, settings=meters, spark=lake, pass_gap=True)
+    with pytest.raises(SealGap):
+        run_stage("seal", **later, settings=meters, spark=lake)
+    source = load_source(meters.sources / "meters.yml")
+    assert frontiers.load(Lake(lake), source).seal_us == micros(START + DAY)
+    assert published(lake, "silver.shifts") == before
+
+
+def test_days_in_any_order_when_told_and_passed_ones_are_not_refused_again(
+    lake: SparkSession, meters: Settings
+) -> None:
+    run(lake, meters, 2, 2, pass_gap=True)
+    run(lake, meters, 0, 0, pass_gap=False)
+    run(lake, meters, 1, 1, pass_gap=False)
+    run(lake, meters, 3, 3, pass_gap=False)
+    (row,) = lake.sql("SELECT sum(readings) AS n FROM gold.meters").collect()
+    assert row.n == len(READINGS)
+
+
+def test_a_plan_shows_the_refusal_that_its_run_would_meet(lake: SparkSession, meters: Settings) -> None:
+    source = load_source(meters.sources / "meters.yml")
+    interval = (micros(START + DAY), micros(START + 2 * DAY))
+    shown = plan_run(meters, source, interval, lake, sample=0)
+    assert shown.gap is not None
+    assert document(shown)["gap"]["drops"] == [["2024-01-01", "2024-01-01"]]
+    assert sum(table.rows for table in shown.tables) > 0
+    told = gap_of_run(source, interval, lake)
+    assert told is not None
+    assert told.facts == shown.gap.facts
+    run(lake, meters, 0, 0, pass_gap=False)
+    assert plan_run(meters, source, interval, lake, sample=0).gap is None
+    assert gap_of_run(source, interval, lake) is None

@@ -1,0 +1,170 @@
+"""Turns: one run of a source at a time, in the order of drops, and none that died keeps the others waiting."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.storage import turns
+from spark_jobs.storage.fence import SourceBusy
+from spark_jobs.storage.turns import Line, NoDriver, Turn, end_turn, hold_turn
+
+
+class Runs:
+    """What drives staged runs, as this test says."""
+
+    def __init__(self, *on: str, earlier: str | None = None) -> None:
+        self.on = set(on)
+        self.earlier = earlier
+
+    def is_on(self, run_id: str) -> bool:
+        return run_id in self.on
+
+    def earlier_run(self, lo_us: int) -> str | None:
+        return self.earlier
+
+
+def line(folder: Path, run_id: str, day: int = 0, driver: Any = None, *, staged: bool = False) -> Line:
+    return Line(folder, "flights", Turn(run_id, day, f"day {day}", staged), driver or NoDriver())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_a_run_of_one_process_is_waited_for_by_name_until_it_ends(folder: Path) -> None:
+    one, other = line(folder, "one", 1), line(folder, "other", 2)
+    assert one.step() is None
+    assert other.step() == "run one of day 1"
+    one.end()
+    assert other.step() is None
+
+
+def _work(folder: Path, taken: Any) -> None:
+    with hold_turn(folder, "flights", Turn("killed", 1, "day 1"), driver=NoDriver()):
+        taken.set()
+        signal.pause()
+
+
+def test_a_run_that_was_killed_keeps_nobody_waiting(folder: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    taken = context.Event()
+    process = context.Process(target=_work, args=(folder, taken))
+    process.start()
+    assert taken.wait(60)
+    with (
+        pytest.raises(SourceBusy, match="run killed of day 1"),
+        hold_turn(folder, "flights", Turn("next", 2, "day 2"), driver=NoDriver(), wait_s=0),
+    ):
+        pass
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    with hold_turn(folder, "flights", Turn("next", 2, "day 2"), driver=NoDriver(), wait_s=0):
+        pass
+
+
+def test_a_staged_run_has_its_turn_between_its_stages_for_as_long_as_its_driver_says(folder: Path) -> None:
+    runs = Runs("staged")
+    assert line(folder, "staged", 1, runs, staged=True).step() is None
+    assert line(folder, "staged", 1, runs, staged=True).step() is None, "another attempt of the same run"
+    other = line(folder, "other", 2, runs)
+    assert other.step() == "run staged of day 1"
+    runs.on.clear()
+    assert other.step() is None
+
+
+def test_a_staged_run_that_ends_frees_the_source_at_once(folder: Path) -> None:
+    runs = Runs("staged", "other")
+    assert line(folder, "staged", 1, runs, staged=True).step() is None
+    end_turn(folder, "flights", "other")
+    assert line(folder, "other", 2, runs, staged=True).step() is not None
+    end_turn(folder, "flights", "staged")
+    assert line(folder, "other", 2, runs, staged=True).step() is None
+
+
+def test_those_in_line_go_in_the_order_of_their_drops(folder: Path) -> None:
+    first = line(folder, "first", 0)
+    assert first.step() is None
+    waiting = {day: line(folder, f"of {day}", day) for day in random.sample(range(1, 9), 8)}
+    for each in waiting.values():
+        assert each.step() == "run first of day 0"
+    first.end()
+    went = []
+    while waiting:
+        for day in random.sample(sorted(waiting), len(waiting)):
+            if waiting[day].step() is None:
+                went.append(day)
+                waiting.pop(day).end()
+    assert went == sorted(went)
+
+
+def test_a_run_lets_an_earlier_one_of_the_driver_pass_and_keeps_nobody_waiting_meanwhile(folder: Path) -> None:
+    runs = Runs(earlier="run of Monday")
+    patient = line(folder, "patient", 5, runs)
+    assert patient.step() == "run of Monday"
+    later = line(folder, "later", 6)
+    assert later.step() is None
+    later.end()
+    runs.earlier = None
+    assert patient.step() is None
+
+
+def test_who_gives_no_sign_of_life_leaves_the_line(folder: Path) -> None:
+    first = line(folder, "first", 0)
+    assert first.step() is None
+    assert line(folder, "gone", 1).step() is not None
+    later = line(folder, "later", 2)
+    first.end()
+    assert later.step() == "run gone of day 1"
+    (place,) = [place for place in (folder / "flights.line").iterdir() if "gone" in place.read_text()]
+    os.utime(place, (0, 0))
+    assert later.step() is None
+
+
+def test_a_wait_that_ends_leaves_no_place_in_line(folder: Path) -> None:
+    first = line(folder, "first", 0)
+    assert first.step() is None
+    told: list[str] = []
+    with (
+        pytest.raises(SourceBusy) as refusal,
+        hold_turn(folder, "flights", Turn("x", 1, "day 1"), driver=NoDriver(), wait_s=0, on_wait=told.append),
+    ):
+        pass
+    assert refusal.value.facts["holder"] == "run first of day 0"
+    first.end()
+    assert line(folder, "later", 2).step() is None
+
+
+def _runs(folder: Path, seed: int, log: Any) -> None:
+    dice = random.Random(seed)
+    turns.POLL_S = 0.005
+    for number in range(5):
+        turn = Turn(f"{seed}-{number}", dice.randrange(100), "some day")
+        with hold_turn(folder, "flights", turn, driver=NoDriver()):
+            log.append((os.getpid(), "begins"))
+            log.append((os.getpid(), "ends"))
+            if dice.random() < 0.05:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes_that_want_the_source_at_once_have_it_one_after_the_other(folder: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    with context.Manager() as manager:
+        log = manager.list()
+        processes = [context.Process(target=_runs, args=(folder, seed, log)) for seed in range(4)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        events = list(log)
+    assert len(events) >= 8
+    for begins, ends in zip(events[::2], events[1::2], strict=True):
+        assert (begins[0], begins[1], ends[1]) == (ends[0], "begins", "ends")
