@@ -34,6 +34,7 @@ from spark_jobs.kernels.windows import (
 
 from .adaptive import adaptive_windows, at_count, at_memory_pressure, at_rate_change, at_size, at_time
 from .functions import hopping_windows, session_windows, skipped_counts, skipped_rows, sliding_windows, tumbling_windows
+from .stream_times import OneTaskWarning
 
 __all__ = [
     "Aggregate",
@@ -41,6 +42,7 @@ __all__ = [
     "DimensionMismatch",
     "IntegerOverflow",
     "Monoid",
+    "OneTaskWarning",
     "adaptive_windows",
     "approx_quantile",
     "at_count",

@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructF
 
 from spark_jobs.kernels.windows import (
     AdaptiveMaker,
+    AdaptiveSkips,
     Aggregate,
     Cuts,
     Deltas,
@@ -26,6 +27,8 @@ from spark_jobs.kernels.windows import (
     Sessions,
     Shape,
     ShapeMaker,
+    ShapeSkips,
+    Skips,
     required_columns,
     stats_type,
 )
@@ -33,7 +36,8 @@ from spark_jobs.kernels.windows.monoid import columns_read
 
 from .expressions import column, quoted, ticks_of
 from .hot_keys import SLICE_COLUMN, Spread, slices_sql, spread
-from .parameters import Duration, Frame, Running, is_integer, refuse, ticks
+from .parameters import DEFAULT_ROWS_A_SLICE, Duration, Frame, Running, is_integer, refuse, ticks
+from .stream_times import Arrivals
 from .worker import METRICS, MIN_END, STREAM_TIME, OwnSlice, Partition, SkippedTask, Task, WindowsTask, metric_column
 
 
@@ -66,7 +70,7 @@ class WindowCall:
         grace: Duration | None = None,
         arrival: str | None = None,
         stream: Any = None,
-        rows_a_slice: Any = None,
+        rows_a_slice: Any = DEFAULT_ROWS_A_SLICE,
         memory_max_bytes: Any = Running.memory_max_bytes,
         metrics: Any = None,
         taken: Sequence[str] = ("window_start", "window_end"),
@@ -119,12 +123,19 @@ class WindowCall:
         return self._apply("skip_value", self._task(maker, over, deltas.columns()), fields, over, halo)
 
     def skipped(self, shape: Shape) -> DataFrame:
-        """The rows, and the pairs of a row and a window, that do not count."""
+        """The rows, and the pairs of a row and a window, that do not count in windows of this shape."""
+        return self._skipped(ShapeSkips(shape, self.inputs()), shape.null_values)
+
+    def adaptive_skipped(self, cuts: Cuts, deltas: Deltas) -> DataFrame:
+        """The rows that do not count in adaptive windows."""
+        return self._skipped(AdaptiveSkips(cuts, deltas, self.inputs()), "skip_value")
+
+    def _skipped(self, skips: Skips, null_values: NullValues) -> DataFrame:
         fields = [StructField(name, self.frame.types[name]) for name in self._needed()]
         fields += [StructField(name, self._bound()) for name in ("window_start", "window_end")]
         fields += [StructField("reason", StringType(), nullable=False)]
-        task = SkippedTask(shape, self.inputs(), self.running.memory_max_bytes, most_columns=len(fields))
-        return self._apply(shape.null_values, task, fields)
+        task = SkippedTask(skips, self.inputs(), self.running.memory_max_bytes, most_columns=len(fields))
+        return self._apply(null_values, task, fields)
 
     def inputs(self) -> Inputs:
         """Which columns of a worker's table are what."""
@@ -187,7 +198,7 @@ class WindowCall:
         chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
         if self.grace is not None:
             # before slices: copies in a halo arrive once
-            rows = rows.selectExpr("*", f"{self._stream_time(null_values)} AS {STREAM_TIME}")
+            rows = self._arrivals(null_values).stream_times(rows, STREAM_TIME)
             chosen.append(STREAM_TIME)
             needed = [*needed, STREAM_TIME]
         if over is not None and over.hot:
@@ -215,17 +226,14 @@ class WindowCall:
         observed = made.observe(self.running.metrics, *metric_totals(made))
         return observed.where(f"{metric_column(METRICS[0])} IS NULL").select(*map(quoted, outputs))
 
-    def _stream_time(self, null_values: NullValues) -> str:
-        """SQL: the greatest time among the rows that arrived up to this one; rows that can't count don't move it."""
+    def _arrivals(self, null_values: NullValues) -> Arrivals:
+        """What orders the rows of a stream; rows that can't count don't move its time."""
         also_required = columns_read(self.aggregates.values()) if null_values == "skip_row" else self.also_read
         required = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, *also_required])
-        partition = f"PARTITION BY {', '.join(map(quoted, self.stream))}" if self.stream else ""
+        counted = f"CASE WHEN {required} THEN {quoted(self.time)} END"
         assert self.arrival is not None
-        return (
-            f"max(CASE WHEN {required} THEN {quoted(self.time)} END) OVER "
-            f"({partition} ORDER BY {quoted(self.arrival)} NULLS FIRST "
-            f"RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        )
+        kind = self.frame.types[self.arrival]
+        return Arrivals(self.arrival, kind, self.stream, counted, self.running.rows_a_slice)
 
 
 def metric_totals(made: DataFrame) -> list[Column]:

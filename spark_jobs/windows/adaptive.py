@@ -118,6 +118,32 @@ def adaptive_windows(
         ParameterError: a parameter is outside of the above; no job has been started. IntegerOverflow, from the action:
             the bytes of a window pass int64.
     """
+    call, cuts, deltas = adaptive_plan(
+        df, key=key, time=time, delta=delta, aggregates=aggregates, vector=vector, size_bytes=size_bytes,
+        target_batch_size=target_batch_size, min_duration=min_duration, max_duration=max_duration, reset=reset,
+        triggers=triggers, memory_max_bytes=memory_max_bytes, grace=grace, arrival=arrival, stream=stream,
+        rows_a_slice=rows_a_slice, metrics=metrics,
+    )  # fmt: skip
+    return call.adaptive(cuts, deltas)
+
+
+def adaptive_plan(
+    df: DataFrame,
+    *,
+    time: str,
+    delta: str,
+    aggregates: Mapping[str, Aggregate] | None = None,
+    vector: str | None = None,
+    size_bytes: str | None = None,
+    target_batch_size: int = DEFAULT_TARGET,
+    min_duration: Duration | None = None,
+    max_duration: Duration | None = None,
+    reset: Duration | None = None,
+    triggers: Sequence[Trigger] | None = None,
+    memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
+    **shared: Any,
+) -> tuple[WindowCall, Cuts, Deltas]:
+    """The checked parameters of `adaptive_windows`; `shared` are those of every kind, see `WindowCall.checked`."""
     deltas = Deltas(delta, vector, size_bytes)
     frame = Frame.of(df)
     for parameter, name in (("delta", delta), ("vector", vector), ("size_bytes", size_bytes)):
@@ -138,20 +164,15 @@ def adaptive_windows(
         raise refuse("min_duration", expected=f"at most max_duration, {cuts.longest} ticks", found=cuts.shortest)
     call = WindowCall.checked(
         df,
-        key=key,
         time=time,
         aggregates=aggregates or {},
         aggregates_needed=False,
-        grace=grace,
-        arrival=arrival,
-        stream=stream,
-        rows_a_slice=rows_a_slice,
         memory_max_bytes=max(memory_max_bytes, LEAST_MEMORY_BYTES),
-        metrics=metrics,
         taken=_TAKEN,
         also_read=deltas.columns(),
+        **shared,
     )
-    return call.adaptive(cuts, deltas)
+    return call, cuts, deltas
 
 
 def _check_column(parameter: str, name: str, kind: DataType) -> None:

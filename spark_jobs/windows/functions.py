@@ -11,11 +11,12 @@ from pyspark.sql.types import TimestampType
 from spark_jobs.kernels.windows import Aggregate, Hopping, Sessions, Shape, Sliding
 
 from .adapter import WindowCall
+from .adaptive import adaptive_plan
 from .parameters import DEFAULT_MEMORY_BYTES, DEFAULT_ROWS_A_SLICE, Duration, calendar, is_integer, refuse, ticks
 
 Columns = str | Sequence[str]
 Planned = tuple[WindowCall, Shape]
-REASONS = ("null_key", "null_time", "null_value", "negative_time", "late", "late_row")
+REASONS = ("null_key", "null_time", "null_value", "negative_time", "late", "late_row", "repeated_id")
 """Why something does not count, see `skipped_rows`."""
 _MOST_WINDOWS_A_ROW = 1_000_000
 """More no worker holds, not even of one row."""
@@ -55,11 +56,13 @@ def sliding_windows(
             `grace`. Stream time is the greatest time among the rows that arrived up to then. None: no row is late.
         arrival: the column that orders arrivals; rows of one arrival arrive together, those without one first. It also
             breaks ties of time for `first` and `last` (else the greater value is later).
-        stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together.
+        stream: column(s) whose rows share one stream time; None: the whole DataFrame, all keys together. Its arrivals
+            are cut into ranges that tasks order apart, exactly, where they are numbers, dates or timestamps and
+            `rows_a_slice` is given; else one task orders all rows, which a OneTaskWarning says.
         clip_at_zero: times start at 0, as in Kafka: rows at t <= size share `[0, size]` as their left window, and rows
             before 0 count nowhere. None: yes for an integer time, no for a timestamp.
         rows_a_slice: about how many rows a task is given; a key with more is cut by time into slices that are worked on
-            apart, exactly. Rows are counted in a sample of them, by a job that runs at once. None: no sample, as many
+            apart, exactly. Rows are counted in a sample of them, by jobs that run at once. None: no sample, as many
             tasks as Spark's shuffle has, and all rows of a key in one of them.
         memory_max_bytes: what a worker may hold, 1 MiB or more, beside Python itself and the rows of one open window.
             Beyond it, sorted rows wait on the worker's disk.
@@ -192,21 +195,25 @@ def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
     """What the windows of the same parameters leave out, so that nothing is lost silently.
 
     Args:
-        kind: sliding, session, hopping or tumbling.
+        kind: sliding, session, hopping, tumbling or adaptive.
         parameters: those of that kind's function.
 
     Returns:
         The key, time, arrival and value columns of each row left out, `window_start`, `window_end` and `reason`. One
         row for each row that can't count: `null_key`, `null_time`, `null_value`, `negative_time` (no bounds). With a
         grace, one for each pair of a late row and a window that had closed (`late`): a window that holds the row's time
-        when no row is late. A row late for its session has no bounds. A row that is in no window, being late, is there
-        once more, without bounds: `late_row`.
+        when no row is late. A row late for its session, or for its cell of adaptive windows, has no bounds. A row that
+        is in no window, being late, is there once more, without bounds: `late_row`. Of adaptive windows, a row whose id
+        a row of its cell has that counts in its place: `repeated_id` (no bounds).
 
     Raises:
         ParameterError: as the kind's function, or for an unknown kind.
     """
+    if kind == "adaptive":
+        adaptive, cuts, deltas = adaptive_plan(df, **parameters)
+        return adaptive.adaptive_skipped(cuts, deltas)
     if kind not in _PLANS:
-        raise refuse("kind", expected=f"one of {sorted(_PLANS)}", found=kind)
+        raise refuse("kind", expected=f"one of {sorted([*_PLANS, 'adaptive'])}", found=kind)
     call, shape = _PLANS[kind](df, **parameters)
     return call.skipped(shape)
 
@@ -216,7 +223,8 @@ def skipped_counts(df: DataFrame, kind: str, **parameters: Any) -> dict[str, int
 
     Returns:
         Rows that can't count (`null_key`, `null_time`, `null_value`, `negative_time`), pairs of a late row and a window
-        that had closed (`late`), and rows that are in no window, being late (`late_row`); 0 for what there is none of.
+        that had closed (`late`), rows that are in no window, being late (`late_row`), and rows in no adaptive window,
+        as another has their id (`repeated_id`); 0 for what there is none of.
     """
     found = skipped_rows(df, kind, **parameters).groupBy("reason").count().collect()
     return dict.fromkeys(REASONS, 0) | {row["reason"]: row["count"] for row in found}

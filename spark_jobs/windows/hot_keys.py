@@ -54,6 +54,11 @@ class Spread:
         return f"CASE {SLICE_COLUMN} div {SLICES} {' '.join(cases)} ELSE {shared} END"
 
 
+def sampled_share(rows_a_slice: int) -> float:
+    """Of all rows, how many are in a sample that finds what passes `rows_a_slice`."""
+    return min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
+
+
 def spread(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | None) -> Spread:
     """Count rows and look for keys with more than `rows_a_slice` in a sample; for sessions also look for their breaks,
     in all rows.
@@ -64,7 +69,7 @@ def spread(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | 
         halo: how far before and after a row the windows start that it bears on; None for sessions.
         gap: for sessions, the greatest distance of two rows that is no break.
     """
-    share = min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
+    share = sampled_share(rows_a_slice)
     sample = rows.sample(fraction=share, seed=0).selectExpr("h", "1 AS n", "t AS low", "t AS high")
     counted = sample.groupBy("h").agg({"n": "sum", "low": "min", "high": "max"})
     found = counted.selectExpr("h", "`sum(n)` AS n", "`min(low)` AS low", "`max(high)` AS high")

@@ -18,11 +18,8 @@ from spark_jobs.kernels.windows import (
     MemoryBudget,
     MemoryUse,
     RowSorter,
-    Shape,
+    Skips,
     Wanted,
-    late_stream,
-    late_table,
-    unable_rows,
 )
 from spark_jobs.kernels.windows.rows import as_ticks
 from spark_jobs.kernels.windows.slices import HotKey, kept
@@ -126,12 +123,12 @@ def _with_metrics(windows: pa.Table, use: MemoryUse | None) -> pa.Table:
 
 @dataclass(frozen=True)
 class SkippedTask:
-    """What does not count of rows in any order: told of at once, but for rows that are late for windows of other rows.
+    """What does not count of rows in any order: told of at once, but for what takes other rows to tell.
 
     `most_columns`: of a window, for counting memory.
     """
 
-    shape: Shape
+    skips: Skips
     inputs: Inputs
     max_bytes: int
     most_columns: int
@@ -141,20 +138,16 @@ class SkippedTask:
         budget = MemoryBudget(self.max_bytes)
         with RunFiles() as store:
             sorter = RowSorter(key=self.inputs.key, time=self.inputs.time, budget=budget, store=store)
+            waiting = False
             for table in tables:
-                able, unable = unable_rows(table, self.shape, self.inputs)
-                yield from unable
-                if self.inputs.min_end is None:
-                    continue
-                if self.shape.halo is None:
-                    # lateness for a session is the row's own matter
-                    yield late_table(able, self.shape, self.inputs)
-                else:
-                    sorter.add(able)
-            most_rows = budget.rows_at_a_time(sorter.row_bytes(), self.shape.windows_a_row, self.most_columns)
-            chunks = sorter.chunks(most_rows)
-            if self.shape.halo is not None:
-                yield from late_stream(chunks, self.shape, self.inputs, most_rows=most_rows)
+                told, rest = self.skips.told_at_once(table)
+                yield from told
+                if rest is not None:
+                    sorter.add(rest)
+                    waiting = True
+            if waiting:
+                most_rows = budget.rows_at_a_time(sorter.row_bytes(), self.skips.windows_a_row, self.most_columns)
+                yield from self.skips.stream(sorter.chunks(most_rows), most_rows)
 
 
 @dataclass(frozen=True)

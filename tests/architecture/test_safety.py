@@ -26,6 +26,7 @@ SQL_COMPOSERS = {
     "spark_jobs/gates/measures/query.py": "measures: constants of the gates and quoted names",
     "spark_jobs/windows/adapter.py": "names that `windows.expressions` quoted, expressions over them",
     "spark_jobs/windows/hot_keys.py": "numbers",
+    "spark_jobs/windows/stream_times.py": "numbers, names that `windows.expressions` quoted, expressions over them",
 }
 """Modules that put queries together from parts, with what the parts are."""
 

@@ -7,10 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.windows import (
+    AdaptiveSkips,
+    Cuts,
+    Deltas,
     Hopping,
     Inputs,
     Sessions,
     Sliding,
+    Trigger,
+    adaptive_table,
     collect,
     count,
     late_stream,
@@ -170,3 +175,64 @@ def test_lateness_holds_at_the_ends_of_int64(table, grid, offset, placed):
     inputs = Inputs(["k"], "t", {"rows": collect("i", 99)}, min_end="least", forward_to="lo")
     made = window_table(table, shape, inputs)[0].to_pylist()
     assert Counter((r["k"], r["window_start"], r["window_end"], i) for r in made for i in r["rows"]) == windows
+
+
+DELTA_ROW = st.tuples(
+    st.sampled_from(["x", "y", None]),
+    st.none() | st.integers(-3, 40),
+    st.none() | st.integers(0, 25),
+    st.none() | st.sampled_from("abcd"),
+    st.none() | st.integers(0, 5),
+)
+CUTS = Cuts(2, 1, 9, 10, (Trigger("time"), Trigger("count", 2)), 2**30, 1)
+DELTAS = Deltas("id", None, "size")
+DELTA_INPUTS = Inputs(["k"], "t", {}, min_end="least")
+
+
+def deltas_of(rows):
+    keys, times, late, ids, sizes = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    least = [LEAST if lag is None or time is None else time + lag for time, lag in zip(times, late, strict=True)]
+    columns = {"k": pa.array(keys, pa.string()), "t": pa.array(times, pa.int64()), "id": pa.array(ids, pa.string())}
+    columns |= {"size": pa.array(sizes, pa.int64()), "least": pa.array(least, pa.int64())}
+    return pa.table(columns)
+
+
+def adaptive_reasons(rows):
+    """Why each row counts in no adaptive window, by definition."""
+    reasons = Counter()
+    first_of = {}
+    for row in rows:
+        if row["k"] is None or row["t"] is None:
+            reasons["null_key" if row["k"] is None else "null_time"] += 1
+        elif row["id"] is None or row["size"] is None:
+            reasons["null_value"] += 1
+        elif row["t"] // CUTS.reset * CUTS.reset + CUTS.reset - 1 < row["least"]:
+            reasons["late"] += 1
+            reasons["late_row"] += 1
+        else:
+            cell = row["k"], row["t"] // CUTS.reset, row["id"]
+            if cell in first_of:
+                reasons["repeated_id"] += 1
+            first_of[cell] = min(first_of.get(cell, row["t"]), row["t"])
+    return reasons, first_of
+
+
+@settings(max_examples=tries(120), deadline=None)
+@given(st.lists(DELTA_ROW, max_size=25).map(deltas_of), st.integers(1, 9), st.integers(1, 6))
+def test_each_row_is_in_an_adaptive_window_or_named(table, most_rows, a_chunk):
+    skips = AdaptiveSkips(CUTS, DELTAS, DELTA_INPUTS)
+    told, able = skips.told_at_once(table)
+    ordered = able.sort_by([("k", "ascending"), ("t", "ascending")])
+    chunks = [ordered.slice(start, a_chunk) for start in range(0, ordered.num_rows, a_chunk)]
+    skipped = pa.concat_tables([*told, *skips.stream(iter(chunks), most_rows)]).to_pylist() if chunks or told else []
+    wanted, counted = adaptive_reasons(table.to_pylist())
+    assert Counter(row["reason"] for row in skipped) == wanted
+    assert all(row["window_start"] is None and row["window_end"] is None for row in skipped)
+    # of the rows with one id the first counts, so a later one is named
+    for row in skipped:
+        if row["reason"] == "repeated_id":
+            assert row["t"] >= counted[row["k"], row["t"] // CUTS.reset, row["id"]]
+    windows, _ = adaptive_table(table, CUTS, DELTAS, DELTA_INPUTS)
+    assert sum(len(window["delta_ids"]) for window in windows.to_pylist()) == len(counted)
+    named = sum(n for reason, n in wanted.items() if reason != "late")
+    assert len(counted) + named == table.num_rows

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from spark_jobs.kernels.windows import Cuts, Trigger
 from spark_jobs.kernels.windows import adaptive_naive as twin
-from spark_jobs.kernels.windows.naive import VALUE_AGGREGATES, edge, exact_sum, exact_variance
+from spark_jobs.kernels.windows.naive import VALUE_AGGREGATES, edge, exact_sum, exact_variance, mean
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEVER = -(2**63)
@@ -166,14 +167,18 @@ def placed(spec: Spec, row: Row) -> int:
     return row.lo if moves else row.time
 
 
+DECIMAL = (30, 4)
+"""Digits of the decimals that rows hold."""
+
+
 def _value(function: str, columns: tuple[str, ...], numbers: tuple[float, ...], held: Sequence[Row]) -> Any:
     if function == "count" and not columns:
         return len(held)
     if function.startswith("vector"):
         vectors = [[r.values[c] for c in columns] for r in held]
         whole = [[float(x) for x in v] for v in vectors if None not in v]
-        totals = [exact_sum([v[i] for v in whole]) for i in range(len(columns))] if whole else None
-        return totals if totals is None or function == "vector_sum" else [t / len(whole) for t in totals]
+        total = exact_sum if function == "vector_sum" else mean
+        return [total([v[i] for v in whole]) for i in range(len(columns))] if whole else None
     rows = [r for r in held if r.values[columns[0]] is not None]
     values = [r.values[columns[0]] for r in rows]
     if function in ("first", "last"):
@@ -188,7 +193,8 @@ def _value(function: str, columns: tuple[str, ...], numbers: tuple[float, ...], 
         return None if spread is None else spread**0.5
     if function == "count":
         return len(values)
-    return VALUE_AGGREGATES[function](values)
+    of_money = function == "avg" and values and isinstance(values[0], Decimal)
+    return mean(values, DECIMAL) if of_money else VALUE_AGGREGATES[function](values)
 
 
 def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str, Any]]:

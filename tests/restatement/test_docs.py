@@ -12,6 +12,7 @@ import yaml
 
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import parse_source
+from spark_jobs.sources.columns import COLUMN_TYPES
 from tests.restatement.oracle import EPOCH, Row
 from tests.restatement.simulation import Simulation
 
@@ -92,7 +93,7 @@ def test_the_page_shows_the_table_that_its_rows_make(place: int) -> None:
 def test_states_and_compaction_are_shown_as_they_are_read() -> None:
     types = {"id": "string", "meter": "string", "at": "timestamp", "load": "int", "heat": "float", "gone": "bool"}
     types |= {"op": "string", "cells": "string", "numbers": "string", "factor": "float", "how": "string"}
-    shown = [block for block, _ in blocks() if "kind" not in block]
+    shown = [block for block, _ in blocks() if not {"kind", "columns"} & {*block}]
     modes = {"add": "{mode: add, components: [load]}", "diff": "{mode: diff, components: [load]}"}
     for part in [*shown, *({"state": yaml.safe_load(text)} for text in modes.values())]:
         document = {
@@ -109,6 +110,22 @@ def test_states_and_compaction_are_shown_as_they_are_read() -> None:
         }
         assert parse_source(yaml.safe_dump(document), file="meters.yml").state is not None
     assert [next(iter(part)) for part in shown] == ["state", "state", "compaction"]
+
+
+def test_the_page_shows_every_type_of_a_column() -> None:
+    ((part, _),) = [(block, rest) for block, rest in blocks() if "columns" in block]
+    document = {
+        "source": "meters",
+        "start": "2024-01-01",
+        "landing": {"path": "meters/{date}/*", "format": "ndjson"},
+        "timelines": ["at"],
+        "event_time": "at",
+        "entity": "meter",
+        **part,
+    }
+    columns = parse_source(yaml.safe_dump(document), file="meters.yml").columns
+    assert {column.kind for column in columns.values()} == {kind.partition("(")[0] for kind in COLUMN_TYPES}
+    assert columns["tax"].digits == (9, 4)
 
 
 def test_every_kind_has_an_example() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from spark_jobs.restatement.restater import has_small_rows, result_schema
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage import tables
 from tests.effort import tries
-from tests.restatement.oracle import Row, Spec, expected, grid, skipped
+from tests.restatement.oracle import DECIMAL, Row, Spec, expected, grid, skipped
 from tests.restatement.simulation import Simulation
 
 HOUR = 3_600_000_000
@@ -42,6 +43,13 @@ AGGREGATES: list[tuple[str, str, tuple[str, ...], tuple[float, ...]]] = [
     ("sample", "collect", ("load",), (3,)),
     ("sums", "vector_sum", ("load", "heat"), ()),
     ("means", "vector_mean", ("load", "heat"), ()),
+    ("paid", "sum", ("price",), ()),
+    ("mean_price", "avg", ("price",), ()),
+    ("least_price", "min", ("price",), ()),
+    ("last_price", "last", ("price",), ()),
+    ("prices", "count_distinct", ("price",), ()),
+    ("half_price", "approx_quantile", ("price",), (0.5, 0)),
+    ("some_prices", "collect", ("price",), (2,)),
 ]
 FEW = [AGGREGATES[place] for place in (0, 3, 6, 12)]
 """What kinds are tested with that do not differ from another one in how rows reach an aggregate."""
@@ -99,6 +107,7 @@ def source_of(shape: str, policy: str) -> Source:
         **written,
     }
     columns = {**KEYS, "load": "int", "heat": "float", "label": "string", "id": "string", "at": "timestamp"}
+    columns["price"] = f"decimal{DECIMAL}"
     document = {
         "source": "meters",
         "start": "2024-03-09",
@@ -126,11 +135,13 @@ KEY_VALUES = [
     ("a", None, date(2020, 1, 1), True, datetime(2020, 1, 1, tzinfo=UTC)),
 ]
 floats = st.sampled_from([0.1, 0.2, 1e16, -1e16, -0.0, 0.0, 1 / 3, math.nan])
+prices = st.sampled_from(["0.0001", "-0.1000", "0.2000", "99999999999999999999999999.9999"]).map(Decimal)
 values = st.fixed_dictionaries(
     {
         "load": st.none() | st.integers(-3, 9),
         "heat": st.none() | floats,
         "label": st.none() | st.sampled_from(["x", "y", "é"]),
+        "price": st.none() | prices,
         "__bytes": st.integers(0, 30),
     }
 )

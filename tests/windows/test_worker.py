@@ -12,6 +12,7 @@ from spark_jobs.kernels.windows import (
     IntegerOverflow,
     Sessions,
     ShapeMaker,
+    ShapeSkips,
     Sliding,
     collect,
     count,
@@ -167,7 +168,7 @@ LATE = Inputs(["k"], "t", {"n": count()}, min_end=MIN_END)
 @pytest.mark.parametrize("shape", [SHAPE, Hopping(50, 10), Sessions(20)], ids=["sliding", "hopping", "session"])
 def test_what_does_not_count_is_told_within_the_budget(local_folder, shape):
     n, step = 30_000, []
-    task = SkippedTask(shape, LATE, 2**20, most_columns=6)
+    task = SkippedTask(ShapeSkips(shape, LATE), LATE, 2**20, most_columns=6)
     columns = ["k", "t", "window_start", "window_end", "reason"]
 
     def given():

@@ -14,7 +14,7 @@ naive.py            the slow, obvious twins
 """
 
 from .adaptive import Cuts, Trigger
-from .adaptive_tables import AdaptiveMaker, Deltas, adaptive_table, stats_type
+from .adaptive_tables import AdaptiveMaker, AdaptiveSkips, Deltas, adaptive_table, stats_type
 from .aggregates import (
     IntegerOverflow,
     avg,
@@ -35,7 +35,7 @@ from .monoid import Aggregate, Monoid
 from .rows import NullValues, SkippedRows
 from .runs import RowSorter
 from .shapes import Hopping, Sessions, Shape, Sliding
-from .skipped import late_stream, late_table, skipped_table, unable_rows
+from .skipped import ShapeSkips, Skips, late_stream, late_table, skipped_table, unable_rows
 from .streams import Maker, Wanted, stream_windows
 from .summaries import DimensionMismatch, approx_quantile, collect, vector_mean, vector_sum
 from .tables import (
@@ -52,6 +52,7 @@ from .tables import (
 
 __all__ = [
     "AdaptiveMaker",
+    "AdaptiveSkips",
     "Aggregate",
     "Calendar",
     "Cuts",
@@ -71,7 +72,9 @@ __all__ = [
     "Sessions",
     "Shape",
     "ShapeMaker",
+    "ShapeSkips",
     "SkippedRows",
+    "Skips",
     "Sliding",
     "Trigger",
     "Wanted",

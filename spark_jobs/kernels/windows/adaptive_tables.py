@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -15,10 +16,11 @@ from .adaptive import REASONS, Cuts, adaptive_spans, first_of_deltas, in_time
 from .aggregates import exact_totals
 from .exact import integer_means
 from .monoid import WindowRows
-from .rows import SkippedRows, SortedRows, encode, own, settle_ties, sort_rows
+from .rows import SkippedRows, SortedRows, able_rows, encode, own, settle_ties, sort_rows
 from .shapes import Settled
+from .skipped import Skips, with_bounds
 from .spans import Spans, Windows
-from .streams import Found, Maker, Wanted
+from .streams import Carried, Found, Maker, Wanted, in_portions
 from .sweeps import distinct_counts
 from .tables import Inputs, asked_for, rows_between, window_columns, with_results
 
@@ -84,20 +86,81 @@ class AdaptiveMaker(Maker):
         return Settled(start, start)
 
 
-def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
-    """The windows of a table."""
+@dataclass(frozen=True)
+class _Counting:
+    """The rows that can count in the order in which they do, their ids, which are `punctual`, and which are `chosen`:
+    punctual, and the first of their delta in their cell."""
+
+    rows: SortedRows
+    ids: pa.Array
+    punctual: Flags
+    chosen: Flags
+
+
+def _counting(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> _Counting:
     rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
     ids = rows.column(deltas.delta)
     # an id that comes twice at one time is told apart by all else, so that no order of rows matters
     rest = (rows.column(n) for n in table.column_names if n not in (*inputs.key, inputs.time, deltas.delta))
     order = settle_ties(rows.group, rows.times, chain([ids], rest))
     rows, ids = replace(rows, order=rows.order[order], in_place=False), ids.take(pa.array(order))
+    cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
+    punctual = in_time(**cells, min_end=rows.ticks(inputs.min_end))
+    return _Counting(rows, ids, punctual, _once(ids, punctual, cells))
+
+
+@dataclass(frozen=True)
+class AdaptiveSkips(Skips):
+    """What adaptive windows leave out: rows that can't count (`null_key`, `null_time`, `null_value`: an id, a vector or
+    a size), rows late for their cell (`late` and `late_row`, as of sessions), and rows whose id another row of the cell
+    has that counts (`repeated_id`). None has bounds."""
+
+    cuts: Cuts
+    deltas: Deltas
+    inputs: Inputs
+    windows_a_row = 1
+
+    def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
+        """Rows that can't count; the others are told of beside the rows of their cell."""
+        able, left_out = able_rows(table, self.inputs.key, self.inputs.time, self.deltas.columns(), False)
+        kind = table.schema.field(self.inputs.time).type
+        return [with_bounds(rows, None, reason, kind) for reason, rows in left_out.items()], able
+
+    def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
+        """Late rows and repeated ones, of whole cells at a time."""
+
+        def work(table: pa.Table, _: Carried | None) -> tuple[pa.Table, Carried]:
+            counting = _counting(table, self.cuts, self.deltas, self.inputs)
+            times, last_key = counting.rows.times, int(counting.rows.offsets[-2])
+            cell = max(int(times[-1]) // self.cuts.reset * self.cuts.reset, -(2**63))
+            opens = last_key + int(times[last_key:].searchsorted(cell))
+            left = counting.rows.following(opens).select(table.column_names)
+            return self._skipped(counting, opens), Carried(left, cell)
+
+        def finish(table: pa.Table, _: Carried | None) -> pa.Table:
+            counting = _counting(table, self.cuts, self.deltas, self.inputs)
+            return self._skipped(counting, counting.rows.times.size)
+
+        return in_portions(chunks, work, finish, most_rows=most_rows)
+
+    def _skipped(self, counting: _Counting, n: int) -> pa.Table:
+        """Of the first `n` rows."""
+        rows = counting.rows
+        late, repeated = ~counting.punctual[:n], counting.punctual[:n] & ~counting.chosen[:n]
+        return pa.concat_tables(
+            with_bounds(rows.table.take(pa.array(rows.order[:n][held])), None, reason, rows.time_type)
+            for reason, held in (("late", late), ("late_row", late), ("repeated_id", repeated))
+        )
+
+
+def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
+    """The windows of a table."""
+    counting = _counting(table, cuts, deltas, inputs)
+    rows, ids, punctual, chosen = counting.rows, counting.ids, counting.punctual, counting.chosen
     sizes = np.zeros(rows.times.size, np.int64)
     if deltas.size_bytes is not None:
         sizes = own(rows.column(deltas.size_bytes).cast(pa.int64()))
     cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
-    punctual = in_time(**cells, min_end=rows.ticks(inputs.min_end))
-    chosen = _once(ids, punctual, cells)
     windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen)
     names = _ids(windows, cuts.reset)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,47 @@ from .tables import Inputs, bounds_type, required_columns, sorted_rows
 
 Ints = npt.NDArray[np.int64]
 _LEAST = -(2**63)
+
+
+class Skips(ABC):
+    """What one kind of windows leaves out, of rows in any order."""
+
+    windows_a_row: int
+    """The most windows that a row may be late for."""
+
+    @abstractmethod
+    def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
+        """What is told of rows each by itself, and the rows that can't be told of without others of their key."""
+
+    @abstractmethod
+    def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
+        """What is told of the other rows, which come in the order (key, time), about `most_rows` at a time."""
+
+
+@dataclass(frozen=True)
+class ShapeSkips(Skips):
+    """What windows of a shape leave out, see `skipped_table`."""
+
+    shape: Shape
+    inputs: Inputs
+
+    @property
+    def windows_a_row(self) -> int:  # type: ignore[override]
+        """As the shape has it."""
+        return self.shape.windows_a_row
+
+    def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
+        """Rows that can't count; lateness for a session is a row's own matter, too."""
+        able, unable = unable_rows(table, self.shape, self.inputs)
+        if self.inputs.min_end is None:
+            return unable, None
+        if self.shape.halo is None:
+            return [*unable, late_table(able, self.shape, self.inputs)], None
+        return unable, able
+
+    def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
+        """Pairs of a late row and a window, and rows in no window."""
+        return late_stream(chunks, self.shape, self.inputs, most_rows=most_rows)
 
 
 def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
@@ -35,7 +78,7 @@ def unable_rows(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table
     required = required_columns(shape, inputs.aggregates)
     able, left_out = able_rows(table, inputs.key, inputs.time, required, shape.drop_negative)
     kind = table.schema.field(inputs.time).type
-    return able, [_with_bounds(rows, None, reason, kind) for reason, rows in left_out.items()]
+    return able, [with_bounds(rows, None, reason, kind) for reason, rows in left_out.items()]
 
 
 def late_table(able: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
@@ -89,19 +132,19 @@ def _late(rows: SortedRows, shape: Shape, inputs: Inputs, told: npt.NDArray[np.b
     """Of the rows `told` alone."""
     least = rows.ticks(inputs.min_end)
     if least is None or not np.any(least > rows.times):
-        return _with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
+        return with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
     counted = shape.find(rows.offsets, rows.times, least)[2]
     windows, spans, chosen = shape.find(rows.offsets, rows.times, None)
     nowhere = rows.table.take(pa.array(rows.order[~counted & told]))
     last = shape.last_instants(windows)
     if last is None:
-        pairs = _with_bounds(nowhere, None, "late", rows.time_type)
+        pairs = with_bounds(nowhere, None, "late", rows.time_type)
     else:
         pair_rows, pair_windows = _late_pairs(spans.select(told[chosen]), last, least[chosen & told])
         numbers = rows.order[np.flatnonzero(chosen & told)[pair_rows]]
         bounds = (windows.start[pair_windows], windows.end[pair_windows])
-        pairs = _with_bounds(rows.table.take(pa.array(numbers)), bounds, "late", rows.time_type)
-    return pa.concat_tables([pairs, _with_bounds(nowhere, None, "late_row", rows.time_type)])
+        pairs = with_bounds(rows.table.take(pa.array(numbers)), bounds, "late", rows.time_type)
+    return pa.concat_tables([pairs, with_bounds(nowhere, None, "late_row", rows.time_type)])
 
 
 def _late_pairs(spans: Spans, last: Ints, least: Ints) -> tuple[Ints, Ints]:
@@ -120,7 +163,8 @@ def _late_pairs(spans: Spans, last: Ints, least: Ints) -> tuple[Ints, Ints]:
     return rows, spans.first[rows] + within
 
 
-def _with_bounds(held: pa.Table, bounds: tuple[Ints, Ints] | None, reason: str, time_type: pa.DataType) -> pa.Table:
+def with_bounds(held: pa.Table, bounds: tuple[Ints, Ints] | None, reason: str, time_type: pa.DataType) -> pa.Table:
+    """The rows with `window_start`, `window_end` (null without bounds) and `reason`."""
     kind = bounds_type(time_type)
     for place, name in enumerate(("window_start", "window_end")):
         column = pa.nulls(held.num_rows, kind) if bounds is None else pa.array(bounds[place]).cast(kind)
