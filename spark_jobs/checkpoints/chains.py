@@ -49,7 +49,8 @@ class Chains:
         """Chains of these deltas, in any order.
 
         Args:
-            deltas: at most one per (entity, event_time, row_id).
+            deltas: at most one per (entity, event_time, row_id); a second one is refused by what reads or compacts
+                them (`duplicate_delta`).
             dtype: type of the vectors: float32, float64 or int64.
             dims: the declared length; an entity that never was then counts as zeros. None: Create or Dense comes first.
             transforms: registered transforms by name; each takes and returns vectors as rows.

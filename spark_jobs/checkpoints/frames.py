@@ -161,7 +161,9 @@ def compact_deltas(
 
     Args:
         deltas: `entity` (text), `event_time`, `time` (when it became visible), `row_id`, `diff` (+1, or -1 for one that
-            is taken back), and the columns that `meaning` names. Times are integers.
+            is taken back), and the columns that `meaning` names. Times are integers, rows come in any order. A row that
+            stands twice at one time fails what reads the chains (`duplicate_delta`); so does a delta id, where rows
+            declare parents.
         meaning: what a row does.
         policy: where checkpoints are placed.
         as_of: the event time from which the age of pending deltas counts.

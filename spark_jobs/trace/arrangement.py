@@ -33,8 +33,8 @@ from spark_jobs.kernels.arrangement import (
     check_state,
     merged_batch,
 )
-from spark_jobs.kernels.arrangement.errors import TimeOutOfRange
 from spark_jobs.model import Frontier
+from spark_jobs.trace.errors import TimeOutOfRange
 from spark_jobs.trace.journal import MemoryJournal, StateChange, StateJournal
 from spark_jobs.trace.plane import DataPlane, Slice, U
 

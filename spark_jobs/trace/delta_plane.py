@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.arrangement import StoredBatch
-from spark_jobs.kernels.arrangement.errors import MalformedUpdates
 from spark_jobs.kernels.consolidate import DIFF, TIME, DiffOverflow
 from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT
 from spark_jobs.model import Frontier
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.trace.errors import MalformedUpdates
 from spark_jobs.trace.plane import DataPlane, Examined, Slice
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.kernels.arrangement import StoredBatch
-from spark_jobs.kernels.arrangement.errors import MalformedUpdates
 from spark_jobs.kernels.consolidate import (
     DIFF,
     TIME,
@@ -23,6 +22,7 @@ from spark_jobs.kernels.consolidate import (
 from spark_jobs.kernels.corrections.columns import Updates
 from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT, greatest_magnitude, greatest_sums
 from spark_jobs.model import Frontier
+from spark_jobs.trace.errors import MalformedUpdates
 from spark_jobs.trace.plane import DataPlane, Examined, Slice
 
 UPDATE_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), (TIME, pa.int64()), (DIFF, pa.int64())])

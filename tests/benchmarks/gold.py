@@ -37,7 +37,8 @@ from spark_jobs.kernels.deltas.cutting import Policy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.packing import pack, unpack
-from spark_jobs.kernels.deltas.restating import Changes, Frontiers, restate_chains
+from spark_jobs.kernels.deltas.pooling import Changes
+from spark_jobs.kernels.deltas.restating import Frontiers, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import FullMerge, TieredMerge

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.arrangement.errors import MalformedUpdates
 from spark_jobs.model import Frontier
 from spark_jobs.trace import UPDATE_SCHEMA, Arrangement, ArrowPlane, updates_table
+from spark_jobs.trace.errors import MalformedUpdates
 from tests.effort import tries
 
 UNSIGNED = UPDATE_SCHEMA.set(2, pa.field("time", pa.uint64()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from spark_jobs.kernels.deltas.cutting import Policy, ages_from
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.operations import DeltaColumns
-from spark_jobs.kernels.deltas.ops import Op, Refusal
+from spark_jobs.kernels.deltas.ops import DuplicateDeltaError, Op, Refusal
 from spark_jobs.kernels.deltas.packing import pack, unpack
-from spark_jobs.kernels.deltas.restating import Frontiers, Restated, RetractionOfNothingError, restate_chains
+from spark_jobs.kernels.deltas.pooling import RetractionOfNothingError
+from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
@@ -54,7 +56,8 @@ Row = dict[str, Any]
 
 @st.composite
 def updates(draw: st.DrawFn) -> list[Row]:
-    """Rows that come, some late, and of which some are taken back or restated under their own id."""
+    """Rows that come, some late, and of which some are taken back, restated under their own id, or followed by another
+    row that carries their delta id, before or after them."""
     cell = st.one_of(st.none(), st.integers(-3, 3))
     made: list[Row] = []
     for row_id in draw(st.permutations(range(draw(st.integers(1, 16))))):
@@ -75,20 +78,28 @@ def updates(draw: st.DrawFn) -> list[Row]:
         if draw(st.integers(0, 4)) == 0:
             back = max(time, time + draw(st.integers(0, 4)))
             made.append({**row, "time": back, "diff": -1})
-            if draw(st.booleans()):
+            after = draw(st.sampled_from(["nothing", "restated", "another row"]))
+            if after == "restated":
                 made.append({**row, "x": draw(cell), "time": back, "diff": 1})
+            elif after == "another row":
+                place = {
+                    "row_id": draw(st.sampled_from([row_id - 50, row_id + 50])),
+                    "event_time": draw(st.integers(-2, 8)),
+                }
+                made.append({**row, **place, "time": back + draw(st.integers(0, 2)), "diff": 1})
     return made
 
 
 def deltas_of(rows: list[Row], mode: str) -> list[Delta]:
     """What the rows mean, one by one."""
     found = []
+    carrying = {row["id"]: row["row_id"] for row in rows}
     for row in rows:
         place = {"entity": row["entity"], "event_time": row["event_time"], "row_id": row["row_id"]}
         vector = [row["x"], 1 if mode == "add" else row["y"]]
         given = [i for i, value in enumerate(vector) if value is not None]
         if mode == "operations":
-            parent = None if row["parent"] is None else int(row["parent"][1:]) if row["parent"][1:].isdigit() else -9
+            parent = None if row["parent"] is None else carrying.get(row["parent"], -99)
             indexed = row["op"] in ("sparse", "add", "upsert")
             payload = row["values"] if indexed or row["op"] in ("create", "dense") else []
             op = Op[row["op"].upper()]
@@ -162,7 +173,7 @@ def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     segments, frontiers = empty(mode), Frontiers()
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-        step = restated(segments, rows[start:end], mode, policy, frontiers)
+        step = restated(segments, data.draw(st.permutations(rows[start:end])), mode, policy, frontiers)
         segments = stored(step.segments, mode)
         refuse_longer(segments, most)
         again = restated(segments, [], mode, policy, frontiers)
@@ -372,6 +383,47 @@ def test_deltas_that_set_most_dimensions_are_stored_by_dimension() -> None:
     for name in ("op", "offsets", "nulls"):
         assert np.array_equal(getattr(back, name), getattr(step.segments.deltas, name)), name
     assert back.indices[10:].tolist() == [*range(9), 0, 2, *range(3, 10)]
+
+
+def test_a_delta_id_that_another_row_carries_now_is_the_parent_that_stands() -> None:
+    create = row(1, op="create", values=[1.0, 2.0], id="base")
+    old, new = (row(i, op="offset", scalar=1.0, id="step") for i in (4, 3))
+    child = row(6, op="scale", scalar=10.0, id="child", parent="step")
+    rows = [create, old, child, {**old, "time": 7, "diff": -1}, {**new, "time": 7}]
+    for order in permutations(rows):
+        for policy in (Policy(), Policy(FullMerge(), delta_threshold=1)):
+            step = restated(empty("operations"), list(order), "operations", policy, Frontiers())
+            assert step.states.values.tolist() == [20.0, 30.0]
+            held = stored(step.segments, "operations")
+            for known in (6, 7):
+                assert states_for(held, *(np.array([v]) for v in (0, 9, known))).values.tolist() == [20.0, 30.0]
+
+
+def test_a_delta_id_that_stands_twice_is_refused_where_parents_are_declared() -> None:
+    rows = [row(1, op="create", values=[1.0, 2.0], id="d"), row(2, op="offset", scalar=1.0, id="d")]
+    child = row(5, op="scale", scalar=2.0, id="child", parent="d")
+    with pytest.raises(DuplicateDeltaError) as error:
+        restated(empty("operations"), [child, *rows], "operations", Policy(), Frontiers())
+    assert error.value.facts == {"delta_id": "d", "row_ids": [1, 2]}
+    assert restated(empty("operations"), rows, "operations", Policy(), Frontiers()).states.values.tolist() == [2.0, 3.0]
+
+
+def test_a_row_that_stands_twice_at_any_time_is_refused() -> None:
+    one, other = row(1, x=1), row(1, x=2, time=5)
+    for rows in ([one, other], [one, other, {**one, "time": 9, "diff": -1}]):
+        for order in permutations(rows):
+            with pytest.raises(DuplicateDeltaError) as error:
+                restated(empty("add"), list(order), "add", Policy(), Frontiers())
+            assert error.value.facts == {"entity": 0, "event_time": 1, "row_id": 1}
+    step = restated(empty("add"), [other, {**one, "time": 5, "diff": -1}, one], "add", Policy(), Frontiers())
+    assert step.states.values.tolist() == [2, 1]
+
+
+def test_versions_that_came_at_one_time_are_told_apart_by_what_they_say() -> None:
+    one, other = row(1, x=1), row(1, x=2)
+    for order in permutations([one, other, {**one, "diff": -1}]):
+        step = restated(empty("add"), list(order), "add", Policy(), Frontiers())
+        assert step.states.values.tolist() == [2, 1]
 
 
 def test_a_retraction_of_what_no_chain_holds_is_an_error() -> None:

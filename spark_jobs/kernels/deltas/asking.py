@@ -91,23 +91,27 @@ def _answer(
         return one.concat(_answer(segments, entity[half:], event_time[half:], known_at[half:], transforms))
     question = np.repeat(np.arange(len(entity)), lengths)
     rows = np.arange(len(question)) + np.repeat(first - (np.cumsum(lengths) - lengths), lengths)
-    in_range = (question, segments.deltas.row_id[rows]) if segments.deltas.declares_parents else None
     asked = known_at[question]
     visible = (segments.known_from[rows] <= asked) & (asked < segments.known_to[rows])
+    at_hand = None
+    if segments.deltas.declares_parents:
+        told = visible | segments.standing[rows]
+        at_hand = (question[told], segments.deltas.identities[rows[told]])
     rows, question = rows[visible], question[visible]
     batch = segments.deltas.take(rows)
     batch = replace(batch, entity=question, entity_count=len(entity))
-    if in_range is not None:
-        batch = replace(batch, parent=_parents_at_hand(batch, segments.refusal[rows], in_range))
+    if at_hand is not None:
+        batch = replace(batch, parent=_parents_at_hand(batch, segments.refusal[rows], at_hand))
     nothing = States.absent(1, segments.deltas.dtype)
     base = segments.base.concat(nothing).take(np.where(number < 0, len(segments), number))
     return fold(batch, base, transforms=transforms).states
 
 
-def _parents_at_hand(batch: DeltaBatch, refusal: Array, in_range: tuple[Array, Array]) -> Array:
-    """Parents for the fold to look for. One that lies before the checkpoint is judged as it was when the chain was
-    folded, for nothing there has changed since."""
-    held = set(zip(*(column.tolist() for column in in_range), strict=True))
+def _parents_at_hand(batch: DeltaBatch, refusal: Array, at_hand: tuple[Array, Array]) -> Array:
+    """Parents for the fold to look for: those of which a row after the checkpoint is visible or still stands. At one
+    time one row of an identity stands, so of others only what lies before the checkpoint can: they are judged as they
+    were when the chain was folded, for nothing there has changed since."""
+    held = set(zip(*(column.tolist() for column in at_hand), strict=True))
     keys = zip(batch.entity.tolist(), batch.parent.tolist(), strict=True)
     before = np.array([key not in held for key in keys], np.bool_)
     missing = refusal == Refusal.MISSING_PARENT

@@ -36,7 +36,8 @@ class Delta:
     """One delta, for callers that have a few of them; `DeltaBatch.from_deltas` makes columns of it.
 
     `values` are the payload (None is null); `indices` go with Sparse and Add; `scalar` with Scale and Offset;
-    `transform` names a registered transform; `parent` is the `row_id` of the delta that must have been applied before.
+    `transform` names a registered transform; `parent` is the `row_id` of the delta that must have been applied before:
+    any one of them, if the chain has several deltas of that id.
     """
 
     entity: str
@@ -57,6 +58,7 @@ class DeltaBatch:
     `dims` is the declared vector length (named components have one), or None if Create and Dense decide it per entity.
     `weight` is how many deltas a row stands for: 1, or more once compaction composed some into it.
     `refusal` holds what the rows alone already showed (`Refusal`); such deltas are skipped by every chain.
+    `identity` is what `parent` names a delta by, None if that is its row id: rows that carry one delta id have one.
     """
 
     entity_count: int
@@ -75,6 +77,7 @@ class DeltaBatch:
     refusal: Array
     dims: int | None = None
     transform_names: tuple[str, ...] = field(default=())
+    identity: Array | None = None
 
     def __post_init__(self) -> None:
         problems = [*self._length_problems(), *self._content_problems()]
@@ -90,6 +93,8 @@ class DeltaBatch:
         rows, cells = len(self.entity), len(self.values)
         wanted = dict.fromkeys(_PER_ROW, rows)
         wanted |= {"indices": cells, "nulls": cells, "offsets": rows + 1}
+        if self.identity is not None:
+            wanted["identity"] = rows
         found = {name: len(getattr(self, name)) for name in wanted}
         return [f"{name} has {found[name]} of {want} values" for name, want in wanted.items() if found[name] != want]
 
@@ -198,11 +203,15 @@ class DeltaBatch:
         if differ:
             raise MalformedDeltasError(expected="two batches of one kind", found=f"other {', '.join(differ)}")
         columns = (*_PER_ROW, "indices", "values", "nulls")
+        both = None
+        if self.identity is not None or other.identity is not None:
+            both = np.concatenate((self.identities, other.identities))
         return DeltaBatch(
             entity_count=self.entity_count,
             offsets=np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1])),
             dims=self.dims,
             transform_names=self.transform_names,
+            identity=both,
             **{name: np.concatenate((getattr(self, name), getattr(other, name))) for name in columns},
         )
 
@@ -211,6 +220,11 @@ class DeltaBatch:
         names = tuple(dict.fromkeys((*other.transform_names, *self.transform_names)))
         codes = np.array([names.index(name) for name in self.transform_names] + [-1], dtype=np.int32)
         return replace(self, transform=codes[self.transform], transform_names=names)
+
+    @property
+    def identities(self) -> Array:
+        """What a `parent` names each delta by."""
+        return self.row_id if self.identity is None else self.identity
 
     @property
     def declares_parents(self) -> bool:
@@ -241,6 +255,7 @@ class DeltaBatch:
             offsets=bounds,
             dims=self.dims,
             transform_names=self.transform_names,
+            identity=None if self.identity is None else self.identity[picked],
             **{name: getattr(self, name)[picked] for name in _PER_ROW},
             **dict(zip(_PER_CELL, cells, strict=True)),
         )

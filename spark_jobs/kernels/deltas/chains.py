@@ -18,7 +18,7 @@ NO_PARENT_ROW = -1
 """`parent_row` of a delta that declares no parent."""
 
 MISSING_PARENT_ROW = -2
-"""`parent_row` of a delta whose parent is neither in the batch nor among the folded deltas."""
+"""`parent_row` of a delta whose parent is neither before it in the batch nor among the folded deltas."""
 
 FOLDED_PARENT_ROW = -3
 """`parent_row` of a delta whose parent is already folded into the checkpoint."""
@@ -39,37 +39,55 @@ def chains_of(batch: DeltaBatch) -> Chains:
     """
     order, starts, duplicate = in_chain_order(batch.entity, batch.event_time, batch.row_id, batch.entity_count)
     if duplicate >= 0:
-        facts: dict[str, Any] = {
-            name: int(getattr(batch, name)[duplicate]) for name in ("entity", "event_time", "row_id")
-        }
-        raise DuplicateDeltaError(
-            expected="one delta per (entity, event_time, row_id)",
-            found=f"two deltas of entity {facts['entity']} at {facts['event_time']} with row id {facts['row_id']}",
-            next_step="give every row its own row_id",
-            **facts,
-        )
+        raise duplicate_at(batch, duplicate)
     return Chains(order, starts)
 
 
-def parent_rows(batch: DeltaBatch, folded: tuple[Array, Array] | None, family: Array) -> Array:
-    """Row number of each delta's parent in the batch, or one of the `*_PARENT_ROW` marks.
+def duplicate_at(batch: DeltaBatch, row: int) -> DuplicateDeltaError:
+    """The refusal of a second delta at the place of this row."""
+    facts: dict[str, Any] = {name: int(getattr(batch, name)[row]) for name in ("entity", "event_time", "row_id")}
+    return DuplicateDeltaError(
+        expected="one delta per (entity, event_time, row_id)",
+        found=f"two deltas of entity {facts['entity']} at {facts['event_time']} with row id {facts['row_id']}",
+        next_step="give every row its own row_id",
+        **facts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """Where parents stand, by positions in chain order: per delta the last one before it that its `parent` names, or
+    one of the `*_PARENT_ROW` marks; and per delta the last one before it of its own identity, or such a mark. A parent
+    is found if any delta of its identity is applied before."""
+
+    last: Array
+    earlier: Array
+
+
+def parents_of(batch: DeltaBatch, order: Array, folded: tuple[Array, Array] | None, family: Array) -> Parents:
+    """The parents that the deltas of a batch declare, found along `order`, so that no other order of rows matters.
 
     `folded` names the deltas that went into the checkpoints: their entity codes and row ids, in any order.
     `family` numbers the entities anew where several codes stand for parts of one entity's chain.
     """
-    result = np.full(len(batch), NO_PARENT_ROW, dtype=np.int64)
-    asking = np.flatnonzero(batch.parent != NO_PARENT)
-    if not len(asking):
-        return result
-    wanted = list(zip(family[batch.entity[asking]].tolist(), batch.parent[asking].tolist(), strict=True))
-    known: dict[tuple[int, int], int] = {}
+    last = np.full(len(batch), NO_PARENT_ROW, dtype=np.int64)
+    if not batch.declares_parents:
+        return Parents(last, last[:0])
+    earlier = np.full(len(batch), MISSING_PARENT_ROW, dtype=np.int64)
+    places: dict[tuple[int, int], int] = {}
     if folded:
-        keys = zip(family[folded[0]].tolist(), folded[1].tolist(), strict=True)
-        known = dict.fromkeys(keys, FOLDED_PARENT_ROW)
-    keys = zip(family[batch.entity].tolist(), batch.row_id.tolist(), strict=True)
-    known |= {key: row for row, key in enumerate(keys)}
-    result[asking] = [known.get(key, MISSING_PARENT_ROW) for key in wanted]
-    return result
+        places = dict.fromkeys(zip(family[folded[0]].tolist(), folded[1].tolist(), strict=True), FOLDED_PARENT_ROW)
+    columns = (family[batch.entity], batch.identities, batch.parent)
+    for place, (chain, identity, parent) in enumerate(
+        zip(*(column[order].tolist() for column in columns), strict=True)
+    ):
+        if parent != NO_PARENT:
+            last[place] = places.get((chain, parent), MISSING_PARENT_ROW)
+        before = places.get((chain, identity), MISSING_PARENT_ROW)
+        earlier[place] = before
+        if before != FOLDED_PARENT_ROW:
+            places[chain, identity] = place
+    return Parents(last, earlier)
 
 
 @njit(cache=True)

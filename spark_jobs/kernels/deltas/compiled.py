@@ -48,7 +48,7 @@ UNDECIDED = 253
 class Columns(NamedTuple):
     """A batch's columns, per delta in chain order: reading them by row would miss the cache for each of them.
 
-    The payload cells `first:end` stay where the batch has them. `parent` is a position in chain order, or a mark;
+    The payload cells `first:end` stay where the batch has them. `parent` and `earlier` are those of `chains.Parents`,
     `refusal` is what the rows alone show, `outcome` what the fold decides.
     """
 
@@ -60,6 +60,7 @@ class Columns(NamedTuple):
     scalar: Array
     weight: Array
     parent: Array
+    earlier: Array
     refusal: Array
     outcome: Array
     indices: Array
@@ -170,8 +171,8 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
 
     One call per run: taking arrays out of the tuples costs more than changing a few cells.
     """
-    op, refusal, outcome, parent, weight = (
-        columns.op, columns.refusal, columns.outcome, columns.parent, columns.weight,
+    op, refusal, outcome, parent, earlier, weight = (
+        columns.op, columns.refusal, columns.outcome, columns.parent, columns.earlier, columns.weight,
     )  # fmt: skip
     first, after, indices, given, null = columns.first, columns.end, columns.indices, columns.values, columns.nulls
     values, seen, nulls = cells.values, cells.seen, cells.nulls
@@ -184,7 +185,7 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
     before = np.empty(longest, dtype=values.dtype)
     for row in range(begin, stop):
         if refusal[row] == LEGAL:
-            if parent[row] == MISSING_PARENT_ROW or (parent[row] >= 0 and outcome[parent[row]] != LEGAL):
+            if not _parent_applied(parent[row], earlier, outcome):
                 outcome[row] = _NO_PARENT_APPLIED
             elif not _in_bounds(first[row], after[row], indices, dims):
                 outcome[row] = _BOUNDS
@@ -207,6 +208,14 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
         cells.row_id[entity] = columns.row_id[last]
         cells.delta_count[entity] += count
     return stop
+
+
+@njit(cache=True)
+def _parent_applied(parent: int, earlier: Array, outcome: Array) -> bool:
+    """Whether no parent is declared, or it is folded already, or any delta of its identity before is applied."""
+    while parent >= 0 and outcome[parent] != LEGAL:
+        parent = earlier[parent]
+    return parent != MISSING_PARENT_ROW
 
 
 @njit(cache=True)
@@ -233,8 +242,7 @@ def _add(
 
 @njit(cache=True)
 def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: int) -> int:
-    parent = columns.parent[row]
-    if parent == MISSING_PARENT_ROW or (parent >= 0 and columns.outcome[parent] != LEGAL):
+    if not _parent_applied(columns.parent[row], columns.earlier, columns.outcome):
         return _NO_PARENT_APPLIED
     op, status = columns.op[row], cells.status[entity]
     if op in (_CREATE, _DENSE):

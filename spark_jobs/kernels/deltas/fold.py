@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kernels.deltas.batch import DeltaBatch
-from spark_jobs.kernels.deltas.chains import Chains, chains_of, parent_rows
+from spark_jobs.kernels.deltas.chains import Chains, chains_of, parents_of
 from spark_jobs.kernels.deltas.compiled import (
     UNDECIDED,
     Cells,
@@ -109,11 +109,7 @@ def _columns(
     batch: DeltaBatch, chains: Chains, refusal: Array, folded: tuple[Array, Array] | None, family: Array
 ) -> Columns:
     order = chains.order
-    parent = parent_rows(batch, folded, family)
-    if batch.declares_parents:
-        position = np.empty(len(batch), dtype=np.int64)
-        position[order] = np.arange(len(batch))
-        parent = np.where(parent >= 0, position[np.maximum(parent, 0)], parent)
+    parents = parents_of(batch, order, folded, family)
     return Columns(
         op=batch.op[order],
         event_time=batch.event_time[order],
@@ -122,7 +118,8 @@ def _columns(
         end=batch.offsets[1:][order],
         scalar=batch.scalar[order],
         weight=batch.weight[order],
-        parent=parent[order],
+        parent=parents.last,
+        earlier=parents.earlier,
         refusal=refusal[order],
         outcome=np.where(refusal == Refusal.NONE, UNDECIDED, refusal).astype(np.uint8)[order],
         indices=batch.indices,

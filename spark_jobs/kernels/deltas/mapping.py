@@ -27,7 +27,7 @@ from spark_jobs.kernels.deltas.batch import DeltaBatch
 from spark_jobs.kernels.deltas.operations import DeltaColumns, delta_batch
 from spark_jobs.kernels.deltas.ops import Op
 from spark_jobs.kernels.deltas.packing import undecided_parents
-from spark_jobs.kernels.deltas.restating import Changes
+from spark_jobs.kernels.deltas.pooling import Changes
 from spark_jobs.kernels.deltas.tables import Keys, one_chunk, required, ticks
 
 Array = npt.NDArray[Any]

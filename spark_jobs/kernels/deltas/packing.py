@@ -279,16 +279,19 @@ def _transforms(reader: _Reader) -> tuple[list[str], Array]:
 
 
 def with_parents(segments: Segments) -> Segments:
-    """The same segments with the row ids of the declared parents that are among them; others stay as they are."""
+    """The same segments with a number for every delta id of a chain as identity, and as parents the numbers of those
+    that are among them. A parent that nobody has looked for, or that has gone, is UNRESOLVED_PARENT."""
     if segments.parents is None or segments.delta_ids is None or segments.parents.null_count == len(segments.parents):
         return segments
     chain = segments.entity[segments.deltas.entity].tolist()
+    numbers: dict[tuple[int, str | None], int] = {}
     keys = zip(chain, segments.delta_ids.to_pylist(), strict=True)
-    rows = dict(zip(keys, segments.deltas.row_id.tolist(), strict=True))
+    identity = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
     declared = zip(chain, segments.parents.to_pylist(), strict=True)
-    found = [rows.get(key, UNRESOLVED_PARENT) for key in declared]
-    parent = np.where(np.array(found) == UNRESOLVED_PARENT, segments.deltas.parent, found)
-    return replace(segments, deltas=replace(segments.deltas, parent=parent))
+    found = np.array([-1 if of[1] is None else numbers.get(of, -1) for of in declared], np.int64)
+    parent = np.where(segments.deltas.parent == NO_PARENT, NO_PARENT, UNRESOLVED_PARENT)
+    parent = np.where(found >= 0, found, parent)
+    return replace(segments, deltas=replace(segments.deltas, parent=parent, identity=identity))
 
 
 def known_parents(published: Segments) -> Array:

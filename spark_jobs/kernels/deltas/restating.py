@@ -20,34 +20,17 @@ import pyarrow as pa
 from numba import njit
 
 from spark_jobs.kernels.deltas.batch import NO_PARENT, DeltaBatch
-from spark_jobs.kernels.deltas.chains import in_chain_order
 from spark_jobs.kernels.deltas.compact import STILL_KNOWN
 from spark_jobs.kernels.deltas.cutting import Policy, cuts
 from spark_jobs.kernels.deltas.fold import Transform, fold
-from spark_jobs.kernels.deltas.ops import DeltaError, Refusal
-from spark_jobs.kernels.deltas.packing import known_parents, with_parents
+from spark_jobs.kernels.deltas.ops import Refusal
+from spark_jobs.kernels.deltas.packing import with_parents
+from spark_jobs.kernels.deltas.pooling import Changes, Pool, pool_of
 from spark_jobs.kernels.deltas.segments import ALWAYS, Segments, first_segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import TimeBoundary
 
 Array = npt.NDArray[Any]
-
-
-class RetractionOfNothingError(DeltaError):
-    """A row is taken back that no chain holds. Facts: `event_time`, `row_id`."""
-
-    code = "retraction_of_nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Rows that came (`diff` > 0) or went, as deltas of the entities' codes, and when each became visible."""
-
-    deltas: DeltaBatch
-    time: Array
-    diff: Array
-    delta_ids: pa.Array | None = None
-    parents: pa.Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +71,11 @@ def restate_chains(
 ) -> Restated:
     """The segments that should stand; `as_of` is the event time from which the age of pending deltas counts.
 
-    Raises RetractionOfNothingError, and what `fold` raises.
+    Raises RetractionOfNothingError, DuplicateDeltaError for a row or a delta id that stands twice, and what `fold`
+    raises.
     """
     heads, emptied = _heads(published, changes.deltas, frontiers.horizon)
-    pool = _pool(published, changes, frontiers.since)
+    pool = pool_of(published, changes, frontiers.since)
     segments, continues = _cut(heads, emptied, pool, policy, as_of=as_of, frontiers=frontiers)
     segments, ends = _folded(segments, continues, transforms)
     last = np.flatnonzero(segments.last_of_entity)
@@ -105,23 +89,6 @@ def restate_chains(
         passed = np.zeros(len(segments), np.bool_)
     same, kept = _unchanged(published, segments, touched, passed)
     return Restated(segments, ~same & ~passed, ~kept, entities, states, dropped)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """All deltas of the entities in chain order; `touched` marks those that this restatement brings or takes back."""
-
-    deltas: DeltaBatch
-    known_from: Array
-    known_to: Array
-    touched: Array
-    delta_ids: pa.Array | None
-    parents: pa.Array | None
-
-    def take(self, rows: Array) -> _Pool:
-        texts = (None if t is None else t.take(pa.array(rows)) for t in (self.delta_ids, self.parents))
-        numbers = (column[rows] for column in (self.known_from, self.known_to, self.touched))
-        return _Pool(self.deltas.take(rows), *numbers, *texts)
 
 
 def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segments, Array]:
@@ -147,69 +114,7 @@ def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segme
     return heads, emptied[order]
 
 
-def _pool(published: Segments, changes: Changes, since: int) -> _Pool:
-    held = published.deltas
-    held = replace(held, entity=published.entity[held.entity], entity_count=changes.deltas.entity_count)
-    held = replace(held.named_like(changes.deltas), parent=known_parents(published))
-    comes = np.flatnonzero(changes.diff > 0)
-    inserted = changes.deltas.named_like(held).take(comes)
-    ids = [None, None]
-    if changes.delta_ids is not None and changes.parents is not None:
-        ours, picked = (published.delta_ids, published.parents), pa.array(comes)
-        theirs = (changes.delta_ids.take(picked), changes.parents.take(picked))
-        ids = [pa.concat_arrays([one, other]) for one, other in zip(ours, theirs, strict=True)]
-    both = _Pool(
-        held.concat(inserted),
-        np.concatenate((published.known_from, changes.time[comes])),
-        np.concatenate((published.known_to, np.full(len(comes), STILL_KNOWN))),
-        np.concatenate((np.zeros(len(held), np.bool_), np.ones(len(comes), np.bool_))),
-        *ids,
-    )
-    deltas = both.deltas
-    order, _, _ = in_chain_order(deltas.entity, deltas.event_time, deltas.row_id, deltas.entity_count)
-    if np.any(np.diff(order) != 1):
-        both = both.take(order)
-    _take_back(both, changes)
-    kept = (both.known_to > both.known_from) & (both.known_to > since)
-    return both if kept.all() else both.take(np.flatnonzero(kept))
-
-
-def _take_back(pool: _Pool, changes: Changes) -> None:
-    """Let every retraction end the oldest version of its row that still stands."""
-    gone = np.flatnonzero(changes.diff < 0)
-    if not len(gone):
-        return
-    gone = gone[np.argsort(changes.time[gone], kind="stable")]
-    held = np.flatnonzero(pool.known_to == STILL_KNOWN)
-    columns = [
-        np.concatenate((getattr(pool.deltas, name)[held], getattr(changes.deltas, name)[gone]))
-        for name in ("row_id", "event_time", "entity")
-    ]
-    is_gone = np.repeat([False, True], [len(held), len(gone)])
-    # stable: versions of one row in the order in which they became known, its retractions in that of their times
-    order = np.lexsort((is_gone, *columns))
-    begins = np.ones(len(order), np.bool_)
-    begins[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
-    begins[1:] |= is_gone[order][1:] != is_gone[order][:-1]
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
-    order = np.lexsort((is_gone, rank, *columns))
-    equal = np.all([c[order][1:] == c[order][:-1] for c in (rank, *columns)], axis=0)
-    pair = np.flatnonzero(equal)
-    if len(pair) != len(gone):
-        matched = np.isin(np.arange(len(gone)), order[pair + 1] - len(held))
-        row = gone[~matched][0]
-        facts: dict[str, Any] = {name: int(getattr(changes.deltas, name)[row]) for name in ("event_time", "row_id")}
-        raise RetractionOfNothingError(
-            expected="retractions of rows that a chain holds", found=f"row {facts['row_id']}, which none does",
-            next_step="recompute the source's chains with --accept-definition, and report this", **facts,
-        )  # fmt: skip
-    rows = held[order[pair]]
-    pool.known_to[rows] = np.maximum(changes.time[gone[order[pair + 1] - len(held)]], pool.known_from[rows])
-    pool.touched[rows] = True
-
-
-def _segment_of(heads: Segments, pool: _Pool) -> Array:
+def _segment_of(heads: Segments, pool: Pool) -> Array:
     """Number of the segment that each delta falls into: the last one whose start lies before it."""
     deltas = pool.deltas
     if len(np.unique(heads.entity)) == len(heads):
@@ -227,7 +132,7 @@ def _segment_of(heads: Segments, pool: _Pool) -> Array:
 
 
 def _cut(
-    heads: Segments, emptied: Array, pool: _Pool, policy: Policy, *, as_of: int, frontiers: Frontiers
+    heads: Segments, emptied: Array, pool: Pool, policy: Policy, *, as_of: int, frontiers: Frontiers
 ) -> tuple[Segments, Array]:
     """Segments with their deltas, cut as the policy says, checkpoints still missing behind the first of each entity."""
     deltas, number = pool.deltas, _segment_of(heads, pool)
@@ -263,7 +168,7 @@ def _cut(
     return with_parents(segments), continues
 
 
-def _droppable(heads: Segments, pool: _Pool, frontiers: Frontiers) -> Array:
+def _droppable(heads: Segments, pool: Pool, frontiers: Frontiers) -> Array:
     deltas = pool.deltas
     changed = np.where(pool.known_to == STILL_KNOWN, pool.known_from, pool.known_to)
     held = np.flatnonzero((deltas.event_time >= frontiers.horizon) | (changed > frontiers.since))
@@ -311,7 +216,9 @@ def _judge_parents_of_gone(segments: Segments, refusal: Array) -> None:
         return
     chain = segments.entity[deltas.entity]
     fine = np.flatnonzero(standing & (refusal == Refusal.NONE))
-    applied = dict(zip(zip(chain[fine].tolist(), deltas.row_id[fine].tolist(), strict=True), fine, strict=True))
+    # of several deltas of one identity the first one that is applied
+    keys = zip(chain[fine[::-1]].tolist(), deltas.identities[fine[::-1]].tolist(), strict=True)
+    applied = dict(zip(keys, fine[::-1], strict=True))
     for row in gone:
         parent_place = applied.get((int(chain[row]), int(deltas.parent[row])), len(deltas))
         if parent_place > row and refusal[row] == Refusal.NONE:

@@ -1,0 +1,191 @@
+"""All deltas of some chains: those of published segments, and the rows that came or went since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.deltas.batch import DeltaBatch
+from spark_jobs.kernels.deltas.chains import duplicate_at, in_chain_order
+from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.ops import DeltaError, DuplicateDeltaError
+from spark_jobs.kernels.deltas.packing import known_parents
+from spark_jobs.kernels.deltas.segments import Segments
+
+Array = npt.NDArray[Any]
+
+
+class RetractionOfNothingError(DeltaError):
+    """A row is taken back that no chain holds. Facts: `event_time`, `row_id`."""
+
+    code = "retraction_of_nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows that came (`diff` > 0) or went, as deltas of the entities' codes, and when each became visible."""
+
+    deltas: DeltaBatch
+    time: Array
+    diff: Array
+    delta_ids: pa.Array | None = None
+    parents: pa.Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """All deltas of the entities in chain order; `touched` marks those that this restatement brings or takes back."""
+
+    deltas: DeltaBatch
+    known_from: Array
+    known_to: Array
+    touched: Array
+    delta_ids: pa.Array | None
+    parents: pa.Array | None
+
+    def take(self, rows: Array) -> Pool:
+        """The deltas at these positions, in that order."""
+        texts = (None if t is None else t.take(pa.array(rows)) for t in (self.delta_ids, self.parents))
+        numbers = (column[rows] for column in (self.known_from, self.known_to, self.touched))
+        return Pool(self.deltas.take(rows), *numbers, *texts)
+
+
+def pool_of(published: Segments, changes: Changes, since: int) -> Pool:
+    """The deltas of published segments and those that came, each known until the row that takes it back; without those
+    that no visible time beyond `since` knows. The order of the changes does not matter.
+
+    Raises RetractionOfNothingError, and DuplicateDeltaError for a row, or a delta id, that stands twice at one time.
+    """
+    held = published.deltas
+    held = replace(held, entity=published.entity[held.entity], entity_count=changes.deltas.entity_count)
+    held = replace(held.named_like(changes.deltas), parent=known_parents(published))
+    comes = np.flatnonzero(changes.diff > 0)
+    comes = comes[np.argsort(changes.time[comes], kind="stable")]
+    inserted = changes.deltas.named_like(held).take(comes)
+    ids = [None, None]
+    if changes.delta_ids is not None and changes.parents is not None:
+        ours, picked = (published.delta_ids, published.parents), pa.array(comes)
+        theirs = (changes.delta_ids.take(picked), changes.parents.take(picked))
+        ids = [pa.concat_arrays([one, other]) for one, other in zip(ours, theirs, strict=True)]
+    both = Pool(
+        held.concat(inserted),
+        np.concatenate((published.known_from, changes.time[comes])),
+        np.concatenate((published.known_to, np.full(len(comes), STILL_KNOWN))),
+        np.concatenate((np.zeros(len(held), np.bool_), np.ones(len(comes), np.bool_))),
+        *ids,
+    )
+    deltas = both.deltas
+    order, _, _ = in_chain_order(deltas.entity, deltas.event_time, deltas.row_id, deltas.entity_count)
+    if np.any(np.diff(order) != 1):
+        both = both.take(order)
+    _take_back(both, changes)
+    kept = (both.known_to > both.known_from) & (both.known_to > since)
+    both = both if kept.all() else both.take(np.flatnonzero(kept))
+    _refuse_rows_that_come_twice(both)
+    _refuse_ids_that_come_twice(both)
+    return both
+
+
+def _refuse_rows_that_come_twice(pool: Pool) -> None:
+    """Raise DuplicateDeltaError for a place in a chain at which two deltas are known at one time."""
+    deltas = pool.deltas
+    twice = pool.known_from[1:] < pool.known_to[:-1]
+    for column in (deltas.row_id, deltas.event_time, deltas.entity):
+        twice &= column[1:] == column[:-1]
+    if twice.any():
+        raise duplicate_at(deltas, int(np.flatnonzero(twice)[0]))
+
+
+def _refuse_ids_that_come_twice(pool: Pool) -> None:
+    """Raise DuplicateDeltaError for a delta id that two rows of an entity carry at one time: which of them a parent
+    names would not be told."""
+    if pool.delta_ids is None or pool.parents is None or pool.parents.null_count == len(pool.parents):
+        return
+    codes = pc.fill_null(pool.delta_ids.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+    order = np.lexsort((pool.known_from, codes, pool.deltas.entity))
+    before, after = order[:-1], order[1:]
+    twice = (codes[before] >= 0) & (codes[before] == codes[after]) & (pool.known_from[after] < pool.known_to[before])
+    twice &= pool.deltas.entity[before] == pool.deltas.entity[after]
+    if twice.any():
+        rows = [int(pool.deltas.row_id[side[twice][0]]) for side in (before, after)]
+        name = pool.delta_ids[int(after[twice][0])].as_py()
+        raise DuplicateDeltaError(
+            expected="one row per entity and delta id, of rows that stand at one time, where rows declare parents",
+            found=f"the rows {rows[0]} and {rows[1]} with the delta id {name!r}",
+            next_step="give every delta its own id, or take one of the rows back", delta_id=name, row_ids=rows,
+        )  # fmt: skip
+
+
+def _take_back(pool: Pool, changes: Changes) -> None:
+    """Let every retraction end the oldest version of its row that still stands."""
+    gone = np.flatnonzero(changes.diff < 0)
+    if not len(gone):
+        return
+    gone = gone[np.argsort(changes.time[gone], kind="stable")]
+    gone = _take_back_alike(pool, changes, gone)
+    held = np.flatnonzero(pool.known_to == STILL_KNOWN)
+    columns = [
+        np.concatenate((getattr(pool.deltas, name)[held], getattr(changes.deltas, name)[gone]))
+        for name in ("row_id", "event_time", "entity")
+    ]
+    is_gone = np.repeat([False, True], [len(held), len(gone)])
+    # stable: versions of one row in the order in which they became known, its retractions in that of their times
+    order = np.lexsort((is_gone, *columns))
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+    begins[1:] |= is_gone[order][1:] != is_gone[order][:-1]
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+    order = np.lexsort((is_gone, rank, *columns))
+    equal = np.all([c[order][1:] == c[order][:-1] for c in (rank, *columns)], axis=0)
+    pair = np.flatnonzero(equal)
+    if len(pair) != len(gone):
+        matched = np.isin(np.arange(len(gone)), order[pair + 1] - len(held))
+        row = gone[~matched][0]
+        facts: dict[str, Any] = {name: int(getattr(changes.deltas, name)[row]) for name in ("event_time", "row_id")}
+        raise RetractionOfNothingError(
+            expected="retractions of rows that a chain holds", found=f"row {facts['row_id']}, which none does",
+            next_step="recompute the source's chains with --accept-definition, and report this", **facts,
+        )  # fmt: skip
+    rows = held[order[pair]]
+    pool.known_to[rows] = np.maximum(changes.time[gone[order[pair + 1] - len(held)]], pool.known_from[rows])
+    pool.touched[rows] = True
+
+
+def _take_back_alike(pool: Pool, changes: Changes, gone: Array) -> Array:
+    """Where versions of one row came at one time, let a retraction end the one that says the same; returns the rest of
+    the retractions. Elsewhere the oldest version is the one that is meant, whatever it says."""
+    deltas, place = pool.deltas, ("entity", "event_time", "row_id")
+    alike = pool.known_from[1:] == pool.known_from[:-1]
+    for name in place:
+        alike &= getattr(deltas, name)[1:] == getattr(deltas, name)[:-1]
+    several = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
+    if not len(several):
+        return gone
+    versions: dict[tuple[Any, ...], list[int]] = {}
+    for row in several[pool.known_to[several] == STILL_KNOWN].tolist():
+        versions.setdefault(_said(deltas, row, place, pool.delta_ids, pool.parents), []).append(row)
+    rest = []
+    for row in gone.tolist():
+        same = versions.get(_said(changes.deltas, row, place, changes.delta_ids, changes.parents), [])
+        if same and pool.known_from[same[0]] <= changes.time[row]:
+            ended = same.pop(0)
+            pool.known_to[ended], pool.touched[ended] = changes.time[row], True
+        else:
+            rest.append(row)
+    return np.array(rest, np.int64)
+
+
+def _said(batch: DeltaBatch, row: int, place: tuple[str, ...], *texts: pa.Array | None) -> tuple[Any, ...]:
+    """Where a delta stands and what it does, to be compared bit by bit."""
+    cells = slice(batch.offsets[row], batch.offsets[row + 1])
+    payload = (column[cells].tobytes() for column in (batch.indices, batch.values, batch.nulls))
+    code = int(batch.transform[row])
+    name = None if code < 0 else batch.transform_names[code]
+    own = (int(getattr(batch, column)[row]) for column in (*place, "op"))
+    return (*own, *payload, batch.scalar[row].tobytes(), name, *(None if t is None else t[row].as_py() for t in texts))
