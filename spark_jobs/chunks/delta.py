@@ -134,6 +134,7 @@ class DeltaChunkStore:
 
     def gc(self, options: GcOptions) -> list[str]:
         """Drop whole temporal chunks until the target is met; their ids in drop order."""
+        checks.check_kind(options, GcOptions, "what to collect")
         asked = find_candidates(self._layout, options)
         found = self._frame().groupBy("entity").applyInArrow(asked, CANDIDATES).toArrow().to_pylist()
         plan = choose((Candidate(**row) for row in found), options)
@@ -161,6 +162,7 @@ class DeltaChunkStore:
     def compact(self, config: StoreConfig, passes: int = 50) -> int:
         """Insert everything anew under `config` until the number of an entity's chunks stops falling; the number of
         all chunks. The store then neither merges nor splits."""
+        checks.check_kind(config, StoreConfig, "the limits")
         step = Compact(config, checks.whole_number(passes, "passes", least=0))
         held = self._on_every_entity(step)["rows"]
         self.config = StoreConfig.off()
@@ -177,6 +179,7 @@ class DeltaChunkStore:
 
     def _as_declared(self, chunk: Chunk) -> Chunk:
         """The chunk with the declared types, as it will be read back."""
+        checks.check_kind(chunk, Chunk, "what is inserted")
         if not chunk.components:
             return chunk
         table = stored_table([StoredChunk(chunk, {chunk.id})], self._layout)

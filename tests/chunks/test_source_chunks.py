@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.chunks import NothingLanded, Row, SourceChunks, UnknownComponent, UnknownTimeline
 from spark_jobs.cli import app as command_line
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.times import micros
@@ -140,6 +141,10 @@ def test_unknown_names_are_refused_by_name(landed):
         chunks.range_query("a", "felt", 0, 1)
     with pytest.raises(UnknownComponent, match="found 'weight'"):
         chunks.latest_at("a", "taken", 0, ["load", "weight"])
+    with pytest.raises(ParameterError, match="a string as timeline"):
+        chunks.range_query("a", ["taken"], 0, 1)
+    with pytest.raises(ParameterError, match="a list of strings as components"):
+        chunks.latest_at("a", "taken", 0, "load")
     other = source.model_copy(update={"source": "never_landed"})
     with pytest.raises(NothingLanded, match="never_landed"):
         SourceChunks(spark, other)

@@ -234,6 +234,9 @@ class ChunkStoreContract:
             lambda: store.drop_time_range({}, 0, 9),
             lambda: store.drop_entity(["pump"]),
             lambda: store.compact(StoreConfig(), passes=None),
+            lambda: store.compact({"max_rows": 1}),
+            lambda: store.insert(on_day((2, 1, 1))),
+            lambda: store.gc({"free_bytes": 1}),
         ]
         for ask in refused:
             with pytest.raises(ParameterError):
