@@ -27,6 +27,7 @@ from spark_jobs.chunks.entity_steps import (
 )
 from spark_jobs.chunks.reading import ChunkReader, without_time
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.gc import Candidate, GcOptions, choose
 from spark_jobs.kernels.chunks.index import StoredChunk
@@ -133,20 +134,25 @@ class DeltaChunkStore:
 
     def gc(self, options: GcOptions) -> list[str]:
         """Drop whole temporal chunks until the target is met; their ids in drop order."""
+        checks.check_kind(options, GcOptions, "what to collect")
         asked = find_candidates(self._layout, options)
         found = self._frame().groupBy("entity").applyInArrow(asked, CANDIDATES).toArrow().to_pylist()
         plan = choose((Candidate(**row) for row in found), options)
-        self._replace(F.col("first_row_id").isin([candidate.first_row_id for candidate in plan]), bool(plan))
+        replaced = _these((candidate.first_row_id, candidate.name) for candidate in plan)
+        self._replace(replaced, bool(plan))
         return [candidate.name for candidate in plan]
 
     def drop_time_range(self, timeline: str, lo: int, hi: int) -> int:
         """Drop every temporal row with a time in `[lo, hi]`, both inclusive, from all its timelines; how many."""
+        checks.check_names(timeline=timeline)
+        lo, hi = checks.time_range((lo, hi), "an end of the range")
         if timeline not in self._layout.timelines or lo > hi:
             return 0
         return self._on_every_entity(DropTimeRange(timeline, lo, hi))["dropped"]
 
     def drop_entity(self, entity: str) -> list[str]:
         """Drop all chunks of exactly this entity; their ids, static ones first, then by least row id."""
+        checks.check_names(entity=entity)
         of_entity = F.col("entity") == entity
         by_kind = self._frame().where(of_entity).select("chunk_id", "first_row_id", self._static().alias("static"))
         found = by_kind.orderBy(F.desc("static"), "first_row_id").collect()
@@ -156,7 +162,9 @@ class DeltaChunkStore:
     def compact(self, config: StoreConfig, passes: int = 50) -> int:
         """Insert everything anew under `config` until the number of an entity's chunks stops falling; the number of
         all chunks. The store then neither merges nor splits."""
-        held = self._on_every_entity(Compact(config, passes))["rows"]
+        checks.check_kind(config, StoreConfig, "the limits")
+        step = Compact(config, checks.whole_number(passes, "passes", least=0))
+        held = self._on_every_entity(step)["rows"]
         self.config = StoreConfig.off()
         return held
 
@@ -171,6 +179,7 @@ class DeltaChunkStore:
 
     def _as_declared(self, chunk: Chunk) -> Chunk:
         """The chunk with the declared types, as it will be read back."""
+        checks.check_kind(chunk, Chunk, "what is inserted")
         if not chunk.components:
             return chunk
         table = stored_table([StoredChunk(chunk, {chunk.id})], self._layout)
@@ -188,9 +197,8 @@ class DeltaChunkStore:
             self._write(rows).append()
             return
         entities = {held.chunk.entity for held in gone + new}
-        firsts = {held.chunk.first_row_id for held in gone + new}
-        replaced = F.col("entity").isin(sorted(entities)) & F.col("first_row_id").isin(sorted(firsts))
-        self._replace(replaced, True, rows)
+        named = _these((held.chunk.first_row_id, held.chunk.id) for held in gone + new)
+        self._replace(F.col("entity").isin(sorted(entities)) & named, True, rows)
 
     def _on_every_entity(self, step: Step) -> dict[str, int]:
         """Run a step on each entity's chunks and commit what it changed; the sums of the entities' reports."""
@@ -217,13 +225,20 @@ class DeltaChunkStore:
         return rows.select(*self._table.column_names).writeTo(self._table.qualified)
 
 
+def _these(chunks: Iterable[tuple[int, str]]) -> Column:
+    """Whether a row is one of these chunks, by least row id, which leaves out files, and name."""
+    listed = list(chunks)
+    firsts, names = sorted({first for first, _ in listed}), sorted({name for _, name in listed})
+    return F.col("first_row_id").isin(firsts) & F.col("chunk_id").isin(names)
+
+
 def stored_chunks_table(name: str, timelines: Sequence[str], components: Mapping[str, str]) -> Table:
     """The Delta table of stored chunks under this name; its columns are those of `StoredLayout.schema()`."""
     database, _, table = name.rpartition(".")
     columns = [
         TableColumn("entity", "STRING", "The entity."),
-        TableColumn("chunk_id", "STRING", "Name of the chunk; pieces of a split share one."),
-        TableColumn("first_row_id", "BIGINT", "Least row id: it tells live chunks apart."),
+        TableColumn("chunk_id", "STRING", "Name of the chunk, its own within the entity."),
+        TableColumn("first_row_id", "BIGINT", "Least row id."),
         TableColumn("rows", "INT", "Number of rows."),
         TableColumn("size_bytes", "BIGINT", "Sum of the rows' sizes."),
         TableColumn("sources", "ARRAY<STRING>", "Ids under which the rows were inserted."),

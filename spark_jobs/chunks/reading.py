@@ -7,23 +7,21 @@ chunk that is left can hold a later row: two reads, unless a component was last 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.config import StoreConfig
-from spark_jobs.kernels.chunks.index import StoredChunk
+from spark_jobs.kernels.chunks.newest_first import latest_newest_first
 from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.store import ChunkStore
 from spark_jobs.kernels.chunks.stored import StoredLayout, standing_chunks, stored_chunks
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, name, qualified, whole
-
-FIRST_CHUNKS = 8
-"""Chunks that the second read of a latest-at takes in; every further one takes twice as many, so that the number of
-reads grows with the logarithm of how far back the answer lies."""
 
 
 @dataclass(frozen=True)
@@ -49,37 +47,42 @@ class ChunkReader:
 
     def range_query(self, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
         """`ChunkStore.range_query` over the table's chunks."""
+        checks.check_names(entity=entity, timeline=timeline)
+        lo, hi = checks.time_range((lo, hi), "an end of the range")
+        components = checks.names(components, "components")
         meeting = f"({self._starting(timeline, hi)} AND {self._ending(timeline, lo)}) OR {self._static()}"
-        found = self._read(entity, timeline, components, meeting)
-        return _in_memory(found).range_query(entity, timeline, lo, hi, components)
+        chunks = self._read(entity, timeline, components, meeting)
+        return self._in_memory(chunks).range_query(entity, timeline, lo, hi, components)
 
     def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
         """`ChunkStore.latest_at` over the table's chunks."""
-        ends, newest_start = self._bounds(entity, timeline, at)
+        checks.check_names(entity=entity, timeline=timeline)
+        at, components = checks.time(at, "the time asked for"), checks.names(components, "components")
         begun = self._starting(timeline, at)
-        ending = "false" if newest_start is None else f"{begun} AND {self._ending(timeline, newest_start)}"
-        held = self._read(entity, timeline, components, f"({ending}) OR {self._static()}")
-        above, step = newest_start, FIRST_CHUNKS
-        while True:
-            found = _in_memory(held).latest_at(entity, timeline, at, components)
-            left = [end for end in ends if above is not None and end < above]
-            needed = _least_end_to_read(found, components, left, step)
-            if needed is None:
-                return found
-            ended = self._ending(timeline, _known(above))
-            held += self._read(
-                entity, timeline, components, f"{begun} AND {self._ending(timeline, needed)} AND NOT {ended}"
-            )
-            above, step = needed, step * 2
+        bounds = self._bounds(entity, timeline, begun)
 
-    def _bounds(self, entity: str, timeline: str, at: int) -> tuple[list[int], int | None]:
-        """Ends, greatest first, and the greatest start of the chunks that start at or before `at`."""
+        def read(least: int | None, below: int | None) -> pa.Table:
+            condition = "false" if least is None else f"{begun} AND {self._ending(timeline, least)}"
+            if below is None:
+                condition = f"({condition}) OR {self._static()}"
+            else:
+                condition = f"{condition} AND NOT {self._ending(timeline, below)}"
+            return bounds.known(self._read(entity, timeline, components, condition))
+
+        def answer(chunks: pa.Table) -> dict[str, Latest]:
+            return self._in_memory(chunks).latest_at(entity, timeline, at, components)
+
+        return latest_newest_first(bounds.ends, bounds.newest_start, components, read=read, answer=answer)
+
+    def _bounds(self, entity: str, timeline: str, condition: str) -> _Bounds:
+        """Bounds of the entity's chunks that meet the condition."""
         if timeline not in self.layout.timelines:
-            return [], None
-        bounds = [name(f"{bound}_{timeline}") for bound in ("min", "max")]
-        found = self._counted(entity, bounds, self._starting(timeline, at))
+            return _Bounds([], None, None)
+        columns = [name(f"{bound}_{timeline}") for bound in ("min", "max")]
+        found = self._counted(entity, columns, condition)
         starts, ends = (column.cast(pa.int64()).to_pylist() for column in found.columns[:2])
-        return sorted(ends, reverse=True), max(starts, default=None)
+        landings = None if self.counted is None else found["landing"].unique()
+        return _Bounds(sorted(ends, reverse=True), max(starts, default=None), landings)
 
     def _starting(self, timeline: str, time: int) -> str:
         """SQL: whether a chunk starts at or before a time."""
@@ -97,13 +100,17 @@ class ChunkReader:
     def _static(self) -> str:
         return without_time(self.layout) if self.has_static else "false"
 
-    def _read(self, entity: str, timeline: str, components: Sequence[str], condition: str) -> list[StoredChunk]:
+    def _read(self, entity: str, timeline: str, components: Sequence[str], condition: str) -> pa.Table:
         """The entity's chunks that meet the condition, with the columns that the query needs."""
         times_of = [name(f"t_{timeline}")] if timeline in self.layout.timelines else []
         values = [name(f"c_{c}") for c in dict.fromkeys(components) if c in self.layout.components]
         wanted = ["entity", "chunk_id", "row_ids[0] AS first_row_id", "row_ids", *times_of, *values]
-        found = self._counted(entity, wanted, condition)
-        return stored_chunks(found, self.layout) if self.counted is None else standing_chunks(found, self.layout)
+        return self._counted(entity, wanted, condition)
+
+    def _in_memory(self, chunks: pa.Table) -> ChunkStore:
+        """A store of all chunks that were read for a query: what one read brought, another one may take back."""
+        standing = stored_chunks if self.counted is None else standing_chunks
+        return ChunkStore.restore(standing(chunks, self.layout), StoreConfig.off())
 
     def _counted(self, entity: str, wanted: list[str], condition: str) -> pa.Table:
         """Columns of the entity's chunks that meet the condition and count."""
@@ -118,21 +125,20 @@ def without_time(layout: StoredLayout) -> str:
     return " AND ".join(["true", *(f"{name(f'min_{timeline}')} IS NULL" for timeline in layout.timelines)])
 
 
-def _known(bound: int | None) -> int:
-    assert bound is not None, "a further read follows a first one"
-    return bound
+@dataclass(frozen=True)
+class _Bounds:
+    """Where an entity's chunks lie on a timeline.
 
-
-def _least_end_to_read(found: dict[str, Latest], components: Sequence[str], left: list[int], step: int) -> int | None:
-    """The end down to which chunks have to be read yet; None if no chunk that is left can change an answer.
-
-    `left` are the ends of the chunks not read, greatest first. A chunk that ends before a row holds no later one.
+    Args:
+        ends: their ends, greatest first.
+        newest_start: their greatest start; None without chunks.
+        landings: the landings they came by; None if the table has no history.
     """
-    if any(component not in found for component in components):
-        return left[min(step, len(left)) - 1] if left else None
-    oldest = min((latest.time for latest in found.values() if latest.time is not None), default=None)
-    return oldest if oldest is not None and left and left[0] >= oldest else None
 
+    ends: list[int]
+    newest_start: int | None
+    landings: pa.Array | None
 
-def _in_memory(held: Iterable[StoredChunk]) -> ChunkStore:
-    return ChunkStore.restore(held, StoreConfig.off())
+    def known(self, chunks: pa.Table) -> pa.Table:
+        """The chunks of the same landings: what lands between two reads of one query is in none of its answer."""
+        return chunks if self.landings is None else chunks.filter(pc.is_in(chunks["landing"], self.landings))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.chunks.reading import ChunkReader
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.reads import Latest
 from spark_jobs.kernels.chunks.stored import StoredLayout
 from spark_jobs.sources import Source, did_you_mean
@@ -73,6 +74,7 @@ class SourceChunks:
 
         Raises:
             UnknownTimeline, UnknownComponent: the source does not declare it.
+            ParameterError: a name is no string, or a time no whole number of 64 signed bits.
         """
         names = self._checked(timeline, components)
         found = self._reader(timeline, names).range_query(entity, timeline, lo_us, hi_us, names)
@@ -88,11 +90,13 @@ class SourceChunks:
 
         Raises:
             UnknownTimeline, UnknownComponent: the source does not declare it.
+            ParameterError: a name is no string, or a time no whole number of 64 signed bits.
         """
         names = self._checked(timeline, components)
         return self._reader(timeline, names).latest_at(entity, timeline, at_us, names)
 
     def _checked(self, timeline: str, components: Sequence[str] | None) -> list[str]:
+        checks.check_names(timeline=timeline)
         declared = self._source.timelines
         if timeline not in declared:
             raise UnknownTimeline(
@@ -101,7 +105,8 @@ class SourceChunks:
                 source=self._source.name,
                 timeline=timeline,
             )
-        names = list(self._source.columns if components is None else dict.fromkeys(components))
+        asked = self._source.columns if components is None else checks.names(components, "components")
+        names = list(dict.fromkeys(asked))
         unknown = [name for name in names if name not in self._source.columns]
         if unknown:
             raise UnknownComponent(

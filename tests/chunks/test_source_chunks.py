@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.chunks import NothingLanded, SourceChunks, UnknownComponent, UnknownTimeline
+from spark_jobs.chunks import NothingLanded, Row, SourceChunks, UnknownComponent, UnknownTimeline
+from spark_jobs.cli import app as command_line
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.times import micros
 from tests.jobs.harness import DAY, START, write_lines, write_source
+from tests.kernels.landed_rows import latest_of, range_of
 
 pytestmark = pytest.mark.spark
 
@@ -61,10 +66,14 @@ def landed(lake: SparkSession, settings: Settings) -> tuple[SparkSession, Source
 
 
 def _land(spark: SparkSession, settings: Settings, drop: int) -> None:
-    lo = START + drop * DAY
-    run = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": f"r{drop}", "settings": settings, "spark": spark}
     # none of the drops is sealed
-    run_stage("land", **run, pass_gap=True)
+    _stage("land", spark, settings, drop, drop, pass_gap=True)
+
+
+def _stage(stage: str, spark: SparkSession, settings: Settings, first: int, last: int, **options: Any) -> None:
+    lo, hi = START + first * DAY, START + (last + 1) * DAY
+    run_id = f"r{first}-{last}"
+    run_stage(stage, source="meters", lo=lo, hi=hi, run_id=run_id, settings=settings, spark=spark, **options)
 
 
 def expected_range(meter: str, key: int, lo: int, hi: int, columns: list[str]) -> list[tuple[Any, ...]]:
@@ -133,6 +142,68 @@ def test_unknown_names_are_refused_by_name(landed):
         chunks.range_query("a", "felt", 0, 1)
     with pytest.raises(UnknownComponent, match="found 'weight'"):
         chunks.latest_at("a", "taken", 0, ["load", "weight"])
+    with pytest.raises(ParameterError, match="a string as timeline"):
+        chunks.range_query("a", ["taken"], 0, 1)
+    with pytest.raises(ParameterError, match="a list of strings as components"):
+        chunks.latest_at("a", "taken", 0, "load")
     other = source.model_copy(update={"source": "never_landed"})
     with pytest.raises(NothingLanded, match="never_landed"):
         SourceChunks(spark, other)
+
+
+def _random_files(chance: random.Random) -> dict[tuple[int, str], list[tuple[str, Row]]]:
+    """Rows of 30 meters in files of three drops; a meter's times never tie, so that row ids order nothing."""
+    files: dict[tuple[int, str], list[tuple[str, Row]]] = {}
+    for number in range(30):
+        taken, seen = (chance.sample(range(60), 9) for _ in range(2))
+        for place in range(9):
+            values = {name: chance.choice([None, None, chance.randint(0, 99)]) for name in ("load", "heat")}
+            row = Row(0, {"taken": taken[place], "seen": seen[place]}, values)
+            files.setdefault((chance.randrange(3), chance.choice("ab")), []).append((f"m{number}", row))
+    return files
+
+
+def test_the_command_answers_with_what_was_not_taken_back(lake, settings, monkeypatch, capsys):
+    chance = random.Random(20240117)
+    settings = write_source(settings, SOURCE)
+    files = _random_files(chance)
+    monkeypatch.setattr("spark_jobs.cli.commands.query.server_session", lambda *_: nullcontext(lake))
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def write(drop: int, file: str) -> None:
+        rows = [line(m, r.times["taken"], r.times["seen"], **r.data) for m, r in files[drop, file]]
+        write_lines(settings, drop, rows, f"{file}.ndjson")
+
+    def asked(*arguments: str) -> list[dict[str, Any]]:
+        capsys.readouterr()
+        code = command_line.run(["query", "meters", *arguments, "--components", "load,heat", "--json"])
+        told = json.loads(capsys.readouterr().out)
+        assert code == 0, told
+        return told["rows"]
+
+    for drop, file in files:
+        write(drop, file)
+    for stage in ("land", "seal"):
+        _stage(stage, lake, settings, 0, 2)
+    for stage in ("land", "seal"):
+        _stage(stage, lake, settings, 0, 0, retract=True, only_file="meters/2024-01-01/a.ndjson")
+    del files[0, "a"]
+    files[1, "b"] = [pair for pair in files[1, "b"] if chance.random() < 0.5]
+    write(1, "b")
+    _land(lake, settings, 1)
+
+    for meter in (f"m{number}" for number in range(30)):
+        rows = [row for rows in files.values() for owner, row in rows if owner == meter]
+        timeline, at = chance.choice(["taken", "seen"]), chance.randint(20, 60)
+        told = asked("--entity", meter, "--timeline", timeline, "--latest-at", minutes(at).isoformat())
+        got = {row["component"]: (datetime.fromisoformat(row["time"]), row["value"]) for row in told}
+        expected = latest_of(rows, timeline, at, ["load", "heat"])
+        assert got == {name: (minutes(time), value) for name, (time, _, value) in expected.items()}, meter
+        ends = ("--from", minutes(10).isoformat(), "--to", minutes(at).isoformat())
+        got_rows = [
+            (datetime.fromisoformat(row["time"]), row["load"], row["heat"])
+            for row in asked("--entity", meter, "--timeline", timeline, *ends)
+        ]
+        expected_rows = range_of(rows, timeline, 10, at, ["load", "heat"])
+        assert got_rows == [(minutes(time), *values) for _, time, *values in expected_rows], meter

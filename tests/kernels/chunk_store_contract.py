@@ -7,12 +7,13 @@ chunk layouts only where the contract names them, so that a store may lay out it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from spark_jobs.chunks import Chunk, ChunkStore, GcOptions, Row, StoreConfig
+from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks.errors import UnsortedRows
 
 
@@ -202,3 +203,42 @@ class ChunkStoreContract:
         store.insert_all([chunk("long", on_day((1, 0, 1), (2, 100, 2))), chunk("later_start", on_day((3, 50, 3)))])
         assert store.gc(GcOptions(protect_latest=1)) == ["later_start"]
         assert store.latest_at("pump", "day", 1000, ["flow"])["flow"].row_id == 2
+
+    def test_no_two_chunks_share_an_id_after_a_drop_or_a_split(self, store: ChunkStore) -> None:
+        store.insert(chunk("a", on_day((1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4))))
+        assert store.drop_time_range("day", 2, 2) == 1
+        assert sorted(held.id for held in store.chunks()) == ["a", "a~3"]
+        assert store.drop_time_range("day", 3, 3) == 1
+        assert sorted(held.id for held in store.chunks()) == ["a", "a~3"]
+        assert store.gc(GcOptions(free_bytes=1)) == ["a"]
+        assert store.compact(StoreConfig(max_rows=1)) == 1
+        assert self.flows(store, 0, 9) == [(4, 4, 4)]
+
+    def test_collection_takes_what_it_names_alone_where_entities_number_their_rows_alike(
+        self, store: ChunkStore
+    ) -> None:
+        store.insert_all(chunk(f"of {entity}", on_day((1, 1, 1)), entity=entity) for entity in ("pump", "valve"))
+        assert store.gc(GcOptions(protected_chunks=frozenset(["of pump"]))) == ["of valve"]
+        assert (len(self.flows(store, 0, 9)), self.flows(store, 0, 9, "valve")) == (1, [])
+
+    def test_arguments_of_another_type_are_refused_and_change_nothing(self, store: ChunkStore) -> None:
+        store.insert(chunk("a", on_day((1, 1, 1))))
+        refused: list[Callable[[], object]] = [
+            lambda: store.latest_at("pump", "day", None, ["flow"]),
+            lambda: store.latest_at("pump", "day", 2**63, ["flow"]),
+            lambda: store.latest_at("pump", "day", 1, "flow"),
+            lambda: store.latest_at(None, "day", 1, ["flow"]),
+            lambda: store.range_query("pump", ["day"], 0, 9, ["flow"]),
+            lambda: store.range_query("pump", "day", 0, 9.5, ["flow"]),
+            lambda: store.drop_time_range("day", "0", 9),
+            lambda: store.drop_time_range({}, 0, 9),
+            lambda: store.drop_entity(["pump"]),
+            lambda: store.compact(StoreConfig(), passes=None),
+            lambda: store.compact({"max_rows": 1}),
+            lambda: store.insert(on_day((2, 1, 1))),
+            lambda: store.gc({"free_bytes": 1}),
+        ]
+        for ask in refused:
+            with pytest.raises(ParameterError):
+                ask()
+        assert self.flows(store, 0, 9) == [(1, 1, 1)]

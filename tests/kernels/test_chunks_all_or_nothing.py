@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.chunks import Chunk, ChunkStore, GcOptions, StoreConfig
 from spark_jobs.kernels.chunks.errors import UnsortedRows
-from spark_jobs.kernels.chunks.index import Catalog
+from spark_jobs.kernels.chunks.index import Catalog, StoredChunk
 from spark_jobs.kernels.chunks.naive import NaiveStore
 from tests.effort import tries
 from tests.kernels.chunk_store_contract import chunk, on_day, rows
@@ -126,3 +126,14 @@ def test_what_holds_rows_of_a_protected_chunk_is_not_collected() -> None:
     assert store.gc(GcOptions(protected_chunks=frozenset(["a"]))) == ["b"]
     assert [held.id for held in store.chunks()] == ["a", "a~3"]
     assert store.gc(GcOptions(protected_chunks=frozenset(["a~3"]))) == ["a"]
+
+
+def test_chunks_that_shared_a_name_before_keep_working() -> None:
+    parts = [chunk("a", on_day((1, 1, 1), (2, 2, 1))), chunk("a", on_day((3, 3, 1), (4, 4, 1)))]
+    store = ChunkStore.restore([StoredChunk(part, {"a"}, from_split=True) for part in parts], StoreConfig.off())
+    assert store.drop_time_range("day", 1, 1) == 1
+    store.insert(chunk("b", on_day((9, 9, 1))))
+    assert store.gc(GcOptions(free_bytes=1)) == ["a"]
+    assert store.insert(chunk("a", on_day((1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 4, 1)))).changed
+    assert [held.id for held in store.chunks()] == ["a", "b"]
+    assert store.drop_entity("pump") == ["a", "b"]

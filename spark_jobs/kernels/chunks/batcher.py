@@ -72,8 +72,7 @@ class ChunkBatcher:
             ParameterError: the entity is no string or the row no row.
         """
         checks.check_names(entity=entity)
-        if not isinstance(row, Row):
-            raise ParameterError(expected="a row", found=repr(row), next_step="make a `Row` of it")
+        checks.check_kind(row, Row, "what is pushed")
         pending = self._pending.get(entity) or _Pending()
         if row.row_id in pending.rows:
             raise DuplicateRow(

@@ -115,6 +115,16 @@ def time_range(value: object, what: str, *parts: object) -> tuple[int, int]:
     return time(value[0], what, *parts), time(value[1], what, *parts)
 
 
+def check_kind(value: object, kind: type, what: str) -> None:
+    """Refuse what is not of a class.
+
+    Raises:
+        ParameterError: it is not.
+    """
+    if not isinstance(value, kind):
+        _refuse(f"a {kind.__name__}", what, value)
+
+
 def check_flag(value: object, what: str) -> None:
     """Refuse what is not a boolean.
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.checks import INT64_MAX, INT64_MIN
 from spark_jobs.kernels.chunks.errors import MixedDatatypes, MixedTimelines
@@ -261,11 +260,10 @@ def _checked_datatypes(chunk_id: str, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _checked_rows(rows: object) -> list[Row]:
-    given = list(rows) if isinstance(rows, Iterable) else [rows]
-    for row in given:
-        if not isinstance(row, Row):
-            raise ParameterError(expected="rows", found=repr(row), next_step="make a `Row` of it")
-    return given
+    listed = list(rows) if isinstance(rows, Iterable) else [rows]
+    for row in listed:
+        checks.check_kind(row, Row, "a row of a chunk")
+    return listed
 
 
 def _checked_ids(row_ids: object) -> np.ndarray:

@@ -65,7 +65,9 @@ class ChunkStore:
 
         Raises:
             UnsortedRows: the chunk's row ids do not ascend.
+            ParameterError: it is no chunk.
         """
+        checks.check_kind(chunk, Chunk, "what is inserted")
         if self._has_nothing_new(chunk):
             return InsertReport(changed=False)
         _check_ascending(chunk)
@@ -162,6 +164,7 @@ class ChunkStore:
 
     def gc(self, options: GcOptions) -> list[str]:
         """Drop whole temporal chunks until the target is met; their ids in drop order."""
+        checks.check_kind(options, GcOptions, "what to collect")
         return self._removed(plan_gc(self._catalog, options))
 
     def gc_candidates(self, options: GcOptions) -> list[Candidate]:
@@ -198,6 +201,7 @@ class ChunkStore:
 
         The store then neither merges nor splits. At most `passes` further passes follow the first one.
         """
+        checks.check_kind(config, StoreConfig, "the limits")
         self._catalog = compacted(self._catalog, config, checks.whole_number(passes, "passes", least=0))
         self.config = StoreConfig.off()
         return len(self._catalog.stored)
