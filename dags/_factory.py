@@ -148,6 +148,7 @@ class StageOperator(BaseOperator):
             self._tell_plan(lo, hi)
         try:
             from spark_jobs.jobs.stage import run_stage
+            from spark_jobs.jobs.summaries import summary_table
 
             _preload_beside(self.task_id)
             summary = run_stage(self.task_id, source=self.source, lo=lo, hi=hi, run_id=context["run_id"])
@@ -156,7 +157,7 @@ class StageOperator(BaseOperator):
             if error.code in RETRIED:
                 raise
             raise AirflowFailException(str(error)) from error
-        self.log.info("%s of %s from %s to %s: %s", self.task_id, self.source, lo, hi, summary)
+        self.log.info("%s of %s from %s to %s\n%s", self.task_id, self.source, lo, hi, summary_table(summary))
         return summary
 
     def on_kill(self) -> None:
