@@ -48,6 +48,7 @@ class StageOperator(BaseOperator):
             if self.task_id == FIRST:
                 self._wait_for_turn(context, lo, hi, drops)
             from spark_jobs.jobs.stage import run_stage
+            from spark_jobs.jobs.summaries import summary_table
 
             _preload_beside(self.task_id)
             summary = run_stage(
@@ -63,7 +64,7 @@ class StageOperator(BaseOperator):
             if error.code in RETRIED:
                 raise
             raise AirflowFailException(str(error)) from error
-        self.log.info("%s of %s from %s to %s: %s", self.task_id, self.source, lo, hi, summary)
+        self.log.info("%s of %s from %s to %s\n%s", self.task_id, self.source, lo, hi, summary_table(summary))
         if self.task_id == LAST:
             end_turn(_leases(), self.source, context["run_id"])
         if summary.get("empty_drops") and not summary["files"] and not summary["known_files"]:

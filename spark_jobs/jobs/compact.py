@@ -30,6 +30,8 @@ def restate_states(stage: Stage) -> bool:
     if stage.source.keeps_chains:
         return _restate_chains(stage)
     rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
+    if rows is None:
+        return False
     stage.lake.append(STATE, rows, None)
     left = chains_left_behind(stage.lake, stage.scope, stage.fence.token)
     if left is not None:

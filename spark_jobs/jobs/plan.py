@@ -172,7 +172,7 @@ def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple
         current = stage(name)
         body(current)
         summaries.append({"stage": name, **current.summary})
-    landed = lake.written(FILES).collect()
+    landed = lake.written(FILES).collect() if lake.wrote(FILES) else []
     chosen = chosen_files(before)
     about = [f for f in files if chosen is None or f.path in chosen]
     of_files = {row.seq_no for row in landed} | {f.seq_no for f in about}

@@ -1,8 +1,10 @@
-"""What is in quarantine, and the run that reads its files again."""
+"""What is in quarantine, what of it is dismissed, and the run that reads its files again."""
 
 from __future__ import annotations
 
+import getpass
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -11,6 +13,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.tables import QUARANTINE
 from spark_jobs.trace import frontiers
 
@@ -66,6 +69,51 @@ def summary(records: DataFrame) -> list[dict[str, Any]]:
     keys = ("seq_no", "file", "rule", "replay_state")
     counted = records.groupBy(*keys).agg(F.count(F.lit(1)).alias("records")).orderBy(*keys)
     return [row.asDict() for row in counted.collect()]
+
+
+def reasons(records: DataFrame) -> list[dict[str, Any]]:
+    """How many records there are by rule, reason and state, the most first. A reason is what was expected of a column,
+    or all of the sentence; `example` is one sentence."""
+    expected = F.regexp_extract("reason", "^(.*?), found ", 1)
+    reason = F.when(F.col("reason").startswith("column `"), expected).otherwise(F.col("reason"))
+    counts = {"records": F.count(F.lit(1)), "example": F.min("reason")}
+    counted = records.groupBy("rule", reason.alias("expectation"), "replay_state").agg(
+        *(count.alias(name) for name, count in counts.items())
+    )
+    ordered = counted.orderBy(F.desc("records"), "rule", "expectation", "replay_state")
+    return [row.asDict() for row in ordered.withColumnRenamed("expectation", "reason").collect()]
+
+
+def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str) -> list[dict[str, Any]]:
+    """Close the open records that are asked for, file by file and rule by rule; returns how many by file and rule.
+
+    They stay where they are and count as before. Once a file has landed with other bytes, what is rejected of it is
+    open again.
+
+    Raises:
+        ParameterError: there is no such record, or no reason is given.
+    """
+    if not because.strip():
+        raise ParameterError(
+            expected="a reason, which is kept", found="none", next_step='say it: --because "never was data"'
+        )
+    counted = quarantined(spark, source, asked).groupBy("file", "rule").agg(F.count(F.lit(1)).alias("records"))
+    found = [row.asDict() for row in counted.orderBy("file", "rule").collect()]
+    if not found:
+        raise ParameterError(
+            expected=f"open records of {source.name} in {VIEW}",
+            found="none that are asked for",
+            next_step=f"`tidemark quarantine list {source.name}` names them",
+        )
+    lake, said = Lake(spark), {"because": because.strip(), "dismissed_by": getpass.getuser()}
+    known, now = versions(lake, source), datetime.now(UTC)
+    rows = [
+        {"source": source.name, "file": row["file"], "checksum": known[row["file"]].checksum, "rule": row["rule"]}
+        | {**said, "dismissed_at": now}
+        for row in found
+    ]
+    lake.append(DISMISSALS, lake.frame(DISMISSALS, rows), None)
+    return found
 
 
 def replay_of(spark: SparkSession, source: Source, asked: Asked) -> Replay | None:

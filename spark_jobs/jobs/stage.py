@@ -22,6 +22,7 @@ from spark_jobs.jobs.estimate import KEPT_RUNS
 from spark_jobs.jobs.land import land
 from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.seal import seal
+from spark_jobs.jobs.summaries import summary_table
 from spark_jobs.jobs.window import window
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
@@ -154,7 +155,7 @@ def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line of one stage; prints its summary as JSON."""
+    """The command line of one stage; prints its summary as JSON, and as a table into the log."""
     parser = argparse.ArgumentParser(prog="stage", description="Run one stage of a source for a range of drops.")
     parser.add_argument("stage", choices=list(STAGES))
     parser.add_argument("source")
@@ -181,6 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
     except TidemarkError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    sys.stderr.write(f"{options.stage} of {options.source}\n{summary_table(summary)}\n")
     sys.stdout.write(json.dumps(summary) + "\n")
     return 0
 

@@ -31,7 +31,7 @@ def window(stage: Stage) -> None:
 
 def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Account]] | None:
     """Write the corrections of every window definition and the late rows; per definition the touched times and what
-    became of the touched rows, None if there is nothing to do."""
+    became of the touched rows, None if there is nothing to do, or nothing touched and nothing written."""
     stage.summary["definitions"] = [d.name for d in stage.definitions]
     scope = stage.scope
     if scope.nothing_to_do() or not (stage.definitions or scope.everything or scope.has_horizon):
@@ -53,4 +53,5 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
         late = late_rows(stage.lake, scope, stage.definitions, stage.fence.token, n_rows=n_rows)
         if late is not None:
             stage.lake.append(LATE, late, None)
-    return ranges, accounts
+            return ranges, accounts
+    return (ranges, accounts) if accounts or any(ranges.values()) else None

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.records.delimiters import DELIMITERS
 from spark_jobs.landing.worker import Format
 
 SAMPLE_ROWS = 100_000
 """Records of each file that types are guessed from; the check reads all."""
-DELIMITERS = (",", ";", "\t", "|")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
 _ARROW_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_boolean, "bool"),

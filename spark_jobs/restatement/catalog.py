@@ -19,6 +19,7 @@ from spark_jobs.storage import bronze_views, past, views
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import BELOW_HORIZON, DATABASES, SHARED, STATE, VALIDITY, chunks, updates
@@ -133,7 +134,7 @@ def define_names(
 
 def _shared_tables(source: Source) -> list[Table]:
     """Tables that other sources have rows in, too."""
-    return [*SHARED, *([CHAINS] if source.keeps_chains else [])]
+    return [*SHARED, DISMISSALS, *([CHAINS] if source.keeps_chains else [])]
 
 
 def _own_tables(source: Source) -> list[Table]:

@@ -1,18 +1,18 @@
-"""Pins: full copies of the published tables at one published time, in the database `pins`.
+"""Pins: full copies of published tables in the database `pins`, of each source at its newest time or of all at one.
 
-What is copied is read by the tables' functions of time, so every table says what was known at that one time, whatever
-is published meanwhile. Where a source keeps chains, their states are copied one by one with the event times over which
-they hold, so that the state at any event time is a query. A pin is plain tables of its own: it holds back neither since
-nor vacuum, and outlives both.
+What is copied is read by the tables' functions of time, so every table of a source says what was known at one time,
+whatever is published meanwhile. Where a source keeps chains, their states are copied one by one with the event times
+over which they hold, so that the state at any event time is a query. A pin is plain tables of its own: it holds back
+neither since nor vacuum, and outlives both.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -23,8 +23,8 @@ from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.people_tables import PINS
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.tables import PINS
 from spark_jobs.storage.times import instant, utc_rows
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.horizon import published_horizon
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NAME = re.compile(r"(?=.{1,40}$)[a-z](_?[a-z0-9])*")
-_COMMENT = "Copies of the published tables at one published time, and the list of them in pins.pins."
+_COMMENT = "Copies of published tables as known at one time, and the list of them in pins.pins."
 
 
 class PinExists(TidemarkError):
@@ -42,25 +42,41 @@ class PinExists(TidemarkError):
     code = "pin_exists"
 
 
+class PinEmpty(TidemarkError):
+    """A source has no row to pin at the time. Facts: `source`, `at_us`."""
+
+    code = "pin_empty"
+
+
+NEWEST, TIME = "newest", "time"
+
+
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A pin: its name, the visible time that it holds, and its tables, each `pins.<name>__<table>`."""
+    """A pin: its name, its sources, and its tables, each `pins.<name>__<table>`.
+
+    `kind` is `newest`, each source at its newest published time, or `time`, all at one. `times`: the visible time by
+    source; `at`: the one time of all, None where they differ.
+    """
 
     name: str
-    at: datetime
+    at: datetime | None
     sources: list[str]
     tables: list[str]
+    kind: str = TIME
+    times: dict[str, datetime] = field(default_factory=dict)
 
 
 def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None = None) -> Pin:
-    """Copy what the sources have published as known at `at_us`; None: the newest time at which all have published.
+    """Copy what each of the sources has published: all as known at `at_us`, or each as known at its own newest time.
 
-    The list is written last: a pin that is listed is whole. Sources that have published nothing are left out.
+    The list is written last: a pin that is listed is whole.
 
     Raises:
-        ParameterError: the name can't be part of a table's, or nothing is published.
+        ParameterError: the name can't be part of a table's, or there is no source.
         PinExists: a pin of that name is listed.
         NotPublished, BelowSince: of a source, as `as_of_time`.
+        PinEmpty: a source has no row at the time.
     """
     check_name(name)
     if any(pin.name == name for pin in pins(lake)):
@@ -68,23 +84,46 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
             expected="a name that no pin has", found=repr(name), consequence="nothing was copied",
             next_step="choose another; `tidemark pins` lists them", name=name,
         )  # fmt: skip
-    current = {source.name: in_force(lake, source) for source in sources}
-    shown = [source for source in sources if current[source.name].published_us > 0]
-    if not shown:
-        raise ParameterError(expected="a source that has published", found="none", next_step="run one first")
-    newest = min(current[source.name].published_us for source in shown) - 1
-    time_us = newest if at_us is None else at_us
-    for source in shown:
-        check_time(lake, source, current[source.name], time_us)
+    if not sources:
+        raise ParameterError(
+            expected="a source that has published", found="none", consequence="nothing was copied",
+            next_step="run one first",
+        )  # fmt: skip
+    times_us = {source.name: check_time(lake, source, in_force(lake, source), at_us) for source in sources}
+    copies = {source.name: list(_copied(lake, source, times_us[source.name])) for source in sources}
+    for source in sources:
+        _refuse_empty(lake, source, copies[source.name], times_us[source.name])
     lake.ensure({PINS.database: _COMMENT}, [PINS])
+    lake.widen([PINS])
     tables = []
-    for table, rows in [pair for source in shown for pair in _copied(lake, source, time_us)]:
-        copied = f"{name}__{table}"
-        _write(lake, copied, rows, f"{table} as known at {instant(time_us).isoformat()}.")
-        tables.append(copied)
-    pin = Pin(name, instant(time_us), [source.name for source in shown], tables)
-    lake.append(PINS, lake.frame(PINS, [{"name": name, "at": pin.at, "sources": pin.sources, "tables": tables}]), None)
+    for source in sources:
+        for table, rows in copies[source.name]:
+            copied = f"{name}__{table}"
+            _write(lake, copied, rows, f"{table} as known at {instant(times_us[source.name]).isoformat()}.")
+            tables.append(copied)
+    times = {source: instant(time_us) for source, time_us in times_us.items()}
+    at = next(iter(times.values())) if len({*times.values()}) == 1 else None
+    pin = Pin(name, at, list(times), tables, NEWEST if at_us is None else TIME, times)
+    lake.append(PINS, lake.frame(PINS, [asdict(pin)]), None)
     return pin
+
+
+def _refuse_empty(lake: Lake, source: Source, copies: Sequence[tuple[str, DataFrame]], time_us: int) -> None:
+    if any(not rows.isEmpty() for _, rows in copies):
+        return
+    statement = (
+        f"SELECT unix_micros(min(known_from)) AS first FROM trace.publications WHERE source = {literal(source.name)}"
+    )
+    first = lake.run(statement).collect()[0]["first"]
+    began = f"{source.name} published first at {instant(first).isoformat()}: " if first and first > time_us else ""
+    raise PinEmpty(
+        expected=f"rows of {source.name} as known at {instant(time_us).isoformat()}",
+        found="none in any of its tables",
+        consequence="nothing was copied",
+        next_step=f"{began}pin the other sources by --source, or ask for a later time",
+        source=source.name,
+        at_us=time_us,
+    )
 
 
 def drop_pin(lake: Lake, name: str) -> list[str]:
@@ -121,11 +160,15 @@ def check_name(name: str) -> None:
 
 
 def pins(lake: Lake) -> list[Pin]:
-    """The pins that are whole, by name."""
+    """The pins that are whole, by name; those of an older version held one time."""
     if PINS.table not in lake.names_if_present(PINS.database):
         return []
-    rows = utc_rows(lake.read(PINS).orderBy("name"))
-    return [Pin(row["name"], row["at"], row["sources"], row["tables"]) for row in rows]
+    return [_listed(row) for row in utc_rows(lake.read(PINS).orderBy("name"))]
+
+
+def _listed(row: dict[str, Any]) -> Pin:
+    times = dict(row.get("times") or dict.fromkeys(row["sources"], row["at"]))
+    return Pin(row["name"], row["at"], row["sources"], row["tables"], row.get("kind") or TIME, times)
 
 
 def _write(lake: Lake, table: str, rows: DataFrame, comment: str) -> None:

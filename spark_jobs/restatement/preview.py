@@ -44,9 +44,9 @@ class Difference:
 def differences(lake: OverlayLake, source: Source, sample: int) -> list[Difference]:
     """One per published table of the source, from what was written to `lake`; `sample` rows each, 0 gives all."""
     windows = [(f"silver.{d.name}", d.table(), tuple(d.identity)) for d in definitions(source)]
-    found = [_difference(name, lake.written(table), table, identity, sample) for name, table, identity in windows]
+    found = [_difference(name, lake, table, identity, sample) for name, table, identity in windows]
     if source.state is not None:
-        states = _difference(f"gold.{source.name}", lake.written(STATE), STATE, ("entity",), sample)
+        states = _difference(f"gold.{source.name}", lake, STATE, ("entity",), sample)
         by_columns = [_by_columns(update, source) for update in states.sample]
         found.append(replace(states, identity=(source.entity,), sample=by_columns))
     return found
@@ -62,7 +62,10 @@ def _by_columns(update: dict[str, Any], source: Source) -> dict[str, Any]:
     return {"change": update["change"], "diff": update["diff"], source.entity: update["entity"], **named, **about}
 
 
-def _difference(name: str, written: DataFrame, table: Table, identity: tuple[str, ...], sample: int) -> Difference:
+def _difference(name: str, lake: OverlayLake, table: Table, identity: tuple[str, ...], sample: int) -> Difference:
+    if not lake.wrote(table):
+        return Difference(name, identity, dict.fromkeys(CHANGES, 0))
+    written = lake.written(table)
     hidden = {column.name for column in VALIDITY} | {"source"}
     values = [column for column in table.column_names if column not in hidden]
     changes = _changes(written, identity, values)

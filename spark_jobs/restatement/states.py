@@ -36,13 +36,15 @@ _OUT = [c for c in STATE.columns if c.name not in ("source", "token")]
 _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "known_from", "revision"]
 
 
-def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame:
-    """The rows to append to `gold.state_history`, of a source with state."""
+def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
+    """The rows to append to `gold.state_history`, of a source with state; None if nothing touches it."""
     source = scope.source
     prior = _prior(lake, scope)
     touching = fold_inputs(scope.touching(lake), source)
     if scope.everything:
         return _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
+    if touching.isEmpty():
+        return None
     # a state that no row touches stays as it is, and is not brought to the workers
     prior = prior.join(touching.select("entity").distinct(), "entity", "left_semi")
     # not `persist`: Spark plans a cached query again at every write to a table that it reads;

@@ -18,6 +18,7 @@ from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.ports import listener
 from spark_jobs.server.status import Status, status
 from spark_jobs.server.table_check import damaged_tables
+from spark_jobs.sources import read_sources
 
 Verdict = Literal["ok", "warning", "wrong"]
 
@@ -50,8 +51,21 @@ def examine(settings: Settings, *, deep: bool = False) -> list[Finding]:
         lambda: _ports(settings, now),
         lambda: _writer(settings, now),
         lambda: _tables(settings, deep=deep),
+        lambda: _sources(settings),
     ]
     return [finding for look in looks for finding in look()]
+
+
+def _sources(settings: Settings) -> Iterator[Finding]:
+    folder = read_sources(settings.sources)
+    problems = folder.problems()
+    for error in problems:
+        first, more = error.problems[0], len(error.problems) - 1
+        told = f"{first['path'] or 'the file'}: expected {first['expected']}, found {first['found']}"
+        rest = f" and {more} more" if more else ""
+        yield Finding(f"source file {error.file}", "wrong", f"{told}{rest}", "correct it; other sources run meanwhile")
+    if not problems:
+        yield Finding("source files", "ok", f"{len(folder.sources)} sources")
 
 
 def _python() -> Iterator[Finding]:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from spark_jobs.sources import Source
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE, chunks
+from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE, SOURCE, chunks
 from spark_jobs.storage.views import create_view
 
 _LEDGER = qualified(FILES.database, FILES.table)
 
-CHUNK_LIST = (
-    *("entity", "chunk_id", "seq_no", "rows", "row_ids", "event_times", "event_min", "event_max"),
-    *("diff", "landing"),
+CHUNK_COLUMNS = (
+    Column("entity", "STRING", "The entity that the chunk's rows change."),
+    Column("chunk_id", "STRING", "Identity of the chunk."),
+    Column("seq_no", "BIGINT", "Number of the drop that brought the rows."),
+    Column("rows", "INT", "Number of rows."),
+    Column("row_ids", "ARRAY<BIGINT>", "Ids of the rows, ascending."),
+    Column("event_times", "ARRAY<TIMESTAMP>", "Times on the primary timeline, one per row."),
+    Column("event_min", "TIMESTAMP", "Least of them."),
+    Column("event_max", "TIMESTAMP", "Greatest of them."),
+    Column("diff", "BIGINT", "+1 the rows came, -1 they were taken back."),
+    Column("landing", "BIGINT", "Fence token of the landing that wrote the chunk."),
 )
+CHUNK_LIST = tuple(column.name for column in CHUNK_COLUMNS)
 """The columns that the chunk tables of all sources have in common."""
 
 
@@ -21,33 +31,58 @@ def quarantine_view() -> str:
     """`bronze.quarantine`: every record that was ever rejected, with what became of it."""
     identity = ("source", "seq_no", "file", "line", "rule", "reason", "raw")
     listed = ", ".join(f"h.{column}" for column in identity)
-    select = (
+    records = (
         f"SELECT {listed}, max_by(h.rule_version, h.landing) AS rule_version,"
         " max_by(h.definition, h.landing) AS definition,"
         " IF(sum(h.diff) > 0, 'open', max_by(h.ended, h.landing)) AS replay_state,"
         " min(h.landing) AS landing, min_by(h.run_id, h.landing) AS run_id, min(f.landed_at) AS first_seen,"
-        " IF(sum(h.diff) > 0, max(l.landed_at), max(f.landed_at)) AS last_seen"
+        " IF(sum(h.diff) > 0, max(l.landed_at), max(f.landed_at)) AS last_seen, max(l.checksum) AS checksum"
         f" FROM ({_counted(QUARANTINE)}) h JOIN ({_landings()}) f ON f.source = h.source AND f.landing = h.landing"
-        f" JOIN (SELECT source, path, max(landed_at) AS landed_at FROM {_LEDGER} GROUP BY source, path) l"
-        f" ON l.source = h.source AND l.path = h.file GROUP BY {listed}"
+        f" JOIN (SELECT source, path, max(landed_at) AS landed_at, max_by(checksum, landing) AS checksum"
+        f" FROM {_LEDGER} GROUP BY source, path) l ON l.source = h.source AND l.path = h.file GROUP BY {listed}"
+    )
+    covered = ("source", "file", "checksum", "rule")
+    said = ", ".join(f"max_by({c}, dismissed_at) AS {c}" for c in ("because", "dismissed_by"))
+    dismissed = (
+        f"SELECT {', '.join(covered)}, {said}, max(dismissed_at) AS dismissed_at"
+        f" FROM {qualified(DISMISSALS.database, DISMISSALS.table)} GROUP BY {', '.join(covered)}"
+    )
+    select = (
+        f"SELECT {', '.join(f'q.{column}' for column in identity)}, q.rule_version, q.definition,"
+        " IF(q.replay_state = 'open' AND d.because IS NOT NULL, 'dismissed', q.replay_state) AS replay_state,"
+        " q.landing, q.run_id, q.first_seen, q.last_seen, d.because, d.dismissed_by, d.dismissed_at"
+        f" FROM ({records}) q LEFT JOIN ({dismissed}) d ON {' AND '.join(f'd.{c} = q.{c}' for c in covered)}"
     )
     comment = (
-        "Records and files that could not be read, kept as they were, with the reason. replay_state: open, or why it is"
-        " no longer here (replayed, replaced, gone, retracted). first_seen and last_seen: when a landing met it."
+        "Records and files that could not be read, kept as they were, with the reason. replay_state: open, dismissed by"
+        " a person until the file changes, or why it is no longer here (replayed, replaced, gone, retracted)."
+        " first_seen and last_seen: when a landing met it."
     )
-    return create_view("bronze", "quarantine", comment, select)
+    held = {column.name: column for column in (*QUARANTINE.columns, *DISMISSALS.columns)}
+    columns = [
+        *(held[c] for c in (*identity, "rule_version", "definition")),
+        Column("replay_state", "STRING", "open, dismissed, or why it ended: replayed, replaced, gone, retracted."),
+        Column("landing", "BIGINT", "Fence token of the landing that rejected it first."),
+        Column("run_id", "STRING", "The run that rejected it first."),
+        Column("first_seen", "TIMESTAMP", "When a landing met it first, by the clock of the machine."),
+        Column("last_seen", "TIMESTAMP", "When a landing of its file met it last."),
+        *(held[c] for c in ("because", "dismissed_by", "dismissed_at")),
+    ]
+    return create_view("bronze", "quarantine", comment, columns, select)
 
 
 def duplicates_view() -> str:
     """`bronze.duplicates`: the rows that another one stands for."""
     hidden = ("diff", "landing", "run_id")
-    listed = ", ".join(f"h.{column}" for column in DUPLICATES.column_names if column not in hidden)
+    shown = [column for column in DUPLICATES.columns if column.name not in hidden]
+    listed = ", ".join(f"h.{column.name}" for column in shown)
     select = (
         f"SELECT {listed}, max(h.landing) AS landing, max_by(h.run_id, h.landing) AS run_id"
         f" FROM ({_counted(DUPLICATES)}) h GROUP BY {listed} HAVING sum(h.diff) > 0"
     )
     comment = "Readable rows whose delta_id another row with a smaller row_id carries: that one counts."
-    return create_view("bronze", "duplicates", comment, select)
+    by_name = {column.name: column for column in DUPLICATES.columns}
+    return create_view("bronze", "duplicates", comment, [*shown, by_name["landing"], by_name["run_id"]], select)
 
 
 def _landings() -> str:
@@ -94,6 +129,12 @@ def chunks_view(selects: list[str]) -> str:
         "bronze",
         "chunks",
         "All landed chunks, one row each: diff 1 of rows that came, -1 of rows that were taken back.",
+        [
+            SOURCE,
+            *CHUNK_COLUMNS,
+            Column("timelines", "", "By timeline: min, max, whether its times are sorted, and the times, one per row."),
+            Column("components", "", "By column of the file: its values as a JSON list, one per row."),
+        ],
         " UNION ALL ".join(selects),
     )
 
@@ -134,6 +175,17 @@ def deltas_of(source: Source) -> str:
 
 def deltas_view(selects: list[str]) -> str:
     """`bronze.deltas`, made of each source's part."""
-    return create_view(
-        "bronze", "deltas", "All landed rows that were not taken back, one per row.", " UNION ALL ".join(selects)
-    )
+    columns = [
+        SOURCE,
+        Column("entity", "STRING", "The entity that the row changes."),
+        Column("event_time", "TIMESTAMP", "The row's time on the primary timeline."),
+        Column("row_id", "BIGINT", "Id of the row; ties in time go to the greater."),
+        Column("delta_id", "STRING", "Identity of the delta; null if the source declares none."),
+        Column("seq_no", "BIGINT", "Number of the drop that brought the row."),
+        Column("chunk_id", "STRING", "The chunk that holds the row."),
+        Column("times", "MAP<STRING, TIMESTAMP>", "The row's time by timeline."),
+        Column("components", "STRING", "The row's values by column of the file, as JSON."),
+        Column("extra", "MAP<STRING, STRING>", "Values of columns that the source file does not declare."),
+    ]
+    comment = "All landed rows that were not taken back, one per row."
+    return create_view("bronze", "deltas", comment, columns, " UNION ALL ".join(selects))

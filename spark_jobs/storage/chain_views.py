@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS, SEGMENT
+from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, SEGMENT
+from spark_jobs.storage.schema import Column
 from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.views import VISIBLE, create_view, held, publication
 
@@ -32,6 +33,19 @@ OPERATIONS = ("create", "dense", "sparse", "scale", "offset", "add", "transform"
 """Operations by the numbers that are stored, from 0 on."""
 
 
+_STORED = {column.name: column for column in CHAINS.columns}
+_CHECKPOINT = (
+    *(_STORED[name] for name in ("source", "entity")),
+    Column("timestamp", "TIMESTAMP", "Event time of the last delta folded into the checkpoint; null: none was."),
+    *(_STORED[name] for name in ("at_delta", "delta_count", "deleted", "names", "ints", "floats", "seen")),
+)
+_REVISION = tuple(_STORED[name] for name in ("revision", "known_from"))
+_SUMS = {"chains": "chains", "checkpoints": "checkpoints", "merged": "deltas_merged", "dropped": "deltas_dropped"} | {
+    name: name for name in ("bytes_before", "bytes_after")
+}
+"""Sums of `gold.compactions` by the columns that they add up."""
+
+
 def chain_views() -> Iterator[str]:
     """The statements that define the views."""
     yield create_view(
@@ -39,6 +53,13 @@ def chain_views() -> Iterator[str]:
         "checkpoints",
         "Every checkpoint of every entity: its state at the delta at_delta. A read folds onto it the deltas up to "
         "end_time, where the next checkpoint stands (null: none does).",
+        [
+            *_CHECKPOINT,
+            Column("end_time", "TIMESTAMP", "Where the entity's next checkpoint stands; null: none does."),
+            Column("settled", "TIMESTAMP", "It holds as known from this visible time on; null: as known ever."),
+            Column("deltas", "BIGINT", "Deltas between it and the next one."),
+            *_REVISION,
+        ],
         _held(
             "h.source, h.entity, timestamp_micros(h.timestamp) AS timestamp, h.at_delta, h.delta_count, h.deleted,"
             " h.names, h.ints, h.floats, h.seen, timestamp_micros(h.end_time) AS end_time,"
@@ -46,16 +67,44 @@ def chain_views() -> Iterator[str]:
             "at_delta IS NOT NULL",
         ),
     )
-    yield create_view(
+    yield _chains_view()
+    yield from _about_views()
+
+
+def _chains_view() -> str:
+    return create_view(
         "gold",
         "chains",
         "The chain of every entity: its newest checkpoint and the deltas pending after it.",
+        [
+            *_CHECKPOINT,
+            Column("pending", "BIGINT", "Deltas after the checkpoint."),
+            Column("first_pending", "TIMESTAMP", "Event time of the first of them."),
+            Column("event_times", "ARRAY<TIMESTAMP>", "Event time of each pending delta."),
+            Column("row_ids", "ARRAY<BIGINT>", "row_id of each pending delta."),
+            Column("ops", "ARRAY<STRING>", "Operation of each pending delta."),
+            *(_STORED[name] for name in ("encoding", "saved_bytes")),
+            *_REVISION,
+        ],
         _chains(),
     )
+
+
+def _about_views() -> Iterator[str]:
+    """What the chains skip, and what compaction did."""
     yield create_view(
         "gold",
         "refused",
         "Deltas that their chain skips, with the reason; worked out again whenever the chain changes.",
+        [
+            *(_STORED[name] for name in ("source", "entity")),
+            Column("event_time", "TIMESTAMP", "Event time of the delta."),
+            Column("row_id", "BIGINT", "The row that is the delta."),
+            Column("op", "STRING", "Its operation."),
+            Column("reason", "STRING", "Why the chain skips it."),
+            Column("time", "TIMESTAMP", "Visible time from which the delta is known."),
+            _STORED["known_from"],
+        ],
         _refused(),
     )
     yield create_view(
@@ -63,6 +112,11 @@ def chain_views() -> Iterator[str]:
         "compactions",
         "What every run's compaction did: chains and checkpoints that it wrote, deltas that it merged into newest "
         "checkpoints and that retention let it drop, bytes of what it replaced and wrote, before files are compressed.",
+        [
+            _STORED["source"],
+            Column("known_from", "TIMESTAMP", "Visible time of the run's publication."),
+            *(Column(told, "BIGINT", _STORED[column].comment) for column, told in _SUMS.items()),
+        ],
         _compactions(),
     )
 
@@ -101,10 +155,8 @@ def _refused() -> str:
 
 
 def _compactions() -> str:
-    sums = {"chains": "chains", "checkpoints": "checkpoints", "merged": "deltas_merged", "dropped": "deltas_dropped"}
-    sums |= {column.name: column.name for column in METRICS if column.name not in sums}
     return (
-        f"SELECT h.source, h.known_from, {', '.join(f'sum(h.{column}) AS {told}' for column, told in sums.items())}"
+        f"SELECT h.source, h.known_from, {', '.join(f'sum(h.{column}) AS {told}' for column, told in _SUMS.items())}"
         f" FROM {publication()} p JOIN {qualified(CHAINS.database, CHAINS.table)} h ON h.source = p.source"
         f" AND h.era = {literal(COMPACTION)} AND h.known_from < p.published AND {VISIBLE}"
         " GROUP BY h.source, h.known_from"

@@ -7,6 +7,7 @@ Nothing here decides what is visible: that is `trace.published` (see `storage.vi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -16,6 +17,7 @@ from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
+from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 MOST_ROWS_A_FILE = 1_000_000
 """A backfill of years writes several files, each a stretch of its sort order, so that later reads skip most."""
 
+
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+"""Table property: for how long files that are out of use stay."""
+DEFAULT_RETENTION = timedelta(days=7)
 
 _OF_FILE = {"file": "file_path", "file_size": "file_size"}
 
@@ -162,7 +168,12 @@ class Lake:
         return found.select(F.url_decode("path").alias("path"), "length")
 
     def vacuum(self, table: Table) -> None:
-        """Remove files that nothing has read for Delta's retention, a week by default."""
+        """Remove files that nothing has read for Delta's retention, a week by default; there are none in a table that
+        is younger, and looking for them takes half a minute."""
+        details = utc_rows(self.run(f"DESCRIBE DETAIL {qualified(table.database, table.table)}"))[0]
+        by_default = FILE_RETENTION not in dict(details["properties"])
+        if by_default and datetime.now(UTC) - details["createdAt"] < DEFAULT_RETENTION:
+            return
         self.run(f"VACUUM {qualified(table.database, table.table)}")
 
     def frame(self, table: Table, rows: list[dict[str, Any]]) -> DataFrame:

@@ -34,6 +34,10 @@ class OverlayLake(Lake):
             united = united.unionByName(frame)
         return united
 
+    def wrote(self, table: Table) -> bool:
+        """Whether anything was written to the table here."""
+        return table.qualified in self._written
+
     def close(self) -> None:
         """Let Spark forget what was written."""
         for frames in self._written.values():

@@ -17,11 +17,26 @@ from collections.abc import Sequence
 from spark_jobs.sources import Source
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import COUNTS, FRONTIERS, LATE, PUBLISHED, STATE, updates
+from spark_jobs.storage.tables import (
+    COUNTS,
+    FRONTIERS,
+    LATE,
+    PUBLISHED,
+    SOURCE,
+    STATE,
+    TOKEN,
+    UPDATE,
+    VALIDITY,
+    row_columns,
+    updates,
+)
 from spark_jobs.storage.views import VISIBLE, create_view, held, publication, state_columns
 
 AT = Column("at", "TIMESTAMP", "The visible time to read at; without it the newest that is published.")
 OF_SOURCE = Column("of_source", "STRING", "Name of the source.")
+TIME = Column("time", "TIMESTAMP", "Visible time of the change, which is that of its publication.")
+DIFF = Column("diff", "BIGINT", "+1 the row came, -1 it went; a changed row has both.")
+RUN = Column("run_id", "STRING", "The run that published the change.")
 TICK = "INTERVAL '0.000001' SECOND"
 
 _MICROSECONDS = r"'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX'"
@@ -151,7 +166,16 @@ def publications_view() -> str:
         "Every publication of every source: its changes carry the time known_from. It took in the updates with time <"
         " published and event_time < reached that had not both been so before."
     )
-    return create_view("trace", "publications", comment, select)
+    columns = [
+        SOURCE,
+        Column("run_id", "STRING", "The run that published."),
+        Column("known_from", "TIMESTAMP", "Visible time that its changes carry."),
+        Column("published", "TIMESTAMP", "Changes with a time below it are published with it."),
+        Column("reached", "TIMESTAMP", "Deltas with an event time at or beyond it are in no table of it."),
+        Column("published_before", "TIMESTAMP", "`published` of the publication before, 1970 for the first."),
+        Column("reached_before", "TIMESTAMP", "`reached` of the publication before, 1970 for the first."),
+    ]
+    return create_view("trace", "publications", comment, columns, select)
 
 
 def changes_view(database: str, view: str, source: Source, table: Table, values: Sequence[Column]) -> str:
@@ -173,7 +197,8 @@ def changes_view(database: str, view: str, source: Source, table: Table, values:
         f" ON p.source = {literal(source.source)} AND p.known_from = c.time"
     )
     comment = f"Changelog of {database}.{view}: updates (row, time, diff); summed up to a time they are its rows then."
-    return create_view(database, f"{view}_changes", comment, select)
+    revision = next(column for column in VALIDITY if column.name == "revision")
+    return create_view(database, f"{view}_changes", comment, [*values, TIME, DIFF, revision, RUN], select)
 
 
 def causes_view(database: str, view: str, source: Source, identity: Sequence[str], behind: str) -> str:
@@ -198,7 +223,10 @@ def causes_view(database: str, view: str, source: Source, identity: Sequence[str
         f" CROSS JOIN ({since}) s JOIN ({stored_rows(source, 'trace')}) u ON {behind} AND {taken_in}"
     )
     comment = f"Which updates after since caused each change of {database}.{view}; the row id says drop, file and line."
-    return create_view(database, f"{view}_causes", comment, select)
+    of_row = [Column(column, "", f"{column} of the row that changed.") for column in identity]
+    of_update = {column.name: column.comment for column in (*row_columns(source), *UPDATE, TOKEN)}
+    updates_shown = [Column(f"update_{c}", "", f"Of the update: {of_update[c]}") for c in _UPDATE]
+    return create_view(database, f"{view}_causes", comment, [*of_row, TIME, DIFF, RUN, *updates_shown], select)
 
 
 def corrections_view(selects: Sequence[str]) -> str:
@@ -207,7 +235,14 @@ def corrections_view(selects: Sequence[str]) -> str:
         "Updates (row, time, diff) dated in the future: retractions of windows that are kept for a while, and deltas "
         "whose event time no run has reached. One takes effect with the first run that reaches beyond its time."
     )
-    return create_view("silver", "corrections", comment, " UNION ALL ".join(selects))
+    columns = [
+        SOURCE,
+        Column("definition", "STRING", "Window definition whose row leaves; null: a delta that is not due yet."),
+        Column("row", "STRING", "What tells the row apart, as JSON."),
+        Column("time", "TIMESTAMP", "When the update takes effect."),
+        Column("diff", "BIGINT", "+1 the row comes, -1 it goes."),
+    ]
+    return create_view("silver", "corrections", comment, columns, " UNION ALL ".join(selects))
 
 
 def due_windows(source: Source, definition: str, identity: Sequence[str], keep_us: int) -> str:

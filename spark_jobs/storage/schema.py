@@ -34,8 +34,15 @@ class Column:
 
     def ddl(self) -> str:
         """The column as it stands in CREATE TABLE."""
+        return f"{name(self.name)} {self.type} {self._commented()}"
+
+    def of_view(self) -> str:
+        """The column as it stands in CREATE VIEW, where the query says the type."""
+        return f"{name(self.name)} {self._commented()}"
+
+    def _commented(self) -> str:
         told = self.comment if len(self.comment) <= LONGEST_COMMENT else f"{self.comment[: LONGEST_COMMENT - 1]}…"
-        return f"{name(self.name)} {self.type} COMMENT {literal(told)}"
+        return f"COMMENT {literal(told)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -47,14 +49,19 @@ def history_tables(lake: Lake, source: Source) -> list[Table]:
 
 def sweep_given_up(lake: Lake, source: Source, publication: Publication, staged: Iterable[int]) -> dict[str, int]:
     """Remove the rows of attempts that no publication names, nor the run at hand (`staged`); returns rows by table."""
-    removed = {}
-    for table in history_tables(lake, source):
-        rows = _given_up(lake, source, table, publication).where(~F.col("token").isin(list(staged)))
-        counts = {row.token: row["count"] for row in rows.groupBy("token").count().collect()}
-        if counts:
-            lake.delete_tokens(table, sorted(counts), _sharer(source, table))
-            removed[table.qualified] = sum(counts.values())
-    return removed
+    tables = {table.qualified: table for table in history_tables(lake, source)}
+    # one job looks at all tables
+    each = [
+        _given_up(lake, source, table, publication).select(F.lit(name).alias("table"), "token")
+        for name, table in tables.items()
+    ]
+    rows = reduce(lambda some, more: some.unionByName(more), each).where(~F.col("token").isin(list(staged)))
+    counts: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in rows.groupBy("table", "token").count().collect():
+        counts[row.table][row.token] = row["count"]
+    for name, of_table in counts.items():
+        lake.delete_tokens(tables[name], sorted(of_table), _sharer(source, tables[name]))
+    return {name: sum(of_table.values()) for name, of_table in sorted(counts.items())}
 
 
 def _sweep(lake: Lake, source: Source, table: Table, publication: Publication, through: int) -> None:

@@ -260,18 +260,6 @@ VERDICTS = Table(
     ("token",),
 )
 
-PINS = Table(
-    "pins",
-    "pins",
-    "The pins: copies of published tables as they were known at one time.",
-    (
-        Column("name", "STRING", "Name of the pin; its tables are pins.<name>__<table>."),
-        Column("at", "TIMESTAMP", "The visible time that all its tables hold."),
-        Column("sources", "ARRAY<STRING>", "The sources that it holds."),
-        Column("tables", "ARRAY<STRING>", "Its tables."),
-    ),
-)
-
 SHARED = (FILES, QUARANTINE, DUPLICATES, FRONTIERS, PUBLISHED, LATE, STATE, VERDICTS)
 
 

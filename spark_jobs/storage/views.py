@@ -11,17 +11,24 @@ sees the same publication. (A history newer than the publication is no harm: its
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from spark_jobs.sources import Source
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import LATE, PUBLISHED, STATE
+from spark_jobs.storage.tables import LATE, PUBLISHED, STATE, VALIDITY
 
 VISIBLE = "(h.token <= p.settled OR array_contains(p.tokens, h.token))"
 
 
-def create_view(database: str, view: str, comment: str, select: str) -> str:
-    """CREATE OR REPLACE VIEW, with its comment."""
-    return f"CREATE OR REPLACE VIEW {qualified(database, view)} COMMENT {literal(comment)} AS {select}"
+FINAL = Column("final", "BOOLEAN", "Whether no drop that is still to come can change the row.")
+_VALIDITY = {column.name: column for column in VALIDITY}
+
+
+def create_view(database: str, view: str, comment: str, columns: Iterable[Column], select: str) -> str:
+    """CREATE OR REPLACE VIEW, with its comment and those of its columns, in the order in which `select` gives them."""
+    listed = ", ".join(column.of_view() for column in columns)
+    return f"CREATE OR REPLACE VIEW {qualified(database, view)} ({listed}) COMMENT {literal(comment)} AS {select}"
 
 
 def publication(source: str | None = None) -> str:
@@ -65,22 +72,26 @@ def window_view(source: Source, definition: str, table: Table, identity: list[st
     validity = {"known_from", "known_to", "revision", "era", "token"}
     plain = ", ".join(f"h.{name(c)}" for c in table.column_names if c not in validity)
     columns = f"{plain}, {final} AS final, h.revision, h.known_from"
+    shown = [column for column in table.columns if column.name not in validity]
     return create_view(
         "silver",
         definition,
         f"Windows {definition} of {source.source} as published now.",
+        [*shown, FINAL, _VALIDITY["revision"], _VALIDITY["known_from"]],
         held(table, identity, source=source.source, columns=columns),
     )
 
 
 def late_view() -> str:
     """`silver.late`: the late rows that are published and were not taken back."""
-    columns = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
-    listed = ", ".join(f"h.{name(c)}" for c in columns)
+    by_name = {column.name: column for column in LATE.columns}
+    columns = [column for column in LATE.columns if column.name not in ("diff", "token", "known_from")]
+    listed = ", ".join(f"h.{name(column.name)}" for column in columns)
     return create_view(
         "silver",
         "late",
         LATE.comment,
+        [*columns, by_name["known_from"]],
         f"SELECT {listed}, min(h.known_from) AS known_from FROM {publication()} p"
         f" JOIN {qualified(LATE.database, LATE.table)} h"
         f" ON h.source = p.source AND h.known_from < p.published AND {VISIBLE} GROUP BY {listed}"
@@ -91,12 +102,14 @@ def late_view() -> str:
 def state_view() -> str:
     """`gold.state`: the current state of every entity of every source."""
     validity = {"known_to", "era", "token"}
-    columns = ", ".join(f"h.{name(c)}" for c in STATE.column_names if c not in validity)
+    columns = [column for column in STATE.columns if column.name not in validity]
+    listed = ", ".join(f"h.{name(column.name)}" for column in columns)
     return create_view(
         "gold",
         "state",
         "Current state of every entity, as published.",
-        held(STATE, ["source", "entity"], source=None, columns=columns),
+        columns,
+        held(STATE, ["source", "entity"], source=None, columns=listed),
     )
 
 
@@ -119,10 +132,11 @@ def state_columns(source: Source) -> tuple[str, list[Column]]:
 
 def source_state_view(source: Source) -> str:
     """`gold.<source>`: the current state with the entity and each component under its own name."""
-    columns, _ = state_columns(source)
+    columns, shown = state_columns(source)
     return create_view(
         "gold",
         source.source,
         f"Current state of the entities of {source.source}, as published.",
+        shown,
         held(STATE, ["source", "entity"], source=source.source, columns=columns),
     )

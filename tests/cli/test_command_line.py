@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.cli.app import run
+from spark_jobs.cli.commands.run import for_people
 from spark_jobs.cli.commands.sql import statements
-from spark_jobs.cli.output import shown
+from spark_jobs.cli.output import show, shown
 from spark_jobs.cli.rows import distinct, emit_rows, most_rows
 from spark_jobs.errors import ParameterError
 from spark_jobs.restatement.chain_metrics import chain_metrics
@@ -201,6 +202,17 @@ def test_the_doctor_fails_and_says_what_to_do(here, monkeypatch, capsys, tmp_pat
     assert findings["pyspark"]["verdict"] == "ok"
 
 
+def test_the_doctor_lists_source_files_with_problems(here, monkeypatch, capsys, tmp_path):
+    (tmp_path / "meters.yml").write_text(METERS)
+    (tmp_path / "broken.yml").write_text("source: broken\n")
+    monkeypatch.setenv("TIDEMARK_SOURCES", str(tmp_path))
+    run(["doctor", "--json"])
+    findings = {finding["what"]: finding["verdict"] for finding in json.loads(capsys.readouterr().out)}
+    assert {what: verdict for what, verdict in findings.items() if "source" in what} == {
+        "source file broken.yml": "wrong"
+    }
+
+
 def test_spark_conf_prints_the_path_of_a_private_file(here, capsys):
     assert run(["spark-conf"]) == 0
     path = Path(capsys.readouterr().out.strip())
@@ -317,6 +329,41 @@ def test_why_says_how_many_deltas_there_are_and_how_many_it_lists():
         (3, 3): "the 3 deltas behind it",
         (1, 1): "the delta behind it",
     }
+
+
+def run_report(**land):
+    from spark_jobs.jobs.pipeline import RunReport
+
+    counts = dict.fromkeys(("files", "rows", "rejects", "duplicates", "rows_back", "known_files"), 0)
+    stages = [
+        {"stage": "land", "seconds": 1.0, "commits": 1, **counts, "empty_drops": [], **land},
+        {"stage": "publish", "seconds": 0.5, "commits": 0, "moved": bool(land.get("empty_drops"))},
+    ]
+    return RunReport("meters", "cli-1", stages, {"connect": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("land", "line"),
+    [
+        ({}, "no file; nothing changed"),
+        ({"known_files": 2}, "no new file: 2 stand as they landed; nothing changed"),
+        ({"empty_drops": ["2024-01-02"]}, "no file in 2024-01-02: taken as empty; published up to their end"),
+        (
+            {"empty_drops": [f"2024-01-{day:02}" for day in range(2, 32)]},
+            "no file in 30 drops from 2024-01-02 to 2024-01-31: taken as empty; published up to their end",
+        ),
+    ],
+)
+def test_a_run_without_files_says_so_in_one_line(capsys, land, line):
+    show(for_people(run_report(**land)))
+    assert capsys.readouterr().out.splitlines()[0] == line
+
+
+def test_a_run_is_reported_measure_by_measure(capsys):
+    show(for_people(run_report(files=1, rows=5, empty_drops=["2024-01-02"])))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[:3] == ["stage seconds commits measure value", "land 1.0 1 files 1", "rows 5"]
+    assert "no file in 2024-01-02: taken as empty" in lines
 
 
 def test_only_people_have_a_limit_that_nobody_asked_for():

@@ -145,6 +145,7 @@ def test_undeclared_columns_stay_with_their_row_as_text() -> None:
     assert row["extra"] == [("new", "[1, 2]"), ("more", None), ("raw", "\\xff")]
     (row,) = rows_of({"new": pa.array([1])}, replace(SPEC, unknown_columns="quarantine"))
     assert row["rule"] == "unknown_column"
+    assert row["reason"] == "expected declared columns only, found 'new'"
 
 
 NOWHERE = pa.array([1_999]).view(pa.timestamp("ns", "Nowhere/At_All"))

@@ -189,6 +189,8 @@ def test_a_missing_column_is_null_where_the_policy_keeps() -> None:
         (b"who,\xff\n", "bad_header"),
         (b"who,at,who\n", "duplicate_header"),
         (b'"who', "bad_header"),
+        (b"who;at;n;x\nw;2013-01-01;1;2.5\n", "wrong_delimiter"),
+        (b'"x"\t"who"\r\n1\tw\n', "wrong_delimiter"),
         (b"w" * (2 << 20), "bad_header"),
     ],
 )
@@ -197,6 +199,34 @@ def test_a_file_without_a_header_is_rejected_whole(data: bytes, rule: str) -> No
         csv_rows(data)
     assert refused.value.rule == rule
     assert rule in FILE_RULES
+
+
+@pytest.mark.parametrize("policy", ["keep", "quarantine", "fail"])
+def test_a_file_of_another_delimiter_says_which_it_seems_to_have(policy: Any) -> None:
+    with pytest.raises(FileRejectedError) as refused:
+        csv_rows("who;at;n;x\nw;2013-01-01;1;2.5", replace(SPEC, unknown_columns=policy))
+    assert refused.value.rule == "wrong_delimiter"
+    assert refused.value.reason == (
+        "expected columns separated by ',', as declared, found a header that seems to be separated by ';'"
+    )
+    with pytest.raises(FileRejectedError, match="separated by ','"):
+        csv_rows(f"who,at,n,x\n{GOOD}", replace(SPEC, unknown_columns=policy, delimiter="|"))
+
+
+@pytest.mark.parametrize("header", ["who", "name;of", "name", "who;at,n", "a;b,who", "name;who"])
+def test_a_header_that_no_other_delimiter_fits_better_is_no_matter_of_delimiters(header: str) -> None:
+    assert csv_rows(header) == []
+
+
+def test_an_undeclared_column_is_named() -> None:
+    spec = replace(SPEC, unknown_columns="quarantine")
+    (of_csv,) = csv_rows(f"who,at,n,x,new,also\n{GOOD},5,6", spec)
+    (of_json,) = json_rows('{"who": "w", "at": "2013-01-01", "n": 1, "x": 1, "new": {"a": 1}, "also": null}', spec)
+    for row in (of_csv, of_json):
+        assert (row["rule"], row["reason"]) == ("unknown_column", "expected declared columns only, found 'also', 'new'")
+    many = ",".join(f"c{n}" for n in range(9))
+    (row,) = csv_rows(f"who,at,n,x,{many}\n{GOOD}{',' * 9}", spec)
+    assert row["reason"].endswith("found 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more")
 
 
 def test_a_header_alone_is_a_file_without_rows() -> None:

@@ -112,6 +112,15 @@ def check_ndjson(data: bytes, spec: RecordSpec, sizes: list[int]) -> None:
     assert outcome(lambda: comparable(read_ndjson(cut(data, sizes), spec))) == outcome(lambda: naive_ndjson(data, spec))
 
 
+def test_headers_of_any_delimiter_read_the_same() -> None:
+    for columns in (["who", "at", "n"], ["who"], ["no", "at"], ["no", "other"], [" who ", "at"]):
+        for delimiter in ",;\t|":
+            for quote in ("", '"'):
+                header = delimiter.join(f"{quote}{name}{quote}" for name in columns)
+                for declared in ",;\t|":
+                    check_csv(f"{header}\nw\n".encode(), replace(SPEC, delimiter=declared), [3])
+
+
 SIZES = st.lists(st.integers(0, 30), max_size=20)
 HEADER = b"who,at,n,x,is ok,day,local,s,price\n"
 

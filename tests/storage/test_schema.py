@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.people_tables import DISMISSALS, PINS
 from spark_jobs.storage.schema import LONGEST_COMMENT, Column
 from spark_jobs.storage.tables import SHARED
 
 
 def test_comments_of_columns_are_short_enough_for_the_metastore() -> None:
-    long = [c.name for table in (*SHARED, CHAINS) for c in table.columns if len(c.comment) > LONGEST_COMMENT]
+    long = [
+        c.name
+        for table in (*SHARED, CHAINS, DISMISSALS, PINS)
+        for c in table.columns
+        if len(c.comment) > LONGEST_COMMENT
+    ]
     assert long == []
 
 

@@ -1,15 +1,20 @@
-"""`pin`, `pins` and `unpin`: copies of the published tables at one published time."""
+"""`pin`, `pins` and `unpin`: copies of published tables, as known at one time or at each source's newest."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_jobs.cli.arguments import instant, server_session
-from spark_jobs.cli.output import JsonOption, emit, table
-from spark_jobs.config import load_settings
+from spark_jobs.cli.arguments import instant, known_source, server_session
+from spark_jobs.cli.output import JsonOption, emit, note, shown, table
+from spark_jobs.config import Settings, load_settings
+
+if TYPE_CHECKING:
+    from spark_jobs.restatement.pins import Pin
+    from spark_jobs.sources import Source
+    from spark_jobs.storage.lake import Lake
 
 
 def register(app: typer.Typer) -> None:
@@ -21,37 +26,78 @@ def register(app: typer.Typer) -> None:
 
 def pin(
     name: Annotated[str, typer.Argument(help="Name of the pin; its tables are pins.<name>__<table>.")],
+    only: Annotated[
+        list[str] | None, typer.Option("--source", help="Pin this source alone; may be repeated. Default: all.")
+    ] = None,
     at: Annotated[
-        str | None, typer.Option("--at", help="Visible time to copy; default: the newest that all have published.")
+        str | None,
+        typer.Option("--at", help="Pin all as known at this visible time. Default: each source at its own newest."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy what all sources have published, as known at one time; it outlives retention."""
+    """Copy what is published, so that it outlives retention: of one source, of all at their own newest time, or of all
+    at one time.
+
+    A source that is named and has nothing to pin, or any that has nothing at --at, is refused by name. Without --source
+    those that have published nothing yet, and those with a broken file, are left out and listed.
+    """
     settings = load_settings()
     from spark_jobs.restatement.pins import check_name, make_pin
-    from spark_jobs.sources import read_sources
     from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.times import micros
 
     check_name(name)
     at_us = None if at is None else micros(instant(at))
-    sources = list(read_sources(settings.sources).sources.values())
+    named = [known_source(settings, source) for source in dict.fromkeys(only or [])]
     with server_session(settings, "tidemark-pin") as spark:
+        sources, left_out = (named, {}) if named else _published(settings, Lake(spark))
         made = make_pin(Lake(spark), sources, name, at_us)
+    for source, why in left_out.items():
+        note(f"{source} is left out: {why}")
     rows = [(f"pins.{copied}",) for copied in made.tables]
-    emit(as_json, asdict(made), lambda: table(["table"], rows, title=f"{made.name}, as known at {made.at.isoformat()}"))
+    emit(as_json, {**asdict(made), "left_out": left_out}, lambda: table(["table"], rows, title=_title(made)))
+
+
+def _published(settings: Settings, lake: Lake) -> tuple[list[Source], dict[str, str]]:
+    """The sources that have published, and why each of the others is left out."""
+    from spark_jobs.restatement.as_of import in_force
+    from spark_jobs.sources import read_sources
+
+    folder = read_sources(settings.sources)
+    left_out = {error.file: "its file has problems" for error in folder.errors}
+    left_out |= {
+        source.name: "it has published nothing"
+        for source in folder.sources.values()
+        if in_force(lake, source).published_us == 0
+    }
+    return [source for name, source in folder.sources.items() if name not in left_out], left_out
+
+
+def _title(made: Pin) -> str:
+    what = made.sources[0] if len(made.sources) == 1 else f"{len(made.sources)} sources"
+    if made.at is not None:
+        newest = ", the newest" if made.kind == "newest" else ""
+        return f"{made.name}: {what} as known at {shown(made.at)}{newest}"
+    return f"{made.name}: {what}, each at its own newest time: {_times(made)}"
+
+
+def _times(made: Pin) -> str:
+    return ", ".join(f"{source} {shown(time)}" for source, time in made.times.items())
 
 
 def pins(as_json: JsonOption = False) -> None:
-    """The pins that stand."""
+    """The pins that stand: of which sources, and as known when."""
     settings = load_settings()
     with server_session(settings, "tidemark-pins") as spark:
         from spark_jobs.restatement.pins import pins as standing
         from spark_jobs.storage.lake import Lake
 
         found = standing(Lake(spark))
-    rows = [(p.name, p.at, ", ".join(p.sources), len(p.tables)) for p in found]
-    emit(as_json, [asdict(p) for p in found], lambda: table(["name", "at", "sources", "tables"], rows))
+    rows = [(p.name, _KINDS[p.kind], _times(p), len(p.tables)) for p in found]
+    emit(as_json, [asdict(p) for p in found], lambda: table(["name", "pinned", "sources as known at", "tables"], rows))
+
+
+_KINDS = {"newest": "each source at its newest time", "time": "all at one time"}
 
 
 def unpin(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.text import Text
 
 from spark_jobs.cli.arguments import FileOption, SourceArgument, instant, known_source, server_session
 from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, most_rows
 from spark_jobs.config import load_settings
+from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.pipeline import RunReport
@@ -19,17 +22,22 @@ if TYPE_CHECKING:
 
 DropOption = Annotated[str | None, typer.Option("--drop", help="Only this drop: a date, or a date and time in UTC.")]
 RuleOption = Annotated[str | None, typer.Option("--rule", help="Only records that this rule rejected.")]
-AllOption = Annotated[bool, typer.Option("--all", help="Also records that have been replayed, replaced or are gone.")]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Also records that were dismissed, replayed, replaced or are gone.")
+]
 SHOWN_COLUMNS = ("file", "line", "rule", "reason", "raw", "replay_state")
 """What people see of a record."""
+SHOWN_REASONS = 20
+"""Reasons that fit on a screen."""
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Records that could not be read: what and why, and reading them again.")
+    group = typer.Typer(help="Records that could not be read: what and why, reading them again, closing them.")
     group.command("list")(list_records)
     group.command("show")(show_records)
     group.command("replay")(replay)
+    group.command("dismiss")(dismiss)
     app.add_typer(group, name="quarantine")
 
 
@@ -41,17 +49,57 @@ def list_records(
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """How many records are in quarantine, by drop, file and rule."""
-    from spark_jobs.jobs.replay import quarantined, summary
+    """How many records are in quarantine, by drop, file and rule, and by reason."""
+    from spark_jobs.jobs.replay import quarantined, reasons, summary
 
     settings = load_settings()
     checked = known_source(settings, source)
     asked = _asked(checked, drop, file, rule, every=every)
     with server_session(settings, "tidemark-quarantine") as spark:
-        found = summary(quarantined(spark, checked, asked))
+        records = quarantined(spark, checked, asked)
+        found, by_reason = summary(records), reasons(records)
     rows = [{"drop": checked.drops.label(row.pop("seq_no")), **row} for row in found]
-    columns = ["drop", "file", "rule", "replay_state", "records"]
-    emit(as_json, {"source": source, "quarantine": rows}, lambda: table(columns, [list(r.values()) for r in rows]))
+    document = {"source": source, "quarantine": rows, "reasons": by_reason}
+    emit(as_json, document, lambda: _listed(rows, by_reason))
+
+
+def _listed(rows: list[dict[str, Any]], by_reason: list[dict[str, Any]]) -> Group:
+    files = table(["drop", "file", "rule", "replay_state", "records"], [list(row.values()) for row in rows])
+    columns = ["rule", "reason", "replay_state", "records"]
+    shown = table(columns, [[row[column] for column in columns] for row in by_reason[:SHOWN_REASONS]])
+    more = len(by_reason) - SHOWN_REASONS
+    left = [Text(f"and {more} more reasons, in --json")] if more > 0 else []
+    return Group(files, Text(), shown, *left)
+
+
+def dismiss(
+    source: SourceArgument,
+    because: Annotated[str, typer.Option("--because", help="Why; kept in bronze.dismissals with who and when.")],
+    drop: DropOption = None,
+    file: FileOption = None,
+    rule: RuleOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Close open records of a --file, --drop or --rule: of files that are gone, or that never were data.
+
+    They are kept, count as before, and are listed with --all. They are open again once their file lands with other
+    bytes.
+    """
+    from spark_jobs.jobs.replay import dismiss as close
+
+    settings = load_settings()
+    checked = known_source(settings, source)
+    if drop is None and file is None and rule is None:
+        raise ParameterError(
+            expected="--file, --drop or --rule", found="none of them", next_step="say which records to close"
+        )
+    asked = _asked(checked, drop, file, rule)
+    with server_session(settings, "tidemark-quarantine") as spark:
+        closed = close(spark, checked, asked, because)
+    title = f"dismissed: {because.strip()}"
+    rows = [list(row.values()) for row in closed]
+    document = {"source": source, "because": because.strip(), "dismissed": closed}
+    emit(as_json, document, lambda: table(["file", "rule", "records"], rows, title=title))
 
 
 def show_records(

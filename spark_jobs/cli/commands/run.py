@@ -197,28 +197,46 @@ def document(report: RunReport) -> dict[str, Any]:
 
 def for_people(report: RunReport) -> Group:
     """A run's report as tables."""
-    told = ("files", "rows", "rejects", "duplicates", "appended", "drained", "unsealed", "moved", "gate", "marts")
-    back = ("rows_back", "rejects_back", "duplicates_back")
-    rows = []
-    for stage in report.stages:
-        detail = ", ".join(f"{name} {stage[name]}" for name in told if stage.get(name) not in (None, ""))
-        detail += "".join(f", {name} {stage[name]}" for name in back if stage.get(name))
-        rows.append((stage["stage"], stage["seconds"], stage["commits"], detail))
+    from spark_jobs.jobs.stage import STAGED
+
     total = round(sum(report.seconds.values()), 1)
     around = ", ".join(f"{name} {s} s" for name, s in report.seconds.items() if name in ("connect", "imports"))
-    warnings = [
-        Text(f"no file for {', '.join(stage['empty_drops'])}: taken as empty", style="yellow")
-        for stage in report.stages
-        if stage.get("empty_drops")
-    ]
-    warnings += [
-        Text(
-            f"{stage['resumed_files']} files with {stage['resumed_rows']} rows had been landed by an earlier run that"
-            " published nothing; this run took them in",
-            style="yellow",
-        )
-        for stage in report.stages
-        if stage.get("resumed_files")
-    ]
     summary = Text(f"run {report.run_id}: {total} s ({around}), {report.commits} Delta commits")
-    return Group(table(["stage", "seconds", "commits", "what"], rows), *warnings, summary)
+    land, publish = report.stages[0], report.stages[-1]
+    empty = land.get("empty_drops", [])
+    landed = any(land.get(name) for name in (*_ALWAYS[:4], *_WHERE_ANY))
+    restated = any(stage["commits"] for stage in report.stages if stage["stage"] in STAGED)
+    if not (landed or restated):
+        return Group(Text(_nothing(land, empty, moved=bool(publish.get("moved"))), style="yellow"), summary)
+    rows: list[tuple[Any, ...]] = []
+    for stage in report.stages:
+        measures = [(name, stage[name]) for name in _ALWAYS if stage.get(name) not in (None, "")]
+        measures += [(name, stage[name]) for name in _WHERE_ANY if stage.get(name)]
+        first = (stage["stage"], stage["seconds"], stage["commits"])
+        lines = measures or [("", "nothing to do")]
+        rows += [(*(first if number == 0 else ("", "", "")), *line) for number, line in enumerate(lines)]
+    warnings = [Text(f"no file in {_drops(empty)}: taken as empty", style="yellow")] if empty else []
+    if land.get("resumed_files"):
+        resumed = f"{land['resumed_files']} files with {land['resumed_rows']} rows"
+        sentence = f"{resumed} had been landed by an earlier run that published nothing; this run took them in"
+        warnings.append(Text(sentence, style="yellow"))
+    return Group(table(["stage", "seconds", "commits", "measure", "value"], rows), *warnings, summary)
+
+
+_ALWAYS = ("files", "rows", "rejects", "duplicates", "appended", "drained", "unsealed", "moved", "gate", "marts")
+"""Measures of a stage that people see, also where they are 0."""
+_WHERE_ANY = ("rows_back", "rejects_back", "duplicates_back", "moved_files")
+"""Those that they see where there are any."""
+
+
+def _nothing(land: dict[str, Any], empty: list[str], *, moved: bool) -> str:
+    """One line about a run that landed nothing."""
+    known = land.get("known_files", 0)
+    files = f"no new file: {known} stand as they landed" if known else "no file"
+    drops = f" in {_drops(empty)}: taken as empty" if empty else ""
+    return f"{files}{drops}; {'published up to their end' if moved else 'nothing changed'}"
+
+
+def _drops(labels: list[str]) -> str:
+    """One drop by its name, several by how many they are, the first and the last."""
+    return labels[0] if len(labels) == 1 else f"{len(labels)} drops from {labels[0]} to {labels[-1]}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.records import slow, tokens
+from spark_jobs.kernels.records.delimiters import likely_delimiter
 from spark_jobs.kernels.records.rules import NUMBER
 from spark_jobs.kernels.records.spec import RecordSpec
 
@@ -233,18 +234,21 @@ def _read_header(stream: _Stream, spec: RecordSpec) -> list[str]:
             raise empty_file()
         stream.more()
     start, end = (int(bound) for bound in room.bounds[0])
+    if room.marks[0] == tokens.BAD_QUOTE:
+        # quoted names look so where another delimiter stands between them
+        _check_delimiter(data[start:end].tobytes(), (), spec)
     if room.marks[0] not in (tokens.COUNT, tokens.OK, tokens.SLOW):
         raise FileRejectedError("bad_header", expected="a header of column names", found="a first record that is none")
-    return _header_names(data[start:end].tobytes(), spec.delimiter)
+    return _header_names(data[start:end].tobytes(), spec)
 
 
-def _header_names(record: bytes, delimiter: str) -> list[str]:
+def _header_names(record: bytes, spec: RecordSpec) -> list[str]:
     if b"\r" in record.replace(b"\r\n", b""):
         # the whole file would be one header, and none of its records told
         expected = "lines that end in a newline, with or without a carriage return before it"
         raise FileRejectedError("bad_header", expected=expected, found="carriage returns alone")
     try:
-        names = [name.decode().strip() for name in slow.split_csv(record, delimiter)]
+        names = [name.decode().strip() for name in slow.split_csv(record, spec.delimiter)]
     except UnicodeDecodeError:
         raise FileRejectedError("bad_header", expected="a header of UTF-8 text", found="other bytes") from None
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -254,7 +258,25 @@ def _header_names(record: bytes, delimiter: str) -> list[str]:
             expected="each column once in the header",
             found=f"{', '.join(map(repr, repeated))} again",
         )
+    _check_delimiter(record, names, spec)
     return names
+
+
+def _check_delimiter(record: bytes, names: Iterable[str], spec: RecordSpec) -> None:
+    """Refuse a header none of whose names is declared, and in which another delimiter would give declared ones."""
+    declared = {column.header for column in spec.columns}
+    other = None if declared.intersection(names) else likely_delimiter(record, declared, spec.delimiter)
+    if other is not None:
+        raise wrong_delimiter(spec.delimiter, other)
+
+
+def wrong_delimiter(declared: str, seeming: str) -> FileRejectedError:
+    """The error of a file whose header fits another delimiter than the declared one."""
+    return FileRejectedError(
+        "wrong_delimiter",
+        expected=f"columns separated by {declared!r}, as declared",
+        found=f"a header that seems to be separated by {seeming!r}",
+    )
 
 
 def empty_file() -> FileRejectedError:

@@ -14,7 +14,7 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 from spark_jobs.kernels.records import slow, times
-from spark_jobs.kernels.records.cells import FileRejectedError, empty_file
+from spark_jobs.kernels.records.cells import FileRejectedError, empty_file, wrong_delimiter
 from spark_jobs.kernels.records.rules import record_reason, show_raw, value_reason
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX, TIMELINE_PREFIX, ColumnSpec, RecordSpec
 from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
@@ -41,7 +41,10 @@ def naive_csv(data: bytes, spec: RecordSpec) -> list[Row]:
     first = next(records, None)
     if first is None:
         raise empty_file()
+    if first[2] == "bad_quote":
+        _refuse_delimiter(first[1].decode("utf-8", "replace"), [], spec)
     header = _header(first[2])
+    _refuse_delimiter(first[1].decode(), header, spec)
     rows = []
     for line, raw, fields in records:
         rule, argument, members = _csv_members(raw, fields, header)
@@ -147,6 +150,20 @@ def _header(fields: list[bytes] | str) -> list[str]:
     return names
 
 
+def _refuse_delimiter(text: str, header: list[str], spec: RecordSpec) -> None:
+    """Refuse a header without a declared column in which another delimiter would have two, or the only one."""
+    declared = [column.header for column in spec.columns]
+    if any(name in declared for name in header):
+        return
+    fits: dict[str, int] = {}
+    for other in ",;\t|".replace(spec.delimiter, ""):
+        names = [part.strip().strip('"').strip() for part in text.split(other)]
+        fits[other] = sum(name in names for name in declared)
+    quoted = [part.strip().strip('"').strip() for part in text.split(spec.delimiter)]
+    if max(fits.values()) >= min(2, len(declared)) and not any(name in quoted for name in declared):
+        raise wrong_delimiter(spec.delimiter, max(fits, key=lambda other: fits[other]))
+
+
 def _csv_members(
     raw: bytes, fields: list[bytes] | str, header: list[str]
 ) -> tuple[str | None, int, dict[str, slow.Cell]]:
@@ -173,7 +190,8 @@ def _row(
     if rule is None:
         return row
     rejected = dict.fromkeys(row) | {"line": line, "rule": rule}
-    rejected["reason"] = reason or record_reason(rule, spec, argument, width)
+    unknown = {*members} - {column.header for column in spec.columns}
+    rejected["reason"] = reason or record_reason(rule, spec, argument, width, unknown)
     rejected["raw"] = show_raw(raw, escape=rule == "bad_utf8")
     return rejected
 

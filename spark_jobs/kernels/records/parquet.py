@@ -204,5 +204,6 @@ def _reject(
 ) -> Reject:
     row = {name: _texts(array.slice(index, 1))[0] for name, array in held.items()}
     number, argument = int(rules[index]), int(arguments[index])
-    reason = reason_of(number, argument, spec, row.get(spec.columns[argument].header) or "", len(held))
+    unknown = held.keys() - {column.header for column in spec.columns}
+    reason = reason_of(number, argument, spec, row.get(spec.columns[argument].header) or "", len(held), unknown)
     return RULES[number], reason, json.dumps(row, ensure_ascii=False)

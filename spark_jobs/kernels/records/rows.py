@@ -4,6 +4,8 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -184,11 +186,15 @@ def _reject(cells: Cells, spec: RecordSpec, index: int) -> Reject:
     number, argument = int(cells.rules[index]), int(cells.arguments[index])
     text = cells.text(argument, index) if number in _VALUE_RULES else ""
     raw = show_raw(cells.record(index), escape=RULES[number] == "bad_utf8")
-    return RULES[number], reason_of(number, argument, spec, text, cells.width), raw
+    unknown = [*cells.extra_names, *(name for name, _ in cells.extras.get(index, ()))]
+    return RULES[number], reason_of(number, argument, spec, text, cells.width, unknown), raw
 
 
-def reason_of(number: int, argument: int, spec: RecordSpec, text: str, width: int) -> str:
-    """The sentence for the rule `number` with its `argument`; `text` is the value, `width` the file's columns."""
+def reason_of(
+    number: int, argument: int, spec: RecordSpec, text: str, width: int, unknown: Iterable[str]
+) -> str:  # fmt: skip
+    """The sentence for the rule `number` with its `argument`; `text` is the value, `width` the file's columns,
+    `unknown` those of the record that nobody declared."""
     if number in _VALUE_RULES:
         return value_reason(RULES[number], spec.columns[argument], text)
-    return record_reason(RULES[number], spec, argument, width)
+    return record_reason(RULES[number], spec, argument, width, unknown)

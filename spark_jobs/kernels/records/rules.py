@@ -6,9 +6,11 @@ meaning; `RULES_VERSION` rises when a rule accepts or refuses what it did not be
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from spark_jobs.kernels.records.spec import ColumnSpec, RecordSpec
 
-RULES_VERSION = 2
+RULES_VERSION = 3
 RULES = (
     "",
     # the record as a whole
@@ -45,7 +47,7 @@ DRIFT_RULES = frozenset({"unknown_column", "missing_column"})
 """Rules of a source whose `unknown_columns` is not `keep`; where it is `fail`, a row with one of them fails the run."""
 FILE_RULES = frozenset(
     {"empty_file", "truncated_file", "unreadable_file", "bad_header", "duplicate_header", "changed_file"}
-    | {"not_a_file", "not_a_directory", "outside_landing", "bad_name", "too_many_lines"}
+    | {"not_a_file", "not_a_directory", "outside_landing", "bad_name", "too_many_lines", "wrong_delimiter"}
 )
 """Rules that reject a file whole: its only row has no line."""
 BAD_VALUE = {
@@ -58,6 +60,7 @@ BAD_VALUE = {
     "date": NUMBER["bad_date"],
 }
 _LONGEST_QUOTE = 60
+_MOST_NAMES = 5
 _EXPECTED = {
     "nested_value": "a single value",
     "bad_int": "a whole number",
@@ -89,10 +92,12 @@ def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
     return f"column `{column.name}`: expected {expected}, found {found}"
 
 
-def record_reason(rule: str, spec: RecordSpec, argument: int, width: int) -> str:
-    """The sentence for a record that breaks `rule`; `argument` is the rule's own number, `width` the header's
-    columns.
+def record_reason(rule: str, spec: RecordSpec, argument: int, width: int, unknown: Iterable[str] = ()) -> str:
+    """The sentence for a record that breaks `rule`; `argument` is the rule's own number, `width` the header's columns,
+    `unknown` the columns that nobody declared.
     """
+    if rule == "unknown_column":
+        return _unknown_reason(sorted(unknown))
     if rule == "too_long":
         return f"expected a record of at most {spec.max_record_bytes} bytes, found a longer one"
     if rule == "wrong_column_count":
@@ -108,13 +113,18 @@ def record_reason(rule: str, spec: RecordSpec, argument: int, width: int) -> str
     return _RECORD_REASONS[rule]
 
 
+def _unknown_reason(names: list[str]) -> str:
+    shown = [repr(name if len(name) <= _LONGEST_QUOTE else name[:_LONGEST_QUOTE] + "…") for name in names[:_MOST_NAMES]]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"expected declared columns only, found {', '.join(shown)}{more}"
+
+
 _RECORD_REASONS = {
     "unclosed_quote": "expected a closing quote for the one that this line opens, found none before the record's limit",
     "bad_utf8": "expected UTF-8 text, found other bytes (shown as \\x…; a backslash of the record's own is doubled)",
     "bad_quote": "expected a delimiter or the end of the record after a closing quote, found other text",
     "bad_json": "expected one JSON object in the line, found something else",
     "duplicate_column": "expected each key once in the object, found one twice",
-    "unknown_column": "expected declared columns only, found another one",
 }
 
 

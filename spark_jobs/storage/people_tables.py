@@ -1,0 +1,43 @@
+"""Tables of what people keep beside runs: pins of published tables, dismissals of records in quarantine."""
+
+from __future__ import annotations
+
+from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.tables import SOURCE
+
+DISMISSALS = Table(
+    "bronze",
+    "dismissals",
+    "Records of quarantine that somebody has closed: those of one file as it was then, by rule. They stay in"
+    " bronze.quarantine, as dismissed, and are open again once the file has landed with other bytes.",
+    (
+        SOURCE,
+        Column("file", "STRING", "File, relative to the landing root."),
+        Column("checksum", "STRING", "SHA-256 of the file as it landed: another version of it is not dismissed."),
+        Column("rule", "STRING", "Id of the rule that rejected them."),
+        Column("because", "STRING", "Why, in the words of the person."),
+        Column("dismissed_by", "STRING", "Name of the account that did it."),
+        Column("dismissed_at", "TIMESTAMP", "When, by the clock of the machine; nothing depends on it."),
+    ),
+    ("source",),
+)
+
+PINS = Table(
+    "pins",
+    "pins",
+    "The pins: copies of published tables as they were known at one time, or at each source's newest.",
+    (
+        Column("name", "STRING", "Name of the pin; its tables are pins.<name>__<table>."),
+        Column(
+            "at", "TIMESTAMP", "The one visible time that all its tables hold; null where sources have different ones."
+        ),
+        Column("sources", "ARRAY<STRING>", "The sources that it holds."),
+        Column("tables", "ARRAY<STRING>", "Its tables."),
+        Column(
+            "kind",
+            "STRING",
+            "newest: each source as it was published when it was pinned. time: all as known at one time.",
+        ),
+        Column("times", "MAP<STRING, TIMESTAMP>", "The visible time that the tables of each source hold."),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Pins of several sources of which one is behind: each at its own newest time, all at one, or one alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.restatement.as_of import NotPublished
+from spark_jobs.restatement.pins import PinEmpty, make_pin, pins
+from spark_jobs.sources import read_sources
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.times import micros
+from tests.jobs.harness import DAY, START, Reading, run, write_drops, write_source
+from tests.jobs.test_other_sources import ROOMS, run_rooms
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_source_that_is_behind_empties_no_pin_of_another(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    home = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
+    write_source(home, ROOMS, "rooms")
+    run_rooms(lake, home)
+    write_drops(home, [Reading(3, 3 * 24 * 60 + 10, "a", 5)])
+    run(lake, home, 3, 3)
+    sources, tables = read_sources(home.sources).sources, Lake(lake)
+    meters, rooms = sources["meters"], sources["rooms"]
+
+    # rooms has published to the end of the first day, before meters published at all
+    both = make_pin(tables, [meters, rooms], "both")
+    assert (both.kind, both.at, [*both.times]) == ("newest", None, ["meters", "rooms"])
+    assert both.times["meters"] - both.times["rooms"] == 3 * DAY
+    for table in ("both__hourly", "both__by_hour"):
+        assert lake.table(f"pins.{table}").count() > 0
+
+    with pytest.raises(PinEmpty, match=r"rows of meters as known at .*meters published first at 2024-01-04") as refusal:
+        make_pin(tables, [meters, rooms], "early", micros(START + DAY) - 1)
+    assert (refusal.value.source, [pin.name for pin in pins(tables)]) == ("meters", ["both"])
+    with pytest.raises(NotPublished, match="rooms has published"):
+        make_pin(tables, [meters, rooms], "late", micros(START + 4 * DAY) - 1)
+
+    early = make_pin(tables, [rooms], "early", micros(START + DAY) - 1)
+    assert (early.kind, early.sources, early.at) == ("time", ["rooms"], START + DAY - (DAY / 86_400_000_000))
+    assert pins(tables) == [both, early]
