@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,14 @@ class AirflowRuns:
         self._before = before
 
     def is_on(self, run_id: str) -> bool:
-        """Whether the run has not ended; a run that Airflow does not know any more has."""
+        """Whether the run has not ended; a run that Airflow does not know any more has. While Airflow can't tell, it
+        has not."""
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
         try:
             return RuntimeTaskInstance.get_dagrun_state(self._dag_id, run_id) in UNDER_WAY
-        except AirflowRuntimeError:
-            return False
+        except AirflowRuntimeError as failure:
+            return (failure.error.detail or {}).get("status_code") != HTTPStatus.NOT_FOUND
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The run to let pass, while it is on."""

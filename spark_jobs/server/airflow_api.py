@@ -55,7 +55,8 @@ class AirflowApi:
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
             answer = self._send(method, f"/api/v2/{path}", **content)
-        return self._accepted(answer).json() if answer.content else None
+        accepted = self._accepted(answer)
+        return accepted.json() if accepted.content else None
 
     def _log_in(self) -> None:
         login = {"username": ADMIN, "password": admin_password(self._settings)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+
+import httpx
 
 from spark_jobs.config import Settings
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
@@ -16,7 +16,8 @@ UNDER_WAY = ("queued", "running")
 
 
 class AirflowRuns:
-    """The runs of one DAG. Where Airflow was never started, or does not answer, none is on."""
+    """The runs of one DAG. Where Airflow was never started, or is down, none is on; an Airflow that is too busy to
+    answer is waited for."""
 
     def __init__(self, settings: Settings, dag: str) -> None:
         self._settings = settings
@@ -24,35 +25,45 @@ class AirflowRuns:
 
     def is_on(self, run_id: str) -> bool:
         """Whether the run has not ended; a run that Airflow does not know any more has."""
-        with self._api() as api:
-            return api is not None and api.get(f"dags/{self._dag}/dagRuns/{run_id}")["state"] in UNDER_WAY
-        return False
+        try:
+            run = self._ask(f"dags/{self._dag}/dagRuns/{run_id}")
+        except _NoAnswerYet:
+            return True
+        return run is not None and run["state"] in UNDER_WAY
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run that has not ended and whose drops begin before `lo_us`. Those of a paused DAG do not
         count, since they do not get on."""
-        with self._api() as api:
-            if api is None or api.get(f"dags/{self._dag}")["is_paused"]:
+        try:
+            dag = self._ask(f"dags/{self._dag}")
+            if dag is None or dag["is_paused"]:
                 return None
-            runs = api.get(f"dags/{self._dag}/dagRuns", state=UNDER_WAY, limit=1000)["dag_runs"]
-            for run in runs:
-                first = _first(run)
-                if first is not None and first.timestamp() * 1_000_000 < lo_us:
-                    return f"run {run['dag_run_id']} of {first:%Y-%m-%d %H:%M} in Airflow, whose drops are earlier"
+            runs = self._ask(f"dags/{self._dag}/dagRuns", state=UNDER_WAY, limit=1000)
+        except _NoAnswerYet:
+            return "Airflow, which is slow to say which runs are on their way"
+        for run in runs["dag_runs"] if runs is not None else ():
+            first = _first(run)
+            if first is not None and first.timestamp() * 1_000_000 < lo_us:
+                return f"run {run['dag_run_id']} of {first:%Y-%m-%d %H:%M} in Airflow, whose drops are earlier"
         return None
 
-    @contextlib.contextmanager
-    def _api(self) -> Iterator[AirflowApi | None]:
-        """The API; None where there is none. What it does not know, and its silence, end the block."""
+    def _ask(self, path: str, **parameters: Any) -> Any:
+        """What the API says; None where there is no Airflow, or it does not know of such a thing."""
         if not password_file(self._settings).exists():
-            yield None
-            return
-        with AirflowApi(self._settings) as api:
-            try:
-                yield api
-            except AirflowRefused as refusal:
-                if refusal.facts["status"] not in (None, 404):
-                    raise
+            return None
+        try:
+            with AirflowApi(self._settings) as api:
+                return api.get(path, **parameters)
+        except AirflowRefused as refusal:
+            if refusal.facts["status"] == httpx.codes.NOT_FOUND or isinstance(refusal.__cause__, httpx.ConnectError):
+                return None
+            if refusal.facts["status"] is None or refusal.facts["status"] >= httpx.codes.INTERNAL_SERVER_ERROR:
+                raise _NoAnswerYet from refusal
+            raise
+
+
+class _NoAnswerYet(Exception):
+    """Airflow is there, and busy."""
 
 
 def _first(run: dict[str, Any]) -> datetime | None:
