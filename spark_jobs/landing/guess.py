@@ -252,7 +252,7 @@ def _check(source: Source, files: Sequence[Path]) -> tuple[int, dict[str, int]]:
     rejected: dict[str, int] = {}
     for path in files:
         status, checksum = path.stat(), hashlib.sha256(path.read_bytes()).hexdigest()
-        listed = LandingFile(0, path.name, 0, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
+        listed = LandingFile(0, path.name, 1, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
         for batch in read_file(listed, source.landing.format, record_spec(source)):
             for rule, reason in zip(batch["rule"].to_pylist(), batch["reason"].to_pylist(), strict=True):
                 if rule is None:

@@ -6,7 +6,7 @@ Airflow: parsing a DAG file reads sources.
 
 from spark_jobs.sources.calls import Aggregate, Trigger
 from spark_jobs.sources.columns import Column, Landing
-from spark_jobs.sources.drops import RowIdOverflowError, Schedule, row_id, row_id_base, row_id_parts
+from spark_jobs.sources.drops import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
 from spark_jobs.sources.load import load_source, load_sources, parse_source, source_paths
 from spark_jobs.sources.problems import Problem, SourceFileError
 from spark_jobs.sources.source import Dag, Source
@@ -45,11 +45,12 @@ __all__ = [
     "Trigger",
     "TumblingWindow",
     "Window",
+    "drop_of",
+    "first_row_id",
+    "line_of",
     "load_source",
     "load_sources",
     "parse_source",
     "row_id",
-    "row_id_base",
-    "row_id_parts",
     "source_paths",
 ]
