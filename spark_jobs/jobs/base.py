@@ -16,8 +16,8 @@ from spark_jobs.storage.publication import Publication
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.horizon import landing_horizon
 
-ListedFile = tuple[int, int, str]
-"""Drop, rank and checksum of a file."""
+ListedFile = tuple[int, str]
+"""Drop and checksum of a file."""
 
 
 class StalePlan(TidemarkError):
@@ -76,7 +76,7 @@ class Base:
         """
         try:
             given: dict[str, Any] = json.loads(text)
-            given["files"] = {file: tuple(listed) for file, listed in given["files"].items()}
+            given["files"] = {file: (seq_no, checksum) for file, (seq_no, checksum) in given["files"].items()}
             given["landed"] = tuple((first, past) for first, past in given["landed"])
             given["replay"] = None if given["replay"] is None else tuple(given["replay"])
             return cls(**{field.name: given[field.name] for field in fields(cls)})
@@ -151,7 +151,7 @@ def base_of(
         retract,
         None if replay is None else tuple(sorted(replay)),
         version(source),
-        {file.path: (file.seq_no, file.rank, file.checksum) for file in files},
+        {file.path: (file.seq_no, file.checksum) for file in files},
         frontiers.seal_us,
         frontiers.reached_us,
         landing_horizon(source, frontiers),

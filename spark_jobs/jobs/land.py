@@ -51,7 +51,6 @@ def land_files(stage: Stage) -> None:
         files=stage.summary["resumed_files"] + len(found.read),
         known_files=found.known,
         changed_files=found.changed,
-        moved_files=sorted(before.path for before, _ in found.moved),
         retracted_files=sorted(before.path for before in found.retracted),
         empty_drops=[stage.source.drops.label(n) for n in empty],
     )

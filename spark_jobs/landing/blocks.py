@@ -30,7 +30,6 @@ from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import Format, first_rows, output_schema, read_file
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import LINE_LIMIT
 from spark_jobs.storage.tables import chunks
 
 if TYPE_CHECKING:
@@ -53,10 +52,10 @@ _SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("seq_no", pa.int64()),
         ("file", pa.string()),
-        ("file_rank", pa.int32()),
+        ("first_row_id", pa.int64()),
         # of a block
         ("bucket", pa.int32()),
-        ("first_row_id", pa.int64()),
+        ("least_row_id", pa.int64()),
         ("payload", pa.binary()),
         # of a block whose source declares delta_ids
         ("row_ids", pa.list_(pa.int64())),
@@ -70,11 +69,12 @@ _SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("rejects", pa.int64()),
         ("whole", pa.int64()),
+        ("lines", pa.int64()),
         ("entities", pa.int64()),
     ]
 )
 _REJECTED = ("line", "rule", "reason", "raw")
-_NOT_IN_BLOCKS = ("seq_no", "file", "file_rank", "line", "arrival", "rule", "reason", "raw")
+_NOT_IN_BLOCKS = ("seq_no", "file", "line", "arrival", "rule", "reason", "raw")
 _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -83,8 +83,8 @@ class Blocks:
     """What files hold, read once and kept until `forget`.
 
     `read` has rows of three kinds, see `_SCHEMA`: a block of good rows; a rejected record; and for each file how many
-    of both there are, how often it was rejected whole, and about how many entities it has. `buckets` is the number of
-    ranges of entities.
+    of both there are, how often it was rejected whole, the line of its last record, and about how many entities it has.
+    `buckets` is the number of ranges of entities.
     """
 
     read: DataFrame
@@ -132,8 +132,8 @@ class Blocks:
 
     def chunks(self, source: Source, landing: int, config: BatcherConfig, hidden: npt.NDArray[np.int64]) -> DataFrame:
         """Rows of the source's chunk table, of the good rows but those with the ids `hidden`."""
-        blocks = self._blocks.select("bucket", "seq_no", "first_row_id", "payload")
-        together = blocks.repartitionById(self.buckets, "bucket").sortWithinPartitions("seq_no", "first_row_id")
+        blocks = self._blocks.select("bucket", "seq_no", "least_row_id", "payload")
+        together = blocks.repartitionById(self.buckets, "bucket").sortWithinPartitions("seq_no", "least_row_id")
         made = together.mapInArrow(_BlockChunker(source, landing, config, hidden), chunks(source).schema())
         # a worker that held several times its rows gives an entity's chunks in several places
         return made.sortWithinPartitions("entity", "seq_no", F.col("row_ids")[0])
@@ -165,10 +165,11 @@ def _read(
 
 
 def _read_one(file: LandingFile, form: Format, spec: RecordSpec, bounds: list[bytes]) -> Iterator[pa.RecordBatch]:
-    rows = rejects = whole = entities = 0
-    same = {"seq_no": file.seq_no, "file": file.path, "file_rank": file.rank}
+    rows = rejects = whole = lines = entities = 0
+    same = {"seq_no": file.seq_no, "file": file.path, "first_row_id": file.first_row_id}
     held: list[pa.RecordBatch] = []
     for batch in read_file(file, form, spec):
+        lines = max(lines, pc.max(batch.column("line")).as_py() or 0)
         bad = pc.is_valid(batch.column("rule"))
         rejected = batch.filter(bad)
         if rejected.num_rows:
@@ -184,7 +185,7 @@ def _read_one(file: LandingFile, form: Format, spec: RecordSpec, bounds: list[by
             yield from made
     made, seen = _encoded(held, bounds, same)
     yield from made
-    counts = {"rows": rows, "rejects": rejects, "whole": whole, "entities": max(entities, seen)}
+    counts = {"rows": rows, "rejects": rejects, "whole": whole, "lines": lines, "entities": max(entities, seen)}
     yield _filled(FILE, 1, same, {name: pa.array([value], pa.int64()) for name, value in counts.items()})
 
 
@@ -202,7 +203,7 @@ def _encoded(held: list[pa.RecordBatch], bounds: list[bytes], same: dict[str, An
         ids = own.select(["row_id", "delta_id"]).combine_chunks()
         columns = {
             "bucket": pa.array([bucket], pa.int32()),
-            "first_row_id": _whole(ids.column("row_id"))[:1],
+            "least_row_id": _whole(ids.column("row_id"))[:1],
             "payload": pa.array([_payload(own)], pa.binary()),
         }
         if ids.column("delta_id").null_count == 0:
@@ -248,9 +249,9 @@ def _rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[p
     for batch in batches:
         for block in batch.to_pylist():
             rows = pa.ipc.open_stream(block["payload"]).read_all()
-            same = {name: block[name] for name in ("seq_no", "file", "file_rank")}
+            same = {name: block[name] for name in ("seq_no", "file")}
             columns = {n: pa.repeat(pa.scalar(v, schema.field(n).type), rows.num_rows) for n, v in same.items()}
-            columns["line"] = pc.bit_wise_and(rows.column("row_id"), pa.scalar(LINE_LIMIT - 1, pa.int64()))
+            columns["line"] = pc.subtract(rows.column("row_id"), pa.scalar(block["first_row_id"] - 1, pa.int64()))
             found = [columns[f.name] if f.name in columns else rows.column(f.name) for f in schema]
             yield from pa.table(found, schema=schema).to_batches()
 

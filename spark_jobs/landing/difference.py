@@ -1,9 +1,9 @@
 """What stands against what should stand: a changed file, a retraction, another parse rule, a replay and a row that
 should have counted first are all landed as the difference of the two.
 
-Concerned are the rows of files that are read anew, moved in their drop or are taken back, the new rows, and all rows
-that share a delta_id with one of them. Of these, what is there now goes with diff -1 and what should be there comes
-with diff +1, wherever the two are not equal.
+Concerned are the rows of files that are read anew or taken back, the new rows, and all rows that share a delta_id with
+one of them. Of these, what is there now goes with diff -1 and what should be there comes with diff +1, wherever the two
+are not equal.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.landing.counting import as_duplicates, resolved
 from spark_jobs.landing.ledger import LANDED, RETRACTED, UNREADABLE, Version
+from spark_jobs.landing.places import Places
 from spark_jobs.landing.standing import (
     DUPLICATE,
     REJECT,
-    file_of,
-    line_of,
     standing_duplicates,
     standing_rejects,
     standing_rows,
 )
 from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import FILE_BITS, LINE_BITS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.row_json import as_json, rows_of_json
 from spark_jobs.storage.tables import row_columns
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REPLAYED, REPLACED, GONE = "replayed", "replaced", "gone"
-Move = tuple[int, int | None]
 
 
 @dataclass(frozen=True)
@@ -45,100 +42,97 @@ class Difference:
     """What to append to make stand what should.
 
     `rows`: columns of `tables.row_columns` and `diff`. `duplicates`: `standing.DUPLICATE` and `diff`. `rejects`:
-    `standing.REJECT`, `diff` and `ended`. `before` and `after`: versions of all files of the source; path -> version.
+    `standing.REJECT`, `diff` and `ended`. `after`: versions of all files of the source; path -> version. `places`:
+    their row ids.
     """
 
     rows: DataFrame
     duplicates: DataFrame
     rejects: DataFrame
-    before: Mapping[str, Version]
     after: Mapping[str, Version]
+    places: Places
 
 
-def versions_after(found: Survey, unreadable: set[str]) -> dict[str, Version]:
-    """The versions of the files that the landing concerns."""
-    read = {f.path: Version.of(f, UNREADABLE if f.path in unreadable else LANDED) for f in found.read}
-    moved = {v.path: replace(v, rank=rank) for v, rank in found.moved}
-    retracted = {v.path: replace(v, kind=RETRACTED) for v in found.retracted}
-    return read | moved | retracted
+def versions_after(found: Survey, lines: Mapping[str, int | None]) -> dict[str, Version]:
+    """The versions of the files that the landing concerns. `lines`: how many each one has that was read, None if it
+    could not be read to its end; one without a record is not there."""
+    versions = {}
+    for file in found.read:
+        count = lines.get(file.path, 0)
+        kind = UNREADABLE if count is None else LANDED
+        versions[file.path] = Version.of(file, count or 0, found.before.get(file.path), kind)
+    return versions | {v.path: replace(v, kind=RETRACTED) for v in found.retracted}
 
 
 def difference(lake: Lake, source: Source, found: Survey, read: DataFrame, before: Mapping[str, Version]) -> Difference:
     """Compare. `read` are the rows of the files that `found` names, as `reader.read_files` gives them; `before` the
-    versions of all files of the source."""
-    unreadable = {row.file for row in read.where("line IS NULL").select("file").distinct().collect()}
-    concerned = versions_after(found, unreadable)
+    versions of all files of the source.
+
+    Raises:
+        RowIdsShared: lines of two files would have the same row ids.
+    """
+    ends = read.groupBy("file").agg(F.max("line").alias("lines")).collect()
+    concerned = versions_after(found, {row.file: row.lines for row in ends})
     after = {**before, **concerned}
-    moved = {version.path for version, _ in found.moved}
+    places = Places.of(after.values(), source)
     names = [column.name for column in row_columns(source)]
     new = read.where("rule IS NULL").select(*names)
-    present = _Present.of(lake, source, new, _moves(found, before, concerned))
+    present = _Present.of(lake, source, new, _leaving(before, concerned))
     told = resolved(source, present.stays(source).unionByName(new)).localCheckpoint()
-    paths = _frame(lake, "key BIGINT, file STRING", [(v.key, p) for p, v in after.items() if v.kind != RETRACTED])
     rows = _row_changes(source, present.counted.select(*names), told.where("counted_row_id IS NULL").select(*names))
-    hidden = told.where("counted_row_id IS NOT NULL").withColumn("key", file_of("row_id"))
-    placed = hidden.join(F.broadcast(paths), "key", "left").withColumn("line", line_of("row_id"))
-    duplicates = _net(present.duplicates.select(*DUPLICATE), as_duplicates(source, placed))
+    hidden = places.located(told.where("counted_row_id IS NOT NULL"))
+    duplicates = _net(present.duplicates.select(*DUPLICATE), as_duplicates(source, hidden))
     return Difference(
         rows.localCheckpoint(),
         duplicates.localCheckpoint(),
-        _rejects(lake, source, read, {p: v for p, v in concerned.items() if p not in moved}).localCheckpoint(),
-        before,
+        _rejects(lake, source, read, concerned).localCheckpoint(),
         after,
+        places,
     )
 
 
-def _moves(found: Survey, before: Mapping[str, Version], concerned: Mapping[str, Version]) -> list[Move]:
-    """Per file whose rows go or get other ids: what those have before the line now, and then (None: gone)."""
-    moves: list[Move] = []
-    read = {file.path for file in found.read}
-    for path, now in concerned.items():
-        earlier = before.get(path)
-        if earlier is None or earlier.kind == RETRACTED:
-            continue
-        stays = now.kind == UNREADABLE or (path not in read and now.kind != RETRACTED)
-        if not stays or now.key != earlier.key:
-            moves.append((earlier.key, now.key if stays else None))
-    return moves
+def _leaving(before: Mapping[str, Version], concerned: Mapping[str, Version]) -> list[Version]:
+    """The versions that stand and whose rows do not stay as they are: another one, or none, comes in their place."""
+    stood = (before.get(path) for path, now in concerned.items() if now.kind != UNREADABLE)
+    return [version for version in stood if version is not None and version.kind != RETRACTED]
 
 
 @dataclass(frozen=True)
 class _Present:
     """What is there now of what is concerned. `counted`: rows of chunks. `duplicates`: the columns `DUPLICATE`. Both
-    with `moves` (null: their file stays as it is) and `new_key`, what their ids will have before the line (null: they
-    go)."""
+    with `leaves`: whether their file does."""
 
     counted: DataFrame
     duplicates: DataFrame
 
     @classmethod
-    def of(cls, lake: Lake, source: Source, new: DataFrame, moves: list[Move]) -> _Present:
-        listed = F.broadcast(
-            _frame(lake, "key BIGINT, new_key BIGINT, moves BOOLEAN", [(old, to, True) for old, to in moves])
-        )
-
-        def marked(rows: DataFrame, how: str) -> DataFrame:
-            return rows.withColumn("key", file_of("row_id")).join(listed, "key", how).drop("key")
-
-        drops = [old >> FILE_BITS for old, _ in moves]
-        near = F.col("seq_no").between(min(drops), max(drops)) if drops else F.lit(False)
-        of_files = marked(standing_rows(lake, source, near), "inner").localCheckpoint()
-        duplicates = marked(standing_duplicates(lake, source), "left").localCheckpoint()
+    def of(cls, lake: Lake, source: Source, new: DataFrame, leaving: list[Version]) -> _Present:
+        of_files = _rows_of(lake, source, leaving).localCheckpoint()
+        listed = F.broadcast(_frame(lake, "file STRING, leaves BOOLEAN", [(v.path, True) for v in leaving]))
+        hidden = standing_duplicates(lake, source).join(listed, "file", "left").fillna({"leaves": False})
+        duplicates = hidden.localCheckpoint()
         if source.delta_id is None:
-            return cls(of_files, duplicates.where("moves"))
-        shared = [frame.select("delta_id") for frame in (new, of_files, duplicates.where("moves"))]
+            return cls(of_files, duplicates.where("leaves"))
+        shared = [frame.select("delta_id") for frame in (new, of_files, duplicates.where("leaves"))]
         ids = reduce(lambda a, b: a.unionByName(b), shared).distinct().localCheckpoint()
-        others = marked(standing_rows(lake, source).join(ids, "delta_id", "left_semi"), "left").where("moves IS NULL")
-        counted = of_files.unionByName(others.select(*of_files.columns)).localCheckpoint()
+        own = of_files.select("row_id")
+        others = standing_rows(lake, source).join(ids, "delta_id", "left_semi").join(own, "row_id", "left_anti")
+        counted = of_files.unionByName(others.withColumn("leaves", F.lit(False))).localCheckpoint()
         return cls(counted, duplicates.join(ids, "delta_id", "left_semi").localCheckpoint())
 
     def stays(self, source: Source) -> DataFrame:
-        """The rows that stay, with the ids that they will have: columns of `tables.row_columns`."""
-        names, marks = [column.name for column in row_columns(source)], ("new_key", "moves")
-        hidden = rows_of_json(self.duplicates, source, *marks)
-        rows = self.counted.select(*names, *marks).unionByName(hidden).where("moves IS NULL OR new_key IS NOT NULL")
-        moved = F.shiftleft("new_key", LINE_BITS) + line_of("row_id")
-        return rows.withColumn("row_id", F.coalesce(moved, "row_id")).select(*names)
+        """The rows that stay: columns of `tables.row_columns`."""
+        names = [column.name for column in row_columns(source)]
+        hidden = rows_of_json(self.duplicates, source, "leaves")
+        return self.counted.select(*names, "leaves").unionByName(hidden).where("NOT leaves").select(*names)
+
+
+def _rows_of(lake: Lake, source: Source, versions: list[Version]) -> DataFrame:
+    """The rows of these files that count, with `leaves`."""
+    drops = [version.seq_no for version in versions]
+    near = F.col("seq_no").between(min(drops), max(drops)) if drops else F.lit(False)
+    rows = Places.of(versions, source).located(standing_rows(lake, source, near)).drop("file", "line")
+    return rows.withColumn("leaves", F.lit(True))
 
 
 def _rejects(lake: Lake, source: Source, read: DataFrame, concerned: Mapping[str, Version]) -> DataFrame:

@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from spark_jobs.landing.opened import UnusableFileError, is_remote, local_path, open_file, reaching, remote_folder
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import first_row_id
 
 _BLOCK = 1 << 20
 
@@ -26,15 +27,14 @@ _BLOCK = 1 << 20
 class LandingFile:
     """A file of a drop as it was listed.
 
-    `path` is relative to the landing directory, `rank` the place by name among the drop's files (it is part of every
-    row id). `checksum` is the SHA-256 of the bytes, `modified_ns` the time of the last change, `location` where it is
-    read. Where `problem` names a rule, the entry cannot be read at all, `reason` says why, and the checksum is that
-    of the reason.
+    `path` is relative to the landing directory, `first_row_id` the row id of line 1. `checksum` is the SHA-256 of the
+    bytes, `modified_ns` the time of the last change, `location` where it is read. Where `problem` names a rule, the
+    entry cannot be read at all, `reason` says why, and the checksum is that of the reason.
     """
 
     seq_no: int
     path: str
-    rank: int
+    first_row_id: int
     size: int
     checksum: str
     modified_ns: int
@@ -65,8 +65,8 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
     try:
         names = _names(landing, folder, pattern)
     except UnusableFileError as unusable:
-        return [_unusable(seq_no, 0, folder, unusable)]
-    return [_listed(landing, seq_no, rank, f"{folder}/{name}" if folder else name) for rank, name in enumerate(names)]
+        return [_unusable(seq_no, folder, unusable)]
+    return [_listed(landing, seq_no, f"{folder}/{name}" if folder else name) for name in names]
 
 
 class LocalDirectory:
@@ -133,20 +133,20 @@ def _names(landing: LandingDirectory, folder: str, pattern: str) -> list[str]:
     return [name for name in names if name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)]
 
 
-def _listed(landing: LandingDirectory, seq_no: int, rank: int, path: str) -> LandingFile:
+def _listed(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:
     try:
-        return _checked(landing, seq_no, rank, path)
+        return _checked(landing, seq_no, path)
     except UnusableFileError as unusable:
-        return _unusable(seq_no, rank, path, unusable)
+        return _unusable(seq_no, path, unusable)
 
 
-def _unusable(seq_no: int, rank: int, path: str, unusable: UnusableFileError) -> LandingFile:
+def _unusable(seq_no: int, path: str, unusable: UnusableFileError) -> LandingFile:
     shown = os.fsencode(path).decode("utf-8", "backslashreplace")
     digest = hashlib.sha256(f"{unusable.rule}: {unusable.reason}".encode()).hexdigest()
-    return LandingFile(seq_no, shown, rank, 0, digest, 0, "", unusable.rule, unusable.reason)
+    return LandingFile(seq_no, shown, first_row_id(seq_no, shown), 0, digest, 0, "", unusable.rule, unusable.reason)
 
 
-def _checked(landing: LandingDirectory, seq_no: int, rank: int, path: str) -> LandingFile:
+def _checked(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:
     if not path.isprintable():  # also the sign that bytes of the name are no UTF-8
         raise UnusableFileError("bad_name", "expected a file name of printable UTF-8 text, found other characters")
     location = landing.location(path)
@@ -155,4 +155,4 @@ def _checked(landing: LandingDirectory, seq_no: int, rank: int, path: str) -> La
         while block := opened.raw.read(_BLOCK):
             digest.update(block)
         size, modified_ns = opened.status()
-    return LandingFile(seq_no, path, rank, size, digest.hexdigest(), modified_ns, location)
+    return LandingFile(seq_no, path, first_row_id(seq_no, path), size, digest.hexdigest(), modified_ns, location)

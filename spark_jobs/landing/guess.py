@@ -290,7 +290,7 @@ def _check(source: Source, files: Sequence[Path]) -> _Read:
         with path.open("rb") as opened:
             checksum = hashlib.file_digest(opened, "sha256").hexdigest()
         status = path.stat()
-        listed = LandingFile(0, path.name, 0, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
+        listed = LandingFile(0, path.name, 1, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
         for batch in read_file(listed, source.landing.format, record_spec(source)):
             read.rows += batch["rule"].null_count
             for reason in pc.value_counts(batch["reason"].drop_null()).to_pylist():

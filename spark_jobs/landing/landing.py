@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,11 @@ from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted
 from spark_jobs.landing.difference import Difference, difference
 from spark_jobs.landing.drift import check_drift
 from spark_jobs.landing.ledger import COUNTS, LANDED, UNREADABLE, Version, ledger_row
+from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import read_files
-from spark_jobs.landing.standing import DUPLICATE, REJECT, file_of
+from spark_jobs.landing.standing import DUPLICATE, REJECT
 from spark_jobs.landing.survey import Survey
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import FILE_BITS, LINE_BITS
 from spark_jobs.storage.dense_files import page_rows
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
@@ -33,12 +32,8 @@ from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_column
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COUNTED = ("rows", "rejects", "whole", "entities")
+COUNTED = ("rows", "rejects", "whole", "lines", "entities")
 """What is counted of each file."""
-
-_TOTALS = -1
-"""In place of a drop: the row of the counts that tells of delta_ids how many are contested (as `rows`), and of how many
-a new row goes first (as `rejects`)."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +50,20 @@ class Landed:
 
 @dataclass(frozen=True)
 class _Counted:
-    """Per (drop, rank) rows by what they are, and about how many entities; how many delta_ids are contested, and of how
+    """Per path rows by what they are, lines, and about how many entities; how many delta_ids are contested, and of how
     many a new row goes before the one that counts."""
 
-    files: dict[tuple[int, int], dict[str, int]]
+    files: dict[str, dict[str, int]]
     contested: int
     displacing: int
 
 
 @dataclass(frozen=True)
 class _Hidden:
-    """Rows that another one stands for: their ids, and how many each (drop, rank) has."""
+    """Rows that another one stands for: their ids, and how many each file has, by path."""
 
     row_ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    files: dict[tuple[int, int], int] = field(default_factory=dict)
+    files: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,33 +97,39 @@ class Landing:
             check_drift(self.source, {row.rule: row["count"] for row in rejects.groupBy("rule").count().collect()})
 
     def _count(self, blocks: Blocks, contested: Contest) -> _Counted:
-        counts = blocks.files.select("seq_no", F.col("file_rank").cast("bigint").alias("rank"), *COUNTED)
+        counts = blocks.files.select("file", *COUNTED)
         if contested.ids is not None:
-            none = F.lit(0).cast("bigint")
+            # a row of no file: of how many delta_ids it tells, as `rows` and `rejects`
             how_many, goes_before = contested.totals()
             totals = contested.ids.agg(how_many.alias("rows"), goes_before.alias("rejects"))
-            place = {"seq_no": F.lit(_TOTALS).cast("bigint"), "rank": none, "whole": none, "entities": none}
-            counts = counts.unionByName(totals.withColumns(place))
-        found = {(row.seq_no, row.rank): {name: row[name] for name in COUNTED} for row in counts.collect()}
-        totals_of_ids = found.pop((_TOTALS, 0), dict.fromkeys(COUNTED, 0))
+            counts = counts.unionByName(totals, allowMissingColumns=True)
+        found = {row.file: {name: row[name] for name in COUNTED} for row in counts.collect()}
+        totals_of_ids = found.pop(None, dict.fromkeys(COUNTED, 0))
         return _Counted(found, totals_of_ids["rows"], totals_of_ids["rejects"])
 
     def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
-        """Files that are new to the ledger; None if one of their rows goes before one that counts."""
+        """Files that are new to the ledger; None if one of their rows goes before one that counts.
+
+        Raises:
+            RowIdsShared: lines of two files would have the same row ids.
+        """
         self._check_drift(blocks.rejects)
         contested = contest(self.lake, self.source, blocks.identities())
         counted = self._count(blocks, contested)
         if counted.displacing:
             return None
-        hidden = self._hide(blocks, contested) if counted.contested else _Hidden()
-        nothing = dict.fromkeys(COUNTED, 0)
-        rows = []
+        versions = {}
         for file in found.read:
-            counts = {**nothing, **counted.files.get((file.seq_no, file.rank), {})}
-            duplicates = hidden.files.get((file.seq_no, file.rank), 0)
-            counts.update(rows=counts["rows"] - duplicates, duplicates=duplicates)
-            version = Version.of(file, UNREADABLE if counts["whole"] else LANDED)
-            rows.append(ledger_row(self.source, version, counts, replaces=found.before.get(file.path)))
+            of_file, before = counted.files[file.path], found.before.get(file.path)
+            versions[file.path] = Version.of(file, of_file["lines"], before, UNREADABLE if of_file["whole"] else LANDED)
+        places = Places.of({**found.before, **versions}.values(), self.source)
+        hidden = self._hide(blocks, contested, places) if counted.contested else _Hidden()
+        rows = []
+        for path, version in versions.items():
+            duplicates = hidden.files.get(path, 0)
+            counts = {**counted.files[path], "duplicates": duplicates}
+            counts["rows"] -= duplicates
+            rows.append(ledger_row(self.source, version, counts, replaces=found.before.get(path)))
         landed = Landed(rows)
         n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.files.values()), default=0)
         if n_rows:
@@ -139,7 +140,7 @@ class Landing:
             self._append_rejects(rejects.withColumn("ended", F.lit(None).cast("string")))
         return landed
 
-    def _hide(self, blocks: Blocks, contested: Contest) -> _Hidden:
+    def _hide(self, blocks: Blocks, contested: Contest, places: Places) -> _Hidden:
         """Write the duplicates, and tell which rows they are."""
         assert contested.ids is not None, "rows without delta_ids are not contested"
         marked = counted_row(blocks.rows(self.source), contested.ids.localCheckpoint())
@@ -149,9 +150,8 @@ class Landing:
             good = marked.where("counted_row_id IS NULL")
             told = with_conflict(self.lake, self.source, duplicates, good)
             self._append_duplicates(_came(as_duplicates(self.source, told)))
-        keys, counts = np.unique(row_ids >> LINE_BITS, return_counts=True)
-        ranks = (1 << FILE_BITS) - 1
-        files = {(key >> FILE_BITS, key & ranks): n for key, n in zip(keys.tolist(), counts.tolist(), strict=True)}
+        of_files, counts = np.unique(places.files(row_ids), return_counts=True)
+        files = {places.paths[i]: n for i, n in zip(of_files.tolist(), counts.tolist(), strict=True)}
         return _Hidden(np.sort(row_ids), files)
 
     def _correct(self, found: Survey, read: DataFrame) -> Landed:
@@ -176,11 +176,10 @@ class Landing:
     def _count_difference(self, made: Difference) -> tuple[dict[str, dict[str, int]], int]:
         """Per path what came and what went; and about how many entities."""
         counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
-        paths = {back: _by_key(versions) for back, versions in ((True, made.before), (False, made.after))}
         entities = 0
-        by_file = made.rows.groupBy(file_of("row_id").alias("key"), "diff")
+        by_file = made.places.located(made.rows).groupBy("file", "diff")
         for row in by_file.agg(F.count(F.lit(1)).alias("n"), F.approx_count_distinct("entity").alias("d")).collect():
-            counts[paths[row.diff < 0][row.key]]["rows_back" if row.diff < 0 else "rows"] += row.n
+            counts[row.file]["rows_back" if row.diff < 0 else "rows"] += row.n
             entities = max(entities, row.d)
         for what, frame in (("rejects", made.rejects), ("duplicates", made.duplicates)):
             for row in frame.groupBy("file", "diff").agg(F.count(F.lit(1)).alias("n")).collect():
@@ -214,7 +213,3 @@ class Landing:
 
 def _came(rows: DataFrame) -> DataFrame:
     return rows.withColumn("diff", F.lit(1).cast("bigint"))
-
-
-def _by_key(versions: Mapping[str, Version]) -> dict[int, str]:
-    return {version.key: path for path, version in versions.items() if version.kind != ledger.RETRACTED}

@@ -13,14 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import FILE_BITS
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES
 from spark_jobs.storage.times import instant
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 LANDED, UNREADABLE, RETRACTED = "landed", "unreadable", "retracted"
 """What a file's version can be; see the column `version` of the ledger."""
@@ -30,39 +29,37 @@ CARRIED = "pending"
 
 COUNTS = ("rows", "rejects", "duplicates", "rows_back", "rejects_back", "duplicates_back")
 NOTHING = dict.fromkeys(COUNTS, 0)
+_SAID = ("path", "seq_no", "first_row_id", "last_row_id", "bytes", "checksum", "version", "landing")
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What the ledger says last of a file. `rank` is its place among the files of its drop, which row ids are made
-    of."""
+    """What the ledger says last of a file.
+
+    Row ids from `first_row_id`, that of its line 1, to `last_row_id` are the file's alone; it needs them all, or one of
+    its versions did. Both are None of a file that an older version of Tidemark took back.
+    """
 
     path: str
     seq_no: int
-    rank: int
+    first_row_id: int | None
+    last_row_id: int | None
     size: int
     checksum: str
     kind: str = LANDED
     landing: int | None = None
 
-    @property
-    def key(self) -> int:
-        """What the file's row ids have before the line."""
-        return file_key(self.seq_no, self.rank)
-
     def same_as(self, other: Version | None) -> bool:
-        """Whether both say the same, whichever landing wrote it."""
-        return other is not None and replace(self, landing=other.landing) == other
+        """Whether both say the same, whichever landing wrote it and whatever ids it has in reserve."""
+        return other is not None and replace(self, landing=other.landing, last_row_id=other.last_row_id) == other
 
     @classmethod
-    def of(cls, file: LandingFile, kind: str = LANDED) -> Version:
-        """A listed file as it would stand in the ledger."""
-        return cls(file.path, file.seq_no, file.rank, file.size, file.checksum, kind)
-
-
-def file_key(seq_no: int, rank: int) -> int:
-    """What the row ids of a file have before the line."""
-    return (seq_no << FILE_BITS) | rank
+    def of(cls, file: LandingFile, lines: int, before: Version | None = None, kind: str = LANDED) -> Version:
+        """A listed file of so many lines as it would stand in the ledger, which has said `before` of it."""
+        last = file.first_row_id + lines - 1
+        if before is not None and before.last_row_id is not None:
+            last = max(last, before.last_row_id)
+        return cls(file.path, file.seq_no, file.first_row_id, last, file.size, file.checksum, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +103,14 @@ def known(lake: Lake, source: Source, drops: range | None, landed_through: int) 
     """Read the ledger once, for the files of these drops (None: all) and for the landings beyond `landed_through`."""
     of_drops = F.lit(True) if drops is None else F.col("seq_no").between(drops.start, drops.stop - 1)
     ledger = lake.read(FILES).where((F.col("source") == source.name) & (of_drops | (F.col("landing") > landed_through)))
-    said = ("path", "seq_no", "file_rank", "bytes", "checksum", "version", "landing")
     files: dict[str, Version] = {}
     pending: dict[int, PendingLanding] = {}
-    rows = ledger.select(*said, *COUNTS, of_drops.alias("of_drops")).collect()
+    rows = ledger.select(*_SAID, *COUNTS, of_drops.alias("of_drops")).collect()
     for row in sorted(rows, key=lambda row: row.landing):
-        path, seq_no, rank, size, checksum, kind, landing = (row[name] for name in said)
-        if row.of_drops and path is not None:
-            files[path] = Version(path, seq_no, rank, size, checksum, kind or LANDED, landing)
-        if landing > landed_through:
-            pending[landing] = pending.get(landing, PendingLanding()).plus(row.asDict())
+        if row.of_drops and row.path is not None:
+            files[row.path] = _version(row)
+        if row.landing > landed_through:
+            pending[row.landing] = pending.get(row.landing, PendingLanding()).plus(row.asDict())
     _carry(lake, pending)
     return Known(files, pending)
 
@@ -134,11 +129,12 @@ def _carried(lake: Lake) -> dict[int, PendingLanding] | None:
 def versions(lake: Lake, source: Source) -> dict[str, Version]:
     """Path -> the newest version, of all files of the source."""
     rows = lake.read(FILES).where((F.col("source") == source.name) & F.col("path").isNotNull())
-    said = rows.select("path", "seq_no", "file_rank", "bytes", "checksum", "version", "landing").collect()
-    found: dict[str, Version] = {}
-    for path, seq_no, rank, size, checksum, kind, landing in sorted(said, key=lambda row: row.landing):
-        found[path] = Version(path, seq_no, rank, size, checksum, kind or LANDED, landing)
-    return found
+    return {row.path: _version(row) for row in sorted(rows.select(*_SAID).collect(), key=lambda row: row.landing)}
+
+
+def _version(row: Row) -> Version:
+    size, checksum, kind, landing = row.bytes, row.checksum, row.version or LANDED, row.landing
+    return Version(row.path, row.seq_no, row.first_row_id, row.last_row_id, size, checksum, kind, landing)
 
 
 def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, PendingLanding]:
@@ -161,7 +157,8 @@ def ledger_row(
     return {
         **drop_bounds(source, version.seq_no),
         "path": version.path,
-        "file_rank": version.rank,
+        "first_row_id": version.first_row_id,
+        "last_row_id": version.last_row_id,
         "bytes": version.size,
         "checksum": version.checksum,
         "version": version.kind,

@@ -32,10 +32,10 @@ _SQL_TYPES = {
 def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]) -> DataFrame:
     """One row per record of `files`, good or rejected, and one row without a line per file that is rejected whole.
 
-    Columns: `seq_no`, `file` (relative to the landing directory), `file_rank`, `line` (1 is the file's first; of
-    Parquet the row), `row_id`; `entity`, `event_time`, `arrival`, `delta_id` (null where the source declares none),
+    Columns: `seq_no`, `file` (relative to the landing directory), `line` (1 is the file's first; of Parquet the row),
+    `row_id`; `entity`, `event_time`, `arrival`, `delta_id` (null where the source declares none),
     `t_<timeline>`, `c_<column>`, `extra` (what undeclared columns hold); and `rule`, `reason`, `raw`, null in a good
-    row. In a rejected one all but the first five and the last three are null. A file has either rows or the row that
+    row. In a rejected one all but the first four and the last three are null. A file has either rows or the row that
     rejects it, never both.
     """
     spec = record_spec(source)

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.landing import ledger
 from spark_jobs.landing.pending import chunk_rows
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import LINE_BITS, LINE_LIMIT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
@@ -25,16 +24,6 @@ REJECT = ("seq_no", "file", "line", "rule", "reason", "raw")
 """What tells two rejected records apart."""
 DUPLICATE = ("seq_no", "file", "line", "row_id", "delta_id", "counted_row_id", "conflict", "row")
 """What tells two duplicates apart."""
-
-
-def file_of(row_id: str) -> Column:
-    """`ledger.file_key` of the column `row_id`."""
-    return F.shiftright(row_id, LINE_BITS)
-
-
-def line_of(row_id: str) -> Column:
-    """The line that the column `row_id` stands for."""
-    return F.col(row_id).bitwiseAND(F.lit(LINE_LIMIT - 1).cast("bigint"))
 
 
 def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -> DataFrame:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_ndjson, read_parquet
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.opened import UnusableFileError, open_file
-from spark_jobs.sources.drops import LINE_LIMIT, row_id_base
+from spark_jobs.sources.drops import LINE_LIMIT
 
 Format = Literal["csv", "ndjson", "parquet"]
 BLOCK_BYTES = 1 << 22
@@ -28,7 +28,6 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 FILE_FIELDS = (
     pa.field("seq_no", pa.int64()),
     pa.field("file", pa.string()),
-    pa.field("file_rank", pa.int32()),
     pa.field("line", pa.int64()),
     pa.field("row_id", pa.int64()),
 )
@@ -154,13 +153,11 @@ def _rejection(spec: RecordSpec, rule: str, reason: str) -> pa.RecordBatch:
 def _placed(batch: pa.RecordBatch, file: LandingFile) -> pa.RecordBatch:
     """The batch with its file's place and its rows' ids in front."""
     count, lines = batch.num_rows, batch.column(0)
-    first = row_id_base(file.seq_no, file.rank)
     front = [
         pa.repeat(pa.scalar(file.seq_no, pa.int64()), count),
         pa.repeat(pa.scalar(file.path, pa.string()), count),
-        pa.repeat(pa.scalar(file.rank, pa.int32()), count),
         lines,
-        pa.compute.add(lines, pa.scalar(first, pa.int64())),
+        pa.compute.add(lines, pa.scalar(file.first_row_id - 1, pa.int64())),
     ]
     schema = pa.schema([*FILE_FIELDS, *list(batch.schema)[1:]])
     return pa.RecordBatch.from_arrays([*front, *batch.columns[1:]], schema=schema)

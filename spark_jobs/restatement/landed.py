@@ -6,13 +6,14 @@ landing, and a row that a landing leaves as it was is in none of that landing's.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import row_id_parts
+from spark_jobs.sources.drops import drop_of, line_of
 from spark_jobs.storage.bronze_views import landed_chunks
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Row = dict[str, Any]
+_OF_FILE = ("path", "first_row_id", "last_row_id")
 _OF_ROW = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
 
 
@@ -37,21 +39,41 @@ def with_landings(lake: Lake, source: Source, updates: Sequence[Row], read: Sequ
     brought: dict[tuple[int, bool], list[Row]] = {}
     for row in utc_rows(_of_chunks(lake, source, updates, read)):
         brought.setdefault((row["row_id"], row["diff"] > 0), []).append(row)
-    ledger = utc_rows(lake.read(FILES).where(F.col("source") == source.name).orderBy("landing"))
+    said = lake.read(FILES).where(F.col("source") == source.name).select("landing", "run_id", *_OF_FILE)
+    ledger = utc_rows(said.orderBy("landing"))
     runs = {row["landing"]: row["run_id"] for row in ledger}
-    paths: dict[tuple[int, int], list[Row]] = {}
-    for row in ledger:
-        paths.setdefault((row["seq_no"], row["file_rank"]), []).append(row)
+    files = _Files(ledger)
 
     def named(update: Row) -> Row:
-        seq_no, rank, line = row_id_parts(update["row_id"])
-        landing = landing_of(update, brought.get((update["row_id"], update.get("diff", 1) > 0), []), read)
-        of_file = [row["path"] for row in paths.get((seq_no, rank), []) if landing and row["landing"] <= landing]
+        came = update.get("diff", 1) > 0
+        landing = landing_of(update, brought.get((update["row_id"], came), []), read)
+        # what went was of the files as they were until then
+        path, line = files.place_of(update["row_id"], (landing or 0) if came else (landing or 0) - 1)
         told = {name: value for name, value in update.items() if name != "token"}
-        path = of_file[-1] if of_file else None
         return {"file": path, "line": line, "run_id": runs.get(landing or 0), "landing": landing, **told}
 
     return [named(update) for update in updates]
+
+
+class _Files:
+    """The files of a source by their row ids. An older version gave the ids of a file that it took back to the next
+    one, so which file it was depends on the landing."""
+
+    def __init__(self, ledger: Sequence[Row]) -> None:
+        self._rows: dict[int, list[Row]] = {}
+        for row in ledger:
+            if row["first_row_id"] is not None:
+                self._rows.setdefault(row["first_row_id"], []).append(row)
+        self._firsts = sorted(self._rows)
+
+    def place_of(self, row_id: int, landing: int) -> tuple[str | None, int | None]:
+        """The file that had the row id when `landing` was done, and the line; None where the ledger does not say."""
+        before = bisect_right(self._firsts, row_id)
+        if not before:
+            return None, None
+        first = self._firsts[before - 1]
+        until = [row for row in self._rows[first] if row["landing"] <= landing and row_id <= row["last_row_id"]]
+        return (until[-1]["path"], line_of(row_id, first)) if until else (None, None)
 
 
 def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence[str]) -> int | None:
@@ -66,7 +88,7 @@ def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence
 
 def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequence[str]) -> DataFrame:
     """The rows of these updates' entities in the drops that brought them, with their chunk's `landing` and `diff`."""
-    drops = [row_id_parts(update["row_id"])[0] for update in updates]
+    drops = [drop_of(update["row_id"]) for update in updates]
     arrays = _OF_ROW | {column: f"c_{column}" for column in read}
     # a chunk none of whose rows has a value holds no array: zipping needs one all the same
     padded = [

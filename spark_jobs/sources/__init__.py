@@ -6,7 +6,7 @@ Airflow: parsing a DAG file reads sources.
 
 from spark_jobs.sources.calls import Aggregate, Trigger
 from spark_jobs.sources.columns import Column, Landing
-from spark_jobs.sources.drops import RowIdOverflowError, Schedule, row_id, row_id_base, row_id_parts
+from spark_jobs.sources.drops import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
 from spark_jobs.sources.folder import SourceFolder, find_source, read_sources
 from spark_jobs.sources.load import load_source, parse_source
 from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean
@@ -48,11 +48,12 @@ __all__ = [
     "TumblingWindow",
     "Window",
     "did_you_mean",
+    "drop_of",
     "find_source",
+    "first_row_id",
+    "line_of",
     "load_source",
     "parse_source",
     "read_sources",
     "row_id",
-    "row_id_base",
-    "row_id_parts",
 ]

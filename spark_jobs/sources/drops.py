@@ -1,10 +1,11 @@
-"""Drops: the intervals `[lo, hi)` of a source's schedule, their sequence numbers, and the row ids made of them.
+"""Drops: the intervals `[lo, hi)` of a source's schedule, their sequence numbers, and the row ids of their files.
 
 Sequence numbers count from 0 at the source's `start`. All times are int64 microseconds since 1970-01-01T00:00:00Z.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from spark_jobs.errors import ParameterError
@@ -12,17 +13,21 @@ from spark_jobs.sources.quantities import DAY_US, HOUR_US, format_duration, inst
 
 DROP_BITS = 20
 """2,870 years of daily drops, 119 years of hourly ones."""
-FILE_BITS = 14
-"""16,384 files in one drop."""
+PLACE_BITS = 43
+"""Bits of a row id below those of its drop: the line's place among all lines of the drop's files."""
 LINE_BITS = 29
 """536,870,911 lines in one file: 20M rows, the greatest drop we measure, need 25 bits."""
 LINE_LIMIT = 1 << LINE_BITS
 """The first line number that a row id has no room for."""
-_LIMITS = {"drop": 1 << DROP_BITS, "file": 1 << FILE_BITS, "line": LINE_LIMIT}
+_LIMITS = {"drop": 1 << DROP_BITS, "line": LINE_LIMIT}
+_FIRST_PLACE = 1 << (PLACE_BITS - 1)
+"""The lower half of a drop's places is left to the files that older versions landed: they lie there by their ranks."""
+_PLACES = _FIRST_PLACE - LINE_LIMIT
+"""Places at which a file may begin, so that the longest one ends in its drop."""
 
 
 class RowIdOverflowError(ParameterError):
-    """A drop, file or line number that a row id has no room for. Facts: `part`, `value`, `limit` (first refused)."""
+    """A drop or line number that a row id has no room for. Facts: `part`, `value`, `limit` (first refused)."""
 
     code = "row_id_overflow"
     part: str
@@ -94,40 +99,48 @@ class Schedule:
         return filled.replace("{hour}", f"{lo:%H}").replace("{minute}", f"{lo:%M}")
 
 
-def row_id(seq_no: int, file_rank: int, line: int) -> int:
-    """A positive 64-bit id, ordered like `(seq_no, file_rank, line)`; refuses a number beyond its bits."""
-    return row_id_base(seq_no, file_rank) + check_line(line)
+def first_row_id(seq_no: int, path: str) -> int:
+    """The row id of line 1 of the file at `path`, relative to the landing directory: the drop's number in the upper
+    bits, below it the file's place in the drop, a hash of its path. So no other file and no order of runs bears on it.
+
+    Raises:
+        RowIdOverflowError: the drop's number is too great.
+    """
+    hashed = int.from_bytes(hashlib.sha256(path.encode("utf-8", "surrogateescape")).digest()[:8], "big")
+    return (_checked("drop", seq_no) << PLACE_BITS) + _FIRST_PLACE + hashed % _PLACES
 
 
-def row_id_base(seq_no: int, file_rank: int) -> int:
-    """The row id of line 0 of a file: add a line to get the line's row id."""
-    _check("drop", seq_no)
-    _check("file", file_rank)
-    return ((seq_no << FILE_BITS) | file_rank) << LINE_BITS
+def row_id(first: int, line: int) -> int:
+    """The row id of a line, from 1, of the file whose line 1 has the id `first`.
+
+    Raises:
+        RowIdOverflowError: the line's number is too great.
+    """
+    return first + _checked("line", line) - 1
 
 
-def check_line(line: int) -> int:
-    """`line` if a row id has room for it."""
-    _check("line", line)
-    return line
+def line_of(row_id: int, first: int) -> int:
+    """The line that a row id stands for in the file whose line 1 has the id `first`."""
+    return row_id - first + 1
 
 
-def row_id_parts(packed: int) -> tuple[int, int, int]:
-    """`(seq_no, file_rank, line)` of a row id."""
-    file_and_drop, line = packed >> LINE_BITS, packed & (_LIMITS["line"] - 1)
-    return file_and_drop >> FILE_BITS, file_and_drop & (_LIMITS["file"] - 1), line
+def drop_of(row_id: int) -> int:
+    """The number of the drop that brought a row."""
+    return row_id >> PLACE_BITS
 
 
-def _check(part: str, value: int) -> None:
-    if not 0 <= value < _LIMITS[part]:
+def _checked(part: str, value: int) -> int:
+    least = int(part == "line")
+    if not least <= value < _LIMITS[part]:
         raise RowIdOverflowError(
-            expected=f"a {part} number from 0 to {_LIMITS[part] - 1}",
+            expected=f"a {part} number from {least} to {_LIMITS[part] - 1}",
             found=str(value),
-            next_step="split the file, land fewer files in a drop, or declare a longer `every`",
+            next_step="split the file, or declare a longer `every`",
             part=part,
             value=value,
             limit=_LIMITS[part],
         )
+    return value
 
 
 def alignment_problem(start_us: int, every_us: int) -> tuple[str, str] | None:

@@ -95,13 +95,25 @@ class Lake:
         return found
 
     def widen(self, tables: Sequence[Table]) -> None:
-        """Add the columns that tables which stand lack; what they have beyond them stays, with nulls from now on.
+        """Add the columns that tables which stand lack, filled as they say; what the tables have beyond them stays,
+        with nulls from now on.
 
         Raises:
             TableDiffers: a column has another type.
         """
         for table, missing in self.lacking(tables).items():
-            self.define(table.added(missing))
+            plain = [column for column in missing if not column.filled]
+            if plain:
+                self.define(table.added(plain))
+            if len(plain) < len(missing):
+                self._fill(table, [column for column in missing if column.filled])
+
+    def _fill(self, table: Table, columns: Sequence[Column]) -> None:
+        """Add columns with what older rows have in them, in one commit: a column that is there is filled."""
+        filled = [F.expr(c.filled).cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns]
+        writer = self.read(table).select("*", *filled).writeTo(table.qualified).option("mergeSchema", "true")
+        writer.overwrite(F.lit(True))
+        self.commits += 1
 
     def check_identity(self, table: Table) -> None:
         """Refuse a table that stands and tells its rows apart by other columns.

@@ -54,7 +54,7 @@ class OverlayLake(Lake):
         return super().lacking([table for table in tables if self._exists(table.database, table.table)])
 
     def widen(self, tables: Sequence[Table]) -> None:
-        """Widens nothing, and refuses what a run would refuse; new columns read as nulls."""
+        """Widens nothing, and refuses what a run would refuse; new columns read as they would be filled."""
         self.lacking(tables)
 
     def check_identity(self, table: Table) -> None:
@@ -112,7 +112,7 @@ class OverlayLake(Lake):
             return self._empty(table)
         stands = super().read(table)
         missing = [column for column in table.columns if column.name not in stands.columns]
-        added = {column.name: F.lit(None).cast(column.type) for column in missing}
+        added = {column.name: F.expr(column.filled or "NULL").cast(column.type) for column in missing}
         widened = stands.withColumns(added) if added else stands
         return widened.select(*table.column_names)
 

@@ -21,11 +21,16 @@ Spark stores it otherwise."""
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, its Spark SQL type, and a comment that a SQL user understands."""
+    """One column: its name, its Spark SQL type, and a comment that a SQL user understands.
+
+    `filled` is what rows have in it that were written before the column was there: SQL over the columns of then; none
+    for null.
+    """
 
     name: str
     type: str
     comment: str
+    filled: str = ""
 
     @property
     def kind(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from spark_jobs.sources import Source
 from spark_jobs.storage.column_types import sql_type_of
+from spark_jobs.storage.row_id_columns import FIRST_ROW_ID, LAST_ROW_ID
 from spark_jobs.storage.schema import Column, Table
 
 DATABASES = {
@@ -36,7 +37,8 @@ FILES = Table(
         Column("drop_lo", "TIMESTAMP", "Start of the drop's interval."),
         Column("drop_hi", "TIMESTAMP", "End of the drop's interval, exclusive."),
         Column("path", "STRING", "File, relative to the landing root; null for a drop without files."),
-        Column("file_rank", "INT", "Rank of the file by name in its drop."),
+        FIRST_ROW_ID,
+        LAST_ROW_ID,
         Column("bytes", "BIGINT", "Size of the file."),
         Column("checksum", "STRING", "SHA-256 of the file's bytes."),
         Column("rows", "BIGINT", "Rows of the file that came to chunks."),
@@ -268,7 +270,7 @@ def row_columns(source: Source) -> tuple[Column, ...]:
     timelines = [Column(f"t_{t}", "TIMESTAMP", f"The row's time on the timeline {t}.") for t in source.timelines]
     values = [Column(f"c_{c}", sql_type_of(spec), f"Column {c} of the file.") for c, spec in source.columns.items()]
     return (
-        Column("row_id", "BIGINT", "Drop, file rank and line of the row; ties in time go to the greater."),
+        Column("row_id", "BIGINT", "Drop, place of the file and line of the row; ties in time go to the greater."),
         Column("seq_no", "BIGINT", "Number of the drop that brought the row."),
         Column("entity", "STRING", "The entity that the row changes."),
         Column("event_time", "TIMESTAMP", "The row's time on the primary timeline."),

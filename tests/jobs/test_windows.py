@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.config import Settings
 from spark_jobs.restatement import late
 from spark_jobs.restatement.definitions import Definition
-from spark_jobs.sources import load_source, row_id
+from spark_jobs.sources import first_row_id, load_source, row_id
 from spark_jobs.storage.sql import name
 from tests.jobs.harness import START, run, write_lines, write_source
 from tests.restatement.oracle import EPOCH, Row, Spec, action, expected
@@ -158,7 +158,15 @@ def _record(drop: int, place: int, fields: dict[str, Any]) -> Record:
     key = tuple(_plain(fields[k]) for k in KEY)
     time = (fields["at"] - EPOCH) // timedelta(microseconds=1)
     values = {column: _plain(value) for column, value in fields.items()} | {"__bytes": size}
-    row = Row(START_US + drop * DAY_US, time, key, row_id(drop, 0, place + 1), values, fields["id"], fields["site"])
+    row = Row(
+        START_US + drop * DAY_US,
+        time,
+        key,
+        row_id(first_row_id(drop, "a"), place + 1),
+        values,
+        fields["id"],
+        fields["site"],
+    )
     texts = {column: v.isoformat() if isinstance(v, date) else v for column, v in fields.items()}
     return Record(drop, json.dumps(texts), row)
 

@@ -64,8 +64,10 @@ def test_blocks_hold_the_rows_and_rejects_of_the_files(landed, monkeypatch, boun
     assert ids.sort_by("row_id").to_pylist() == good.select(ids.column_names).sort_by("row_id").to_pylist()
     shown = ["seq_no", "file", "line", "rule", "reason", "raw"]
     assert of_kind(made, REJECT).select(shown).to_pylist() == bad.select(shown).to_pylist()
-    counts = [(r["file"], r["rows"], r["rejects"], r["whole"]) for r in of_kind(made, FILE).to_pylist()]
-    expected = {f.path: (60, 1, 0) for f in files} | {"meters/2024-01-01/torn.gz": (0, 1, 1)}
+    counts = [
+        (r["file"], *(r[n] for n in ("rows", "rejects", "whole", "lines"))) for r in of_kind(made, FILE).to_pylist()
+    ]
+    expected = {f.path: (60, 1, 0, 61) for f in files} | {"meters/2024-01-01/torn.gz": (0, 1, 1, 0)}
     assert counts == [(f.path, *expected[f.path]) for f in files]
     assert max(r["entities"] for r in of_kind(made, FILE).to_pylist()) <= len(METERS)
 
@@ -81,7 +83,7 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, 
     found = []
     for bucket in (0, 1):
         own = made.filter(pc.equal(made["bucket"], bucket)).sort_by(
-            [("seq_no", "ascending"), ("first_row_id", "ascending")]
+            [("seq_no", "ascending"), ("least_row_id", "ascending")]
         )
         chunker = _BlockChunker(source, 7, BatcherConfig.landing(), hidden)
         found += pa.Table.from_batches(chunker(iter(own.to_batches(max_chunksize=3)))).to_pylist()

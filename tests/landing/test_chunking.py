@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.landing.chunking import _Chunker
 from spark_jobs.sources import load_source
-from spark_jobs.sources.drops import row_id
+from spark_jobs.sources.drops import first_row_id, row_id
 from spark_jobs.storage.tables import chunks
 
 SOURCE = """
@@ -36,7 +36,7 @@ ROWS = [
 def test_a_chunk_is_of_one_drop_one_entity_and_one_diff(tmp_path: Path, batch_rows: int) -> None:
     (tmp_path / "meters.yml").write_text(SOURCE)
     source = load_source(tmp_path / "meters.yml")
-    ids = [row_id(drop, 0, line) for drop, _, _, line, _ in ROWS]
+    ids = [row_id(first_row_id(drop, "a"), line) for drop, _, _, line, _ in ROWS]
     at = pa.array(ids, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
     table = pa.table(
         {

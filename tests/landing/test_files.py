@@ -17,7 +17,7 @@ from spark_jobs.landing.drift import ColumnsChangedError, check_drift
 from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
-from spark_jobs.sources import Source, parse_source, row_id_parts
+from spark_jobs.sources import Source, first_row_id, parse_source, row_id
 
 LINES = [f'{{"who": "w{n}", "at": "2024-01-01T00:00:{n % 60:02}Z", "n": {n}}}' for n in range(500)]
 CONTENT = "\n".join(LINES).encode()
@@ -63,15 +63,12 @@ def rejection(file: LandingFile, source: Source = SHOP) -> str:
     return row["rule"]
 
 
-def test_files_are_ranked_by_name_and_unfinished_ones_are_none(drop: Path) -> None:
+def test_files_come_by_name_and_unfinished_ones_are_none(drop: Path) -> None:
     for name in ("b.json", "a.json", ".a.json.tmp", "_SUCCESS", "é.json"):
         (drop / name).write_bytes(CONTENT)
     files = listed(drop)
-    assert [(file.path, file.rank) for file in files] == [
-        ("shop/2024-01-01/a.json", 0),
-        ("shop/2024-01-01/b.json", 1),
-        ("shop/2024-01-01/é.json", 2),
-    ]
+    paths = [f"shop/2024-01-01/{name}.json" for name in "abé"]
+    assert [(file.path, file.first_row_id) for file in files] == [(path, first_row_id(0, path)) for path in paths]
     assert {file.checksum for file in files} == {files[0].checksum}
     assert files[0].size == len(CONTENT)
 
@@ -82,12 +79,15 @@ def test_a_pattern_picks_the_files_of_the_source(drop: Path) -> None:
     assert [file.path for file in listed(drop, source_of(path="shop/{date}.csv"))] == ["shop/2024-01-01.csv"]
 
 
-def test_row_ids_tell_drop_file_and_line(drop: Path) -> None:
+def test_row_ids_follow_from_drop_path_and_line_alone(drop: Path) -> None:
     (drop / "a.json").write_bytes(b"\n" + CONTENT)
-    (drop / "b.json").write_bytes(CONTENT)
-    second = read(listed(drop)[1])
-    assert [row_id_parts(row_id) for row_id in second["row_id"].to_pylist()[:2]] == [(0, 1, 1), (0, 1, 2)]
-    assert read(listed(drop)[0])["line"].to_pylist()[0] == 2
+    alone = read(listed(drop)[0])
+    first = first_row_id(0, "shop/2024-01-01/a.json")
+    assert alone["line"].to_pylist()[:2] == [2, 3]
+    assert alone["row_id"].to_pylist()[:2] == [row_id(first, 2), row_id(first, 3)]
+    for name in ("0.json", "b.json"):
+        (drop / name).write_bytes(CONTENT)
+    assert read(listed(drop)[1])["row_id"].equals(alone["row_id"])
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])

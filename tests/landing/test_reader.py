@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.landing.reader import list_drop_files, read_files
 from spark_jobs.sample import prepare_sample
-from spark_jobs.sources import Source, read_sources, row_id
+from spark_jobs.sources import Source, first_row_id, read_sources, row_id
 
 pytestmark = pytest.mark.spark
 SOURCES = read_sources(Path(__file__).parents[2] / "dags" / "sources").sources
@@ -33,8 +33,8 @@ def test_the_first_week_of_flights_reads_with_its_8_rejects(spark, landing: Path
     assert (len(good), len(rejects)) == (5_797, 8)
     assert {row.rule for row in rejects} == {"missing_entity"}
     first = min(good, key=lambda row: row.row_id)
-    assert (first.seq_no, first.file, first.file_rank, first.line) == (0, "flights/2013-01-01/flights.csv", 0, 2)
-    assert first.row_id == row_id(0, 0, 2)
+    assert (first.seq_no, first.file, first.line) == (0, "flights/2013-01-01/flights.csv", 2)
+    assert first.row_id == row_id(first_row_id(0, first.file), 2)
     assert (first.entity, first.c_dep_delay, first.c_air_time) == ("N14228", 2, 227)
     assert first.delta_id == "UA|1545|EWR|2013-01-01T10:15:00Z"
     assert first.extra == {}
@@ -69,7 +69,7 @@ def test_a_bad_entry_of_a_drop_is_one_row_and_the_rest_is_read(spark, landing: P
         "weather/2013-01-01/d.ndjson": "outside_landing",
     }
     assert all(row.row_id is None and row.raw is None for row in rows if row.line is None)
-    assert {row.file_rank for row in rows if row.line is not None} == {1}
+    assert {row.file for row in rows if row.line is not None} == {"weather/2013-01-01/b.ndjson"}
     assert sum(row.line is not None for row in rows) == 52
 
 

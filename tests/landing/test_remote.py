@@ -126,8 +126,8 @@ def test_remote_files_are_listed_and_read_as_local_ones(store, tmp_path):
     put(store, "a b+c.ndjson.gz", gzip.compress(CONTENT))
     put(store, ".hidden")
     remote, local = list_drop_files(store.uri, SHOP, 0), list_drop_files(local_twin(store, tmp_path), SHOP, 0)
-    assert [(f.path, f.rank, f.size, f.checksum) for f in remote] == [
-        (f.path, f.rank, f.size, f.checksum) for f in local
+    assert [(f.path, f.first_row_id, f.size, f.checksum) for f in remote] == [
+        (f.path, f.first_row_id, f.size, f.checksum) for f in local
     ]
     assert len(remote) == 2
     for there, here in zip(remote, local, strict=True):

@@ -7,15 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.sources import RowIdOverflowError, Schedule, row_id, row_id_parts
-from spark_jobs.sources.drops import DROP_BITS, FILE_BITS, LINE_BITS
+from spark_jobs.sources import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
+from spark_jobs.sources.drops import DROP_BITS, LINE_BITS, PLACE_BITS
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, parse_instant
 
 START = parse_instant("2013-01-01")
 DAILY = Schedule(start_us=START, every_us=DAY_US)
-numbers = st.tuples(
-    st.integers(0, 2**DROP_BITS - 1), st.integers(0, 2**FILE_BITS - 1), st.integers(0, 2**LINE_BITS - 1)
-)
+numbers = st.tuples(st.integers(0, 2**DROP_BITS - 1), st.text(), st.integers(1, 2**LINE_BITS - 1))
 
 
 def test_a_drop_is_named_after_the_start_of_its_interval() -> None:
@@ -76,19 +74,35 @@ def test_every_time_is_in_exactly_the_drop_that_holds_it(after_us: int, every_us
 
 
 @given(numbers, numbers)
-def test_row_ids_are_positive_int64_ordered_like_their_parts(
-    one: tuple[int, int, int], other: tuple[int, int, int]
+def test_row_ids_are_positive_int64_ordered_by_drop_then_place_of_the_file_then_line(
+    one: tuple[int, str, int], other: tuple[int, str, int]
 ) -> None:
-    assert row_id_parts(row_id(*one)) == one
-    assert 0 <= row_id(*one) < 2**63
-    assert (row_id(*one) < row_id(*other)) == (one < other)
+    firsts = [first_row_id(drop, path) for drop, path, _ in (one, other)]
+    ids = [row_id(first, line) for first, (_, _, line) in zip(firsts, (one, other), strict=True)]
+    for first, made, (drop, path, line) in zip(firsts, ids, (one, other), strict=True):
+        assert 0 <= first <= made < 2**63
+        assert (drop_of(first), drop_of(made), line_of(made, first)) == (drop, drop, line)
+        assert first - (drop << PLACE_BITS) == first_row_id(0, path), "the place follows from the path"
+        assert first_row_id(0, path) >= 2 ** (PLACE_BITS - 1), "ranks of older versions lie below"
+    if one[0] != other[0]:
+        assert (ids[0] < ids[1]) == (one[0] < other[0])
 
 
-@pytest.mark.parametrize(
-    "parts", [(2**DROP_BITS, 0, 1), (0, 2**FILE_BITS, 1), (0, 0, 2**LINE_BITS), (-1, 0, 1), (0, -1, 1), (0, 0, -1)]
-)
-def test_a_number_beyond_its_bits_is_refused(parts: tuple[int, int, int]) -> None:
+def test_places_of_files_are_spread_over_their_half_of_a_drop() -> None:
+    places = sorted(first_row_id(0, f"readings/2024-01-01/part-{i:05}.csv") for i in range(10_000))
+    eighths = [sum(2**42 + i * 2**39 <= place < 2**42 + (i + 1) * 2**39 for place in places) for i in range(8)]
+    assert sum(eighths) == 10_000
+    assert all(1_100 < count < 1_400 for count in eighths)
+    assert len(set(places)) == 10_000
+
+
+def test_an_id_that_is_told_once_stays_so_for_ever() -> None:
+    assert first_row_id(1, "flights/2013-01-02/flights.csv") == 16_600_297_928_818
+
+
+@pytest.mark.parametrize("parts", [(2**DROP_BITS, 1), (0, 2**LINE_BITS), (-1, 1), (0, 0)])
+def test_a_number_beyond_its_bits_is_refused(parts: tuple[int, int]) -> None:
     with pytest.raises(RowIdOverflowError) as refused:
-        row_id(*parts)
+        row_id(first_row_id(parts[0], "a"), parts[1])
     assert refused.value.code == "row_id_overflow"
     assert refused.value.value in parts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, violation
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import FILE_BITS, LINE_BITS
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE, chunks
@@ -50,8 +50,7 @@ def _chunks(source: Source, landings: Sequence[int]) -> Part:
     loose = [f"NOT ({lo} <=> array_min({a}) AND {hi} <=> array_max({a}))" for lo, hi, a in bounds]
     # sort_array: array_sort compares each pair by an interpreted function
     unsorted = [f"(sorted_{t} AND {_present(t)} <> sort_array({_present(t)}))" for t in source.timelines]
-    drop_bits = FILE_BITS + LINE_BITS
-    foreign = [f"shiftright({end}(row_ids), {drop_bits}) <> seq_no" for end in ("array_min", "array_max")]
+    foreign = [f"shiftright({end}(row_ids), {PLACE_BITS}) <> seq_no" for end in ("array_min", "array_max")]
     flags = {
         "chunk_rows": "rows",
         "chunks_with_unordered_row_ids": violation("row_ids <> sort_array(array_distinct(row_ids))"),
