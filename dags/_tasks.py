@@ -156,7 +156,7 @@ def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:
 
     settings = load_settings()
     checked = find_source(settings.sources, source)
-    for seq_no in checked.drops.seq_nos(_micros(lo), _micros(hi) - 1):
+    for seq_no in checked.drops.spanned(_micros(lo), _micros(hi)):
         files = list_drop_files(settings.landing, checked, seq_no)
         size = sum(file.size for file in files)
         listed = ", ".join(file.path for file in files)

@@ -130,7 +130,7 @@ def gap_of_run(source: Source, interval_us: tuple[int, int], spark: SparkSession
         lo_us, hi_us = interval_us
         standing, published = frontiers.load(lake, source), publication.load(lake, source)
         begun = begun_frontiers(lake, source, standing, published, published.token)
-        return gap_of(lake, source, begun, source.drops.seq_nos(lo_us, hi_us - 1))
+        return gap_of(lake, source, begun, source.drops.spanned(lo_us, hi_us))
     finally:
         lake.close()
 
