@@ -91,7 +91,7 @@ class Arrangement(Generic[U]):
             return None
         seqno = (self.state.seqno_upper, self.state.seqno_upper + 1)
         self.state.check_append(seqno, examined.n_updates, below_trace_upper)
-        self.plane.check_sums(updates, examined.magnitude, self._all_updates())
+        self.plane.check_sums(updates, examined.magnitude, self._all_updates)
         return self._append(updates, seqno)
 
     def append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
@@ -104,7 +104,7 @@ class Arrangement(Generic[U]):
         seqno = (_whole("the start of a sequence range", seqno[0]), _whole("its end", seqno[1]))
         examined = self.plane.examine(updates, [self.state.trace_upper])
         self.state.check_append(seqno, examined.n_updates, examined.first_below[0])
-        self.plane.check_sums(updates, examined.magnitude, self._all_updates())
+        self.plane.check_sums(updates, examined.magnitude, self._all_updates)
         return self._append(updates, seqno)
 
     def _append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:

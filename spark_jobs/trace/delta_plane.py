@@ -8,7 +8,7 @@ Times are TIMESTAMP columns, of microseconds since 1970 as int64 in the state.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -83,13 +83,17 @@ class DeltaPlane(DataPlane["DataFrame"]):
         """The greatest int64: microseconds."""
         return DIFF_LIMIT - 1
 
-    def check_sums(self, updates: DataFrame, magnitude: int, beside: Sequence[Slice]) -> None:
+    def check_sums(self, updates: DataFrame, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
         """See `DataPlane.check_sums`. What is added to a value is bounded, and what is taken from it, whatever the
         times: Spark adds up in any order, and a sum on the way may be no greater either."""
-        self.stored([part.handle for part in beside if part.handle not in self._magnitudes])
-        if magnitude + sum(self._magnitudes.get(part.handle, 0) for part in beside) < DIFF_LIMIT:
+        slices = beside()
+        unknown = [part.handle for part in slices if part.handle not in self._magnitudes]
+        if unknown:
+            self._magnitudes |= dict.fromkeys(unknown, 0)
+            self.stored(unknown)
+        if magnitude + sum(self._magnitudes[part.handle] for part in slices) < DIFF_LIMIT:
             return
-        everything = self.read(beside).unionByName(updates.select(*self._data, TIME, F.col(DIFF).cast("bigint")))
+        everything = self.read(slices).unionByName(updates.select(*self._data, TIME, F.col(DIFF).cast("bigint")))
         diff = F.col(DIFF).cast("decimal(38,0)")
         sums = [F.sum(F.when(diff > 0, diff)).alias("added"), F.sum(F.when(diff < 0, -diff)).alias("taken")]
         most = everything.groupBy(*self._data).agg(*sums).agg(F.max("added"), F.max("taken")).collect()[0]

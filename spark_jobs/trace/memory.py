@@ -63,7 +63,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         self._size_of = size_of
         self._handles = iter(handles) if handles is not None else map(str, count())
         self._batches: dict[str, pa.Table] = {}
-        self._magnitudes: dict[str, int] = {}
+        self._magnitude = 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -86,11 +86,11 @@ class ArrowPlane(DataPlane[pa.Table]):
         below = tuple(_first_below(times, frontier) for frontier in frontiers)
         return Examined(len(times), below, _magnitude(typed))
 
-    def check_sums(self, updates: pa.Table, magnitude: int, beside: Sequence[Slice]) -> None:
+    def check_sums(self, updates: pa.Table, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
         """See `DataPlane.check_sums`. Exact: refused is only what a read at some time could not say."""
-        if magnitude + sum(self._magnitudes[part.handle] for part in beside) < DIFF_LIMIT:
+        if magnitude + self._magnitude < DIFF_LIMIT:
             return
-        everything = _coded(pa.concat_tables([self.read(beside), self._typed(updates)]))
+        everything = _coded(pa.concat_tables([self.read(beside()), self._typed(updates)]))
         positive, negative = greatest_sums(everything, Updates.empty())
         # int64 reaches one further down than up
         if positive >= DIFF_LIMIT or negative > DIFF_LIMIT:
@@ -126,8 +126,8 @@ class ArrowPlane(DataPlane[pa.Table]):
     def delete(self, handles: Sequence[str]) -> None:
         """See `DataPlane.delete`."""
         for handle in handles:
-            self._batches.pop(handle, None)
-            self._magnitudes.pop(handle, None)
+            gone = self._batches.pop(handle, None)
+            self._magnitude -= 0 if gone is None else _magnitude(gone)
 
     def _typed(self, updates: pa.Table) -> pa.Table:
         """The updates in this plane's schema, exactly. Raises MalformedUpdates."""
@@ -147,7 +147,8 @@ class ArrowPlane(DataPlane[pa.Table]):
 
     def _store(self, updates: pa.Table) -> StoredBatch:
         handle = next(self._handles)
-        self._batches[handle], self._magnitudes[handle] = updates, _magnitude(updates)
+        self._batches[handle] = updates
+        self._magnitude += _magnitude(updates)
         times = updates.column(TIME).to_numpy()
         least, greatest = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         return StoredBatch(handle, len(times), self._size_of(updates), least, greatest)

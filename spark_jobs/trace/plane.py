@@ -13,7 +13,7 @@ Promises that an implementation keeps:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -60,8 +60,8 @@ class DataPlane(Protocol[U]):
         """
         ...
 
-    def check_sums(self, updates: U, magnitude: int, beside: Sequence[Slice]) -> None:
-        """Raise DiffOverflow where diffs of one value could add up beyond int64, with those of the slices `beside`.
+    def check_sums(self, updates: U, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
+        """Raise DiffOverflow where diffs of one value could add up beyond int64, with those of the slices `beside()`.
 
         `magnitude` is what `examine` said of the updates: as long as the batches' own leave room, no data is read.
         """
