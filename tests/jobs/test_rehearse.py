@@ -13,6 +13,7 @@ from spark_jobs.config import CHECKOUT
 from spark_jobs.jobs.rehearse import rehearse
 from spark_jobs.sources import parse_source, read_sources
 from tests.jobs.test_chains import OPERATIONS, UPSERT
+from tests.jobs.test_decimals import SOURCE as MONEY
 
 
 @pytest.mark.parametrize("name", ["flights", "weather"])
@@ -23,6 +24,11 @@ def test_made_up_rows_of_a_source_go_through_its_kernels(name: str, tmp_path: Pa
 @pytest.mark.parametrize("text", [UPSERT, OPERATIONS], ids=["upsert", "operations"])
 def test_made_up_rows_go_through_the_kernels_of_chains(text: str, tmp_path: Path) -> None:
     assert rehearse(parse_source(text, file="meters.yml"), tmp_path) == 3
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_made_up_rows_have_decimals(form: str, tmp_path: Path) -> None:
+    assert rehearse(parse_source(MONEY.replace("ndjson", form), file="shop.yml"), tmp_path) == 3
 
 
 @pytest.mark.spark
