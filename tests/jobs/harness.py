@@ -91,8 +91,13 @@ def write_drops(settings: Settings, readings: Iterable[Reading]) -> None:
         write_lines(settings, drop, lines)
 
 
+def path_of(drop: int, name: str = "a.ndjson") -> str:
+    """The path of a file of a drop, relative to the landing directory."""
+    return f"meters/{START + drop * DAY:%Y-%m-%d}/{name}"
+
+
 def write_lines(settings: Settings, drop: int, lines: Sequence[str], name: str = "a.ndjson") -> Path:
-    path = settings.landing / "meters" / f"{START + drop * DAY:%Y-%m-%d}" / name
+    path = settings.landing / path_of(drop, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
     return path

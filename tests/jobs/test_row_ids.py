@@ -17,7 +17,7 @@ from spark_jobs.landing.standing import standing_rows
 from spark_jobs.restatement.why import why
 from spark_jobs.sources import Source, first_row_id, load_source, row_id
 from spark_jobs.storage.lake import Lake
-from tests.jobs.harness import DAY, SOURCE, START, Reading, published, run, write_lines, write_source
+from tests.jobs.harness import DAY, SOURCE, START, Reading, path_of, published, run, write_lines, write_source
 
 pytestmark = pytest.mark.spark
 
@@ -29,10 +29,6 @@ NO_DELTA_IDS = SOURCE.replace("delta_id: id\n", "")
 @pytest.fixture
 def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
-
-
-def path_of(drop: int, name: str) -> str:
-    return f"meters/{START + drop * DAY:%Y-%m-%d}/{name}"
 
 
 def land(spark: SparkSession, home: Settings, drop: int, **options: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from spark_jobs.restatement import late
 from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import first_row_id, load_source, row_id
 from spark_jobs.storage.sql import name
-from tests.jobs.harness import START, run, write_lines, write_source
+from tests.jobs.harness import START, path_of, run, write_lines, write_source
 from tests.restatement.oracle import EPOCH, Row, Spec, action, expected
 
 pytestmark = pytest.mark.spark
@@ -162,7 +162,7 @@ def _record(drop: int, place: int, fields: dict[str, Any]) -> Record:
         START_US + drop * DAY_US,
         time,
         key,
-        row_id(first_row_id(drop, "a"), place + 1),
+        row_id(first_row_id(drop, path_of(drop)), place + 1),
         values,
         fields["id"],
         fields["site"],
