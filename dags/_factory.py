@@ -43,8 +43,8 @@ def source_dag(source: Source) -> DAG:
                 source=source.name,
                 drops=source.drops,
                 outlets=assets(source, stage),
-                # a drop without files ends the first stage as skipped, and is published like any other
-                trigger_rule="none_failed",
+                # a drop without files shows its first stage as skipped, and is published like any other
+                trigger_rule="none_failed" if previous is not None and previous.task_id == FIRST else "all_success",
             )
             if previous is not None:
                 previous >> task

@@ -94,8 +94,9 @@ class StageOperator(BaseOperator):
         self.defer(trigger=waiting, method_name="execute")
 
     def _tell_plan(self, lo: datetime, hi: datetime) -> None:
-        for line in planned_files(self.source, lo, hi):
-            self.log.info("%s", line)
+        if self.task_id == FIRST:
+            for line in planned_files(self.source, lo, hi):
+                self.log.info("%s", line)
         raise AirflowSkipException(f"dry run: nothing was done for {self.source} from {lo} to {hi}")
 
 

@@ -26,7 +26,7 @@ class DagPaused(TidemarkError):
 
 
 class BackfillFailed(TidemarkError):
-    """Runs of a backfill failed, or it did not end in time. Facts: `dag`, `runs` (run id -> state)."""
+    """Runs of a backfill failed. Facts: `dag`, `runs` (run id -> state)."""
 
     code = "backfill_failed"
 
@@ -47,13 +47,13 @@ def backfill(
     lo: datetime,
     last: datetime,
     *,
-    timeout_s: float,
     by_itself: bool,
     unpause: bool = False,
     pass_gap: bool = False,
     on_change: Callable[[list[BackfilledRun]], None] = lambda _: None,
 ) -> list[BackfilledRun]:
-    """Run `dag` for every interval that starts in `[lo, last]`, one after another, again where it ran before.
+    """Run `dag` for every interval that starts in `[lo, last]`, one after another, again where it ran before, and wait
+    until all have ended, behind other runs of the source too. Who stops waiting leaves the runs to Airflow.
 
     A paused DAG gets on with no run. One that starts runs only when asked (`by_itself` is false) is unpaused for the
     time of the backfill; one with a schedule would start a run of today as well, so it is unpaused, for good, only with
@@ -62,30 +62,11 @@ def backfill(
     Raises:
         AirflowRefused: Airflow does not know the DAG, or refuses the backfill (one at a time per DAG).
         DagPaused: the DAG is paused, has a schedule, and `unpause` is not given.
-        BackfillFailed: a run failed, or `timeout_s` seconds passed.
+        BackfillFailed: a run failed.
     """
     paused = _wait_for_dag(api, dag)["is_paused"]
     if paused and by_itself and not unpause:
         raise _paused(dag)
-    if paused:
-        api.patch(f"dags/{dag}", {"is_paused": False})
-    try:
-        return _backfill(api, dag, lo, last, timeout_s=timeout_s, pass_gap=pass_gap, on_change=on_change)
-    finally:
-        if paused and not by_itself:
-            api.patch(f"dags/{dag}", {"is_paused": True})
-
-
-def _backfill(
-    api: AirflowApi,
-    dag: str,
-    lo: datetime,
-    last: datetime,
-    *,
-    timeout_s: float,
-    pass_gap: bool,
-    on_change: Callable[[list[BackfilledRun]], None],
-) -> list[BackfilledRun]:
     request = {
         "dag_id": dag,
         "from_date": lo.isoformat(),
@@ -96,7 +77,26 @@ def _backfill(
         "max_active_runs": 1,
     }
     identity = _create(api, request)["id"]
-    deadline = time.monotonic() + timeout_s
+    if paused:
+        api.patch(f"dags/{dag}", {"is_paused": False})
+    runs = _ended_runs(api, dag, identity, lo, last, on_change)
+    # not before they have ended: runs of a paused DAG don't get on
+    if paused and not by_itself:
+        api.patch(f"dags/{dag}", {"is_paused": True})
+    if any(run.state != "success" for run in runs):
+        raise _failed(dag, runs)
+    return runs
+
+
+def _ended_runs(
+    api: AirflowApi,
+    dag: str,
+    identity: int,
+    lo: datetime,
+    last: datetime,
+    on_change: Callable[[list[BackfilledRun]], None],
+) -> list[BackfilledRun]:
+    """The runs of the backfill `identity` once all have ended."""
     seen: list[BackfilledRun] = []
     while True:
         runs = _runs(api, dag, lo, last)
@@ -105,13 +105,8 @@ def _backfill(
             seen = runs
         ended = api.get(f"backfills/{identity}")["completed_at"] is not None
         if ended and runs and all(run.state in ENDED for run in runs):
-            break
-        if time.monotonic() > deadline:
-            raise _failed(dag, runs, f"still at work after {timeout_s:.0f} s")
+            return runs
         time.sleep(POLL_S)
-    if any(run.state != "success" for run in runs):
-        raise _failed(dag, runs, "failed runs")
-    return runs
 
 
 def _create(api: AirflowApi, request: dict[str, Any]) -> Any:
@@ -163,11 +158,11 @@ def _paused(dag: str) -> DagPaused:
     )
 
 
-def _failed(dag: str, runs: list[BackfilledRun], what: str) -> BackfillFailed:
+def _failed(dag: str, runs: list[BackfilledRun]) -> BackfillFailed:
     told = ", ".join(f"{run.lo[:10]} {run.state}" for run in runs if run.state != "success") or "no run"
     return BackfillFailed(
         expected=f"every run of {dag} to succeed",
-        found=f"{what}: {told}",
+        found=told,
         consequence="nothing of a failed run is published",
         next_step="look at the run in Airflow's UI, or at its tasks' logs",
         dag=dag,

@@ -102,6 +102,13 @@ def test_the_stages_follow_each_other(shipped: Any) -> None:
         }
 
 
+def test_a_first_stage_without_files_does_not_skip_the_others(shipped: Any) -> None:
+    rules = {task: found["rule"] for task, found in shipped["dags"]["flights"]["tasks"].items()}
+    assert rules == {"land": "all_success", "seal": "none_failed"} | dict.fromkeys(
+        ("window", "compact", "publish"), "all_success"
+    )
+
+
 def test_the_dag_of_flights_is_as_its_file_says(shipped: Any) -> None:
     dag = shipped["dags"]["flights"]
     assert (dag["schedule"], dag["start_date"]) == ("manual", "2013-01-01T00:00:00+00:00")

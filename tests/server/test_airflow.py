@@ -160,7 +160,7 @@ def ended(api: AirflowApi, days: range) -> dict[str, tuple[str, str]]:
 
 def test_a_backfill_of_a_paused_dag_runs_its_days_and_starts_nothing_else(airflow, api):
     api.patch("dags/meters", {"is_paused": True})
-    done = backfill(api, "meters", midnight(1), midnight(1), timeout_s=800, by_itself=False)
+    done = backfill(api, "meters", midnight(1), midnight(1), by_itself=False)
     assert [run.state for run in done] == ["success"]
     dag = api.get("dags/meters")
     assert (dag["is_paused"], dag["timetable_summary"], dag["next_dagrun_run_after"]) == (True, "manual", None)

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from spark_jobs.server.backfill import BackfilledRun, BackfillFailed
     from spark_jobs.sources import Source
 
-TIMEOUT_PER_DROP_S = 300.0
-"""Ten times what a day of the sample takes on a busy machine."""
-
 FIRST, LAST = "2013-01-01", "2013-01-07"
 
 
@@ -69,7 +66,6 @@ def _through_airflow(settings: Settings, source: str, first: str, last: str, **o
     checked = known_source(settings, source)
     lo, hi = drops_between(checked, first, last)
     last_lo = datetime.fromtimestamp(hi.timestamp() - checked.drops.every_us / 1e6, hi.tzinfo)
-    count = len(range(int(lo.timestamp()), int(hi.timestamp()), checked.drops.every_us // 1_000_000))
     told: set[str] = set()
 
     def tell(runs: list[BackfilledRun]) -> None:
@@ -79,12 +75,9 @@ def _through_airflow(settings: Settings, source: str, first: str, last: str, **o
                 note(f"  {source} {run.lo[:10]}: {run.state} in {run.seconds} s")
 
     with AirflowApi(settings) as api:
-        timeout_s = TIMEOUT_PER_DROP_S * count
         scheduled = checked.dag.schedule == "every"
         try:
-            return airflow.backfill(
-                api, source, lo, last_lo, timeout_s=timeout_s, by_itself=scheduled, on_change=tell, **options
-            )
+            return airflow.backfill(api, source, lo, last_lo, by_itself=scheduled, on_change=tell, **options)
         except airflow.BackfillFailed as failure:
             if not options.get("pass_gap"):
                 _tell_gap(settings, checked, (lo, hi), failure)
