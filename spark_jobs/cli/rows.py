@@ -91,6 +91,7 @@ def fetch(frame: DataFrame, limit: int) -> Fetched:
 
 def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The schema and the batches of a result; through Spark Connect as the server sends them, else in one."""
+    import pyarrow as pa
     from pyspark.sql.connect.dataframe import DataFrame as ServerFrame
     from pyspark.sql.pandas.types import to_arrow_schema
 
