@@ -41,7 +41,7 @@ LAYERS: dict[str, set[str]] = {
         *("session", "sources", "storage", "trace"),
     },
     "scheduling": {"sources", "storage"},
-    "server": {"config", "server.errors", "server.java", "server.lake_lock", "session"},
+    "server": {"config", "server.errors", "server.java", "server.lake_lock", "session", "sources"},
     "cli": {
         *("checkpoints", "chunks", "config", "gates", "jobs", "kernels", "landing", "publish", "restatement", "sample"),
         *("server", "server.errors", "server.java", "server.lake_lock", "session", "sources", "storage", "trace"),
