@@ -32,7 +32,7 @@ INVARIANTS = (
         "equal",
         "duplicate_rows",
     ),
-    Invariant("repeated_row_ids", "No row id comes twice, and none goes twice, in what this run landed.", _KERNEL),
+    Invariant("repeated_row_ids", "No row id comes twice, and none goes twice, in one landing.", _KERNEL),
     Invariant("chunks_with_unordered_row_ids", "The row ids of a chunk strictly ascend.", _KERNEL),
     Invariant("chunks_with_foreign_row_ids", "The row ids of a chunk belong to the chunk's drop.", _KERNEL),
     Invariant("chunks_with_uneven_arrays", "Every array of a chunk has one element per row.", _KERNEL),

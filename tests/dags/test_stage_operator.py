@@ -132,14 +132,14 @@ def test_a_task_runs_its_stage_under_the_runs_id(tasks: Any, monkeypatch: pytest
     assert calls == [("seal", {**run, "pass_gap": False}), ("seal", {**run, "pass_gap": True})]
 
 
-def test_the_log_has_a_stages_summary_as_a_table(factory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_has_a_stages_summary_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = {"rows": 1976, "files": 1, "empty_drops": [], "accounts": {"hourly": {"rows": 3}}, "moved": True}
-    task, _ = ending(factory, monkeypatch, summary)
+    task, _ = ending(tasks, monkeypatch, summary)
     lines: list[str] = []
     quiet = dict.fromkeys(("debug", "warning", "error"), lambda *_: None)
     log = SimpleNamespace(**quiet, info=lambda text, *values: lines.extend((text % values).splitlines()))
     monkeypatch.setattr(type(task), "log", log, raising=False)
-    task.execute(context(lo="2013-01-02", hi="2013-01-03"))
+    task.execute(context(dag_run(*JANUARY_2)))
     assert lines[1:] == [
         "  rows                  1,976",
         "  files                 1",

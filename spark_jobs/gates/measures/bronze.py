@@ -66,18 +66,20 @@ def _chunks(source: Source, landings: Sequence[int]) -> Part:
 
 
 def _row_ids(source: Source, landings: Sequence[int]) -> Part:
-    """How many row ids there are beyond the distinct ones, of rows that came and of rows that went: a bit for each id,
-    in words of Spark's size, so that no table of all ids is held."""
+    """How many row ids of a landing there are beyond the distinct ones, of rows that came and of rows that went: a bit
+    for each id, in words of Spark's size, so that no table of all ids is held. Of two landings that are measured
+    together, the later one may take back and land again what the earlier one brought."""
     table = chunks(source)
     each = (
         f"SELECT {', '.join(_CHUNK)}, diff, row_id FROM {qualified(table.database, table.table)}"
         f" LATERAL VIEW explode(row_ids) AS row_id WHERE landing IN {listed(landings)}"
     )
-    word = "diff, bitmap_bucket_number(row_id)"
+    word = "landing, diff, bitmap_bucket_number(row_id)"
     bits = "bitmap_count(bitmap_construct_agg(bitmap_bit_position(row_id)))"
     surplus = f"SELECT count(*) - {bits} AS surplus FROM ({each}) GROUP BY {word}"
     shown = ", ".join(f"any_value({column}) AS {column}" for column in _CHUNK)
-    by_id = f"SELECT row_id, count(*) AS times, count(*) - 1 AS surplus, {shown} FROM ({each}) GROUP BY row_id, diff"
+    repeats = "row_id, count(*) AS times, count(*) - 1 AS surplus"
+    by_id = f"SELECT {repeats}, {shown} FROM ({each}) GROUP BY landing, row_id, diff"
     return Part(surplus, {"repeated_row_ids": "surplus"}, ("row_id", "times", *_CHUNK), by_id)
 
 
