@@ -57,6 +57,8 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
 @pytest.fixture(scope="session")
 def spark(spark_settings: Settings) -> Iterator[SparkSession]:
     """The one classic session with Delta, `local[2]`; mark its tests with `pytest.mark.spark`."""
+    from pyspark import SparkContext
+
     from spark_jobs.session import open_session
 
     session = open_session(spark_settings, "tidemark-tests")
@@ -65,6 +67,9 @@ def spark(spark_settings: Settings) -> Iterator[SparkSession]:
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     session.stop()
+    # while streams are open: what is left to be collected when the process ends logs that it closes
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    gateway.shutdown()
 
 
 @pytest.fixture

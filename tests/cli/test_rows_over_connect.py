@@ -47,7 +47,8 @@ spark.stop()
 def test_batches_that_a_server_sends_are_the_whole_result(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)},
+        # testing: on a port that is free
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_TESTING": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -80,7 +80,14 @@ def of_runs(spark: SparkSession, home: Settings, days: int, before_last: Callabl
     return published
 
 
-@pytest.mark.parametrize("target", ["bronze.files", "trace.frontiers", "gold.state_history"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("bronze.files", marks=pytest.mark.long),
+        "trace.frontiers",
+        pytest.param("gold.state_history", marks=pytest.mark.long),
+    ],
+)
 def test_a_repeated_run_publishes_at_the_time_of_an_undisturbed_one(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
@@ -108,6 +115,7 @@ def test_a_file_that_changes_between_an_interrupted_run_and_the_next_leaves_no_t
     assert (landed["rows"] - landed["rows_back"], landed["resumed_rows"]) == (2, 3)
 
 
+@pytest.mark.long
 def test_days_that_run_after_an_interrupted_later_one_are_known_from_their_own_ends(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,8 @@ spark.stop()
 def test_the_functions_give_the_same_under_connect(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)},
+        # testing: on a port that is free
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_TESTING": "1"},
         capture_output=True,
         text=True,
         check=False,
