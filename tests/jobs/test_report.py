@@ -103,5 +103,7 @@ def test_a_lake_in_which_nothing_has_run_is_refused_by_name(
     for read in (source_report, states_at, lambda *asked: why(*asked, "meters", ["a"])):
         with pytest.raises(NotPublished, match="something published of meters"):
             read(empty, source)
-    with pytest.raises(ParameterError, match="a source that has published"):
+    with pytest.raises(NotPublished, match="something published of meters"):
         make_pin(empty, [source], "nothing")
+    with pytest.raises(ParameterError, match="a source that has published"):
+        make_pin(empty, [], "nothing")
