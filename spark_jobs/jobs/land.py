@@ -115,7 +115,8 @@ def _to_retract(stage: Stage, known: dict[str, Version]) -> frozenset[str]:
 def _resumed(pending: Collection[PendingLanding]) -> dict[str, int]:
     """What earlier runs landed that is not published: this run takes it in, so it counts as this run's."""
     totals = {name: sum(landing.counts[name] for landing in pending) for name in COUNTS}
-    return {**totals, "resumed_files": sum(landing.files for landing in pending), "resumed_rows": totals["rows"]}
+    resumed = {f"resumed_{name}": totals[name] for name in ("rows", "rows_back")}
+    return {**totals, "resumed_files": sum(landing.files for landing in pending), **resumed}
 
 
 def _empty_drops(stage: Stage, files: list[LandingFile], pending: Collection[PendingLanding]) -> list[int]:
