@@ -34,13 +34,14 @@ def land_files(stage: Stage) -> None:
     ensure_source(stage.lake, stage.source)
     if stage.takes_drops:
         check_drops(stage.source, stage.frontiers, stage.drops)
-        stage.check_gap()
     files = listed_files(stage)
     if stage.planned is not None:
         stage.planned.check(base_of_run(stage, files), stage.source)
     changed = check_version(stage.source, stage.publication, accepted=stage.accept_definition)
     # before the first publication all of the definition is new to the tables
     widen_tables(stage.lake, stage.source, changed if stage.publication.definition else stage.source.definition_parts())
+    if stage.takes_drops:
+        stage.check_gap()
     stage.withdraw()
     drops = None if stage.rereads else stage.drops
     known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through)

@@ -146,15 +146,18 @@ def publications_view() -> str:
     Between two publications the frontiers move, and each move notes what was published: so the seals that were once
     published are known without a table of their own.
     """
-    seen = f"SELECT source, published FROM {_PUBLISHED} UNION SELECT source, published FROM {_FRONTIERS}"
+    seals = f"SELECT source, published AS seal FROM {_PUBLISHED} UNION SELECT source, published FROM {_FRONTIERS}"
+    # a seal goes up but where a run withdrew what an interrupted one had sealed: what came before that withdrawal has a
+    # smaller token than a row below the seal
+    below = (
+        "SELECT source, seal, max(max(token)) OVER (PARTITION BY source ORDER BY seal"
+        f" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS withdrawn FROM {_FRONTIERS} GROUP BY source, seal"
+    )
+    # the first run to seal there published; what moves the frontiers afterwards (holds, upkeep) keeps the seal
     each = (
-        # of the runs that sealed there the last one published: what the others had sealed was withdrawn
-        f"SELECT f.source, f.seal AS published, max_by(f.reached, f.token) AS reached,"
-        f" max_by(f.run_id, f.token) AS run_id"
-        f" FROM ({seen}) s JOIN {_FRONTIERS} f"
-        f" ON f.source = s.source AND f.seal = s.published"
-        f" AND coalesce(f.published, timestamp_micros(0)) < f.seal"
-        f" GROUP BY f.source, f.seal"
+        "SELECT source, seal AS published, max(f.reached) AS reached, min_by(f.run_id, f.token) AS run_id"
+        f" FROM ({seals}) JOIN ({below}) USING (source, seal) JOIN {_FRONTIERS} f USING (source, seal)"
+        " WHERE f.token > coalesce(withdrawn, -1) GROUP BY source, seal"
     )
     before = "lag({}) OVER (PARTITION BY source ORDER BY published)"
     select = (

@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.jobs.visits import hold
+from spark_jobs.kernels.arrangement import Lease
 from spark_jobs.restatement.as_of import states_at
 from spark_jobs.sources import load_source
 from spark_jobs.storage import publication
@@ -57,6 +59,12 @@ def states(spark: SparkSession, home: Settings) -> list[list[Change]]:
     ends = [source.drops.interval(n)[1] for n in range(4)]
     times = [t for hi in ends for t in (hi - 1, hi) if t < published_us]
     return [sorted((tuple(row) for row in states_at(lake, source, known_us=t).collect()), key=repr) for t in times]
+
+
+def published_by(spark: SparkSession) -> list[str]:
+    """The runs that published, oldest publication first."""
+    rows = spark.sql("SELECT run_id FROM trace.publications ORDER BY published").collect()
+    return [row.run_id for row in rows]
 
 
 EXPECTED: dict[int, Any] = {}
@@ -129,8 +137,7 @@ def test_days_that_run_after_an_interrupted_later_one_are_known_from_their_own_e
     assert (changelogs(lake), states(lake, home)) == expected
     source = load_source(home.sources / "meters.yml")
     assert frontiers.load(Lake(lake), source).landed == ((0, 4),)
-    runs = lake.sql("SELECT run_id FROM trace.publications ORDER BY published").collect()
-    assert [row.run_id for row in runs] == [f"test-{day}-{day}" for day in range(4)]
+    assert published_by(lake) == [f"test-{day}-{day}" for day in range(4)]
 
 
 def test_what_an_interrupted_run_landed_counts_as_landed_once_another_run_takes_it_in(
@@ -143,3 +150,16 @@ def test_what_an_interrupted_run_landed_counts_as_landed_once_another_run_takes_
     assert (landed["files"], landed["resumed_files"]) == (2, 1)
     source = load_source(home.sources / "meters.yml")
     assert frontiers.load(Lake(lake), source).landed == ((0, 3),)
+    assert published_by(lake) == ["test-0-0", "test-2-2"]
+    hold(home, source, lake, Lease("audit", source.drops.interval(2)[0], 2**62))
+    run(lake, home, 0, 2)
+    assert published_by(lake) == ["test-0-0", "test-2-2"], "what moves the frontiers afterwards did not publish"
+
+
+def test_a_run_that_sealed_where_another_one_published_later_is_not_named_for_it(
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(lake, home, 0, 1, "trace.frontiers", monkeypatch)
+    run(lake, home, 0, 0)
+    run(lake, home, 1, 1)
+    assert published_by(lake) == ["test-0-0", "test-1-1"]
