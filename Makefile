@@ -40,7 +40,7 @@ test-long: setup ## the demo as a test, any slicing of days, a run killed after 
 	$(BIN)/pytest -m long
 
 test-fast: setup ## tests that start no JVM and no server, with a quarter of the random cases that `make test` tries
-	TIDEMARK_TEST_SHARE=0.25 $(BIN)/pytest -n 2 --dist loadscope --ignore tests/sources/test_sample.py -m "not spark and not server and not airflow and not long" tests/kernels tests/restatement tests/architecture tests/sources tests/storage tests/cli
+	TIDEMARK_TEST_SHARE=0.25 $(BIN)/pytest -n 2 --dist loadscope --ignore tests/sources/test_sample.py -m "not spark and not server and not airflow and not long" tests/kernels tests/definitions tests/restatement tests/reads tests/architecture tests/sources tests/storage tests/cli
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check $(CODE)

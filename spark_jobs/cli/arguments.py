@@ -87,7 +87,7 @@ def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None
     try:
         yield
     except AnalysisException as error:
-        from spark_jobs.restatement.catalog import LakeOlder, check_tables
+        from spark_jobs.definitions.catalog import LakeOlder, check_tables
         from spark_jobs.sources import read_sources
         from spark_jobs.storage.lake import Lake
 

@@ -8,9 +8,9 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
 from spark_jobs.landing.files import LandingFile
-from spark_jobs.restatement.versions import version
 from spark_jobs.sources import Source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.trace.frontiers import SourceFrontiers

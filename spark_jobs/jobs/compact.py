@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from spark_jobs.definitions.meaning import weighs_traffic
 from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.upkeep import keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
-from spark_jobs.restatement.meaning import weighs_traffic
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.read_counts import reads_of

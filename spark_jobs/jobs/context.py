@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.definition import Definition, definitions
+from spark_jobs.definitions.versions import LANDED_PARTS, changed_parts
 from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.beginning import begun_frontiers, gap_of
-from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.restatement.versions import LANDED_PARTS, changed_parts
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence, Lease

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from spark_jobs.definitions.catalog import ensure_source, widen_tables
+from spark_jobs.definitions.versions import check_version
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.base import Base, base_of
@@ -15,8 +17,6 @@ from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
 from spark_jobs.landing.reader import LandingFile, list_drop_files
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
-from spark_jobs.restatement.catalog import ensure_source, widen_tables
-from spark_jobs.restatement.versions import check_version
 from spark_jobs.trace.horizon import check_drops
 
 

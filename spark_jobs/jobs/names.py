@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import Share, define_names, names_version, share_of
 from spark_jobs.jobs.context import Stage
-from spark_jobs.restatement.catalog import Share, define_names, names_version, share_of
 from spark_jobs.sources import SourceFileError, read_sources
 from spark_jobs.storage.tables import PUBLISHED
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import ensure_source
+from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.beginning import begun_frontiers, gap_of
@@ -23,9 +25,7 @@ from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
 from spark_jobs.landing.ledger import COUNTS, versions
-from spark_jobs.restatement.catalog import ensure_source
 from spark_jobs.restatement.preview import Difference, differences
-from spark_jobs.restatement.versions import changed_parts
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.overlay import OverlayLake

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_jobs.definitions.definition import histories
+from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.publish.marts import build_marts
-from spark_jobs.restatement.definitions import histories
-from spark_jobs.restatement.versions import version
 from spark_jobs.session import session_kind
 from spark_jobs.storage import publication
 from spark_jobs.storage.fold import fold

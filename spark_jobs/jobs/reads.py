@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.config import Settings, load_settings
-from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.reads.as_of import as_of_time
+from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.chains import published_chains, retention_of
-from spark_jobs.restatement.state_reads import check_keeps_chains
 from spark_jobs.sources import find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.read_counts import count_read

@@ -21,6 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config import load_settings
+from spark_jobs.definitions.definition import Definition, definitions
+from spark_jobs.definitions.folding import fold_rows
+from spark_jobs.definitions.meaning import meaning_of, policy_of
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
@@ -32,9 +35,6 @@ from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
-from spark_jobs.restatement.definitions import Definition, definitions
-from spark_jobs.restatement.folding import fold_rows
-from spark_jobs.restatement.meaning import meaning_of, policy_of
 from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.sources.columns import Column
@@ -154,7 +154,7 @@ def _chain(source: Source, rows: pa.Table) -> None:
 
 
 def _operands(rows: pa.Table) -> dict[str, pa.Array]:
-    """What `restatement.meaning` reads of rows that say their operation."""
+    """What `definitions.meaning` reads of rows that say their operation."""
     n = rows.num_rows
     return {
         "v_op": pa.array(["dense"] * n), "v_indices": pa.array([[0]] * n), "v_values": pa.array([[0.0]] * n),

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from expectations import GATES
-from spark_jobs.restatement.as_of import as_of_time
-from spark_jobs.restatement.chain_metrics import chain_metrics
+from spark_jobs.reads.as_of import as_of_time
+from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.sources import Source
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake

@@ -19,17 +19,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.checkpoints.frames import NEEDED, together
+from spark_jobs.definitions.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
 from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age
-from spark_jobs.restatement.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS, SEGMENT
+from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART, COMPACTION, METRICS, SEGMENT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Column as Stored
@@ -39,8 +39,6 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-KEPT = "chains"
-"""Part of a definition that says that chains are kept."""
 _TOLD = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")
 _VISIBLE = ("known_from", "known_to")
 _STORED = ("source", "token")
@@ -203,7 +201,7 @@ def published_chains(
 
 def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
     """The rows that close all chains of a source which no longer keeps any; None where it kept none before."""
-    if scope.source.keeps_chains or KEPT not in json.loads(scope.publication.definition or "{}"):
+    if scope.source.keeps_chains or CHAINS_PART not in json.loads(scope.publication.definition or "{}"):
         return None
     rows = published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name)
     told = (*SEGMENT, "end_time", "settled_end", "ages_from", "deltas", "known_from", "revision")

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels.lateness import Lateness
-from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.touched import Scope, at
 from spark_jobs.restatement.windows import drop_start, has_required
 from spark_jobs.storage.lake import Lake

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.restatement.definitions import definitions
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.sources import Source
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.schema import Table

@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account, account, astray, skipped_rows
 from spark_jobs.kernels.comparison import PLACED, Published
 from spark_jobs.kernels.restatement import SLICE, Pace, restate
 from spark_jobs.kernels.windows import MemoryBudget, RowSorter, SkippedRows
-from spark_jobs.restatement.definitions import Definition
 from spark_jobs.windows.spill import RunFiles
 from spark_jobs.windows.worker import METRICS, metric_column
 

@@ -15,11 +15,11 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.records.times import LEAST_US
 from spark_jobs.kernels.restatement import SLICE
-from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, result_schema
 from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, within

@@ -5,6 +5,8 @@ from __future__ import annotations
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import SOURCE, VALIDITY
 
+CHAINS_PART = "chains"
+"""Part of a definition that says that chains are kept."""
 COMPACTION = "compaction"
 """Era of the rows that tell what a run's compaction did."""
 

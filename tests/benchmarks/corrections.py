@@ -32,9 +32,9 @@ from pyspark.sql import functions as sf
 sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
 
 from spark_jobs.config import Settings  # noqa: E402
+from spark_jobs.definitions.catalog import define_names, ensure_source  # noqa: E402
+from spark_jobs.definitions.definition import definitions, histories  # noqa: E402
 from spark_jobs.jobs.stage import STAGES, run_stage  # noqa: E402
-from spark_jobs.restatement.catalog import define_names, ensure_source  # noqa: E402
-from spark_jobs.restatement.definitions import definitions, histories  # noqa: E402
 from spark_jobs.session import open_session  # noqa: E402
 from spark_jobs.sources import Source, load_source  # noqa: E402
 from spark_jobs.storage import publication  # noqa: E402

@@ -22,7 +22,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from spark_jobs.restatement.definitions import Definition
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sources import parse_source
 from spark_jobs.windows.worker import METRICS, metric_column

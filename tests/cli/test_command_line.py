@@ -22,7 +22,7 @@ from spark_jobs.cli.commands.sql import statements
 from spark_jobs.cli.output import show, shown
 from spark_jobs.cli.rows import distinct, emit_rows, most_rows
 from spark_jobs.errors import ParameterError
-from spark_jobs.restatement.chain_metrics import chain_metrics
+from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.sources import parse_source
 
 METERS = """
@@ -318,7 +318,7 @@ def test_programs_get_all_rows_or_are_told_by_a_field_and_the_exit_code(fetched,
 
 def test_why_says_how_many_deltas_there_are_and_how_many_it_lists():
     from spark_jobs.cli.commands.why import _title
-    from spark_jobs.restatement.why import Why
+    from spark_jobs.reads.why import Why
 
     told = {
         (n, listed): _title(Why("t", {}, deltas=[{}] * listed, n_deltas=n))

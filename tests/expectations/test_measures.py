@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from expectations import GATES
 from spark_jobs.config import Settings
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates import measures
 from spark_jobs.jobs.stage import STAGES, run_stage
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.model import Frontier
-from spark_jobs.restatement.definitions import definitions
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication

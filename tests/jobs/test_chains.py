@@ -13,14 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.jobs.pins import PinExists, drop_pin, make_pin, pins
 from spark_jobs.kernels.deltas.batch import Delta
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
 from spark_jobs.kernels.deltas.transforms import REGISTERED
-from spark_jobs.restatement.as_of import states_at
-from spark_jobs.restatement.chain_metrics import chain_metrics
-from spark_jobs.restatement.pins import PinExists, drop_pin, make_pin, pins
-from spark_jobs.restatement.state_reads import entity_history, rollback_rows
+from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.chain_metrics import chain_metrics
+from spark_jobs.reads.state_reads import entity_history, rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage import chain_views
 from spark_jobs.storage.lake import Lake

@@ -21,7 +21,7 @@ from spark_jobs.cli.output import shown
 from spark_jobs.config import Settings
 from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.kernels.windows import DecimalOverflow
-from spark_jobs.restatement.why import why
+from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros

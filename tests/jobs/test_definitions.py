@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.stage import STAGES, run_stage
-from spark_jobs.restatement.versions import DefinitionChanged
 from spark_jobs.storage.lake import TableDiffers
 from tests.jobs.harness import DAY, SOURCE, START, Reading, minute_of, published, run, write_drops, write_source
 

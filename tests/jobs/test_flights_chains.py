@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import CHECKOUT, Settings
-from spark_jobs.restatement.as_of import as_of_time, states_at
+from spark_jobs.reads.as_of import as_of_time, states_at
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake

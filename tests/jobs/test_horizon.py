@@ -14,8 +14,8 @@ from spark_jobs.checkpoints import join_as_of
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.reads import chains_of
-from spark_jobs.restatement.as_of import states_at
-from spark_jobs.restatement.state_reads import rollback_rows
+from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.state_reads import rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros

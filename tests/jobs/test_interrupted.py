@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.visits import hold
 from spark_jobs.kernels.arrangement import Lease
-from spark_jobs.restatement.as_of import states_at
+from spark_jobs.reads.as_of import states_at
 from spark_jobs.sources import load_source
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake

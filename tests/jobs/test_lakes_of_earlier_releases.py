@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import LakeOlder, check_tables
 from spark_jobs.landing.standing import standing_rows
-from spark_jobs.restatement.catalog import LakeOlder, check_tables
 from spark_jobs.sources import drop_of, first_row_id, load_source, row_id
 from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import published

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.restatement.why import why
+from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import SOURCE, Reading, run, write_lines, write_source

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.cli.arguments import older_lakes_told
 from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import LakeOlder, check_tables, define_names, ensure_source
 from spark_jobs.jobs.report import source_report
-from spark_jobs.restatement.as_of import states_at
-from spark_jobs.restatement.catalog import LakeOlder, check_tables, define_names, ensure_source
-from spark_jobs.restatement.why import why
+from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, load_source, parse_source
 from spark_jobs.storage.chain_tables import CHAINS, METRICS
 from spark_jobs.storage.lake import Lake

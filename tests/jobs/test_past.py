@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.definition import histories
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.report import as_html, source_report
-from spark_jobs.restatement.as_of import states_at
-from spark_jobs.restatement.definitions import histories
-from spark_jobs.restatement.why import Why, why
+from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.why import Why, why
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.restatement.as_of import NotPublished, as_of_time, states_at, windows_as_of
-from spark_jobs.restatement.definitions import Definition
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.reads.as_of import NotPublished, as_of_time, states_at, windows_as_of
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import (

@@ -14,7 +14,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.landing.places import RowIdsShared
 from spark_jobs.landing.standing import standing_rows
-from spark_jobs.restatement.why import why
+from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, first_row_id, load_source, row_id
 from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import DAY, SOURCE, START, Reading, path_of, published, run, write_lines, write_source

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.restatement import late
-from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import first_row_id, load_source, row_id
 from spark_jobs.storage.sql import name
 from tests.jobs.harness import START, path_of, run, write_lines, write_source

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.definitions.calls import with_vectors
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.windows import (
     Inputs,
@@ -21,7 +22,6 @@ from spark_jobs.kernels.windows import (
 )
 from spark_jobs.kernels.windows.naive import LEAST, Row
 from spark_jobs.kernels.windows.summaries import DimensionMismatch
-from spark_jobs.restatement.calls import with_vectors
 from spark_jobs.sources.calls import Aggregate
 from tests.effort import tries
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.stage import STAGES, run_stage
-from spark_jobs.restatement.why import Why, why
+from spark_jobs.reads.why import Why, why
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 

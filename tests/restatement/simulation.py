@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels.accounts import Account
-from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema
 from spark_jobs.restatement.windows import ranges_near
 from spark_jobs.windows.worker import METRICS, metric_column

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from spark_jobs.restatement.definitions import Definition
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.sources import parse_source
 from spark_jobs.sources.columns import COLUMN_TYPES
 from tests.restatement.oracle import EPOCH, Row

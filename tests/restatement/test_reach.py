@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.config import Settings
-from spark_jobs.restatement.catalog import ensure_source
-from spark_jobs.restatement.definitions import Definition, definitions
+from spark_jobs.definitions.catalog import ensure_source
+from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.windows import _bucket, corrections, touched_ranges
 from spark_jobs.sources import Source, parse_source

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.restatement.definitions import Definition
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.restatement.restater import has_small_rows, result_schema
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage import tables

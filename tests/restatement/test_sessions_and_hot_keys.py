@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.restatement.definitions import Definition
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.restatement.restater import Restater, filled, given_schema
 from spark_jobs.sources import parse_source
 from spark_jobs.windows.worker import METRICS, metric_column

@@ -28,8 +28,8 @@ def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
     """What the chains of a source hold, and the bytes that they take beside its deltas."""
     settings = load_settings()
     checked = known_source(settings, source)
-    from spark_jobs.restatement.chain_metrics import chain_metrics
-    from spark_jobs.restatement.state_reads import check_keeps_chains
+    from spark_jobs.reads.chain_metrics import chain_metrics
+    from spark_jobs.reads.state_reads import check_keeps_chains
     from spark_jobs.storage.lake import Lake
 
     check_keeps_chains(checked)
@@ -43,7 +43,7 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
     settings = load_settings()
     checked = known_source(settings, source)
     from spark_jobs.kernels.deltas.traffic import entity_class
-    from spark_jobs.restatement.state_reads import check_keeps_chains, entity_history
+    from spark_jobs.reads.state_reads import check_keeps_chains, entity_history
     from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.read_counts import count_read
 
@@ -77,7 +77,7 @@ def rollback(
     """Rows for a coming drop, which bring an entity back to the state that it had; history stays as it is."""
     settings = load_settings()
     checked = known_source(settings, source)
-    from spark_jobs.restatement.state_reads import check_keeps_chains, rollback_rows
+    from spark_jobs.reads.state_reads import check_keeps_chains, rollback_rows
     from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.times import micros
 

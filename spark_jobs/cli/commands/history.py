@@ -44,7 +44,7 @@ def state(
     times = {"event_us": _micros(at), "known_us": _micros(as_of)}
     with server_session(settings, "tidemark-state") as spark:
         from spark_jobs.kernels.deltas.traffic import entity_class
-        from spark_jobs.restatement.as_of import states_at
+        from spark_jobs.reads.as_of import states_at
         from spark_jobs.storage.lake import Lake
         from spark_jobs.storage.read_counts import count_read
 
@@ -78,8 +78,8 @@ def windows(
         )
     known_us = _micros(as_of)
     with server_session(settings, "tidemark-windows") as spark:
-        from spark_jobs.restatement.as_of import windows_as_of
-        from spark_jobs.restatement.definitions import Definition
+        from spark_jobs.definitions.definition import Definition
+        from spark_jobs.reads.as_of import windows_as_of
         from spark_jobs.storage.lake import Lake
 
         definition = Definition(checked, name)

@@ -12,7 +12,7 @@ from spark_jobs.cli.output import JsonOption, emit, note, shown, table
 from spark_jobs.config import Settings, load_settings
 
 if TYPE_CHECKING:
-    from spark_jobs.restatement.pins import Pin
+    from spark_jobs.jobs.pins import Pin
     from spark_jobs.sources import Source
     from spark_jobs.storage.lake import Lake
 
@@ -42,7 +42,7 @@ def pin(
     those that have published nothing yet, and those with a broken file, are left out and listed.
     """
     settings = load_settings()
-    from spark_jobs.restatement.pins import check_name, make_pin
+    from spark_jobs.jobs.pins import check_name, make_pin
     from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.times import micros
 
@@ -60,7 +60,7 @@ def pin(
 
 def _published(settings: Settings, lake: Lake) -> tuple[list[Source], dict[str, str]]:
     """The sources that have published, and why each of the others is left out."""
-    from spark_jobs.restatement.as_of import in_force
+    from spark_jobs.reads.as_of import in_force
     from spark_jobs.sources import read_sources
 
     folder = read_sources(settings.sources)
@@ -89,7 +89,7 @@ def pins(as_json: JsonOption = False) -> None:
     """The pins that stand: of which sources, and as known when."""
     settings = load_settings()
     with server_session(settings, "tidemark-pins") as spark:
-        from spark_jobs.restatement.pins import pins as standing
+        from spark_jobs.jobs.pins import pins as standing
         from spark_jobs.storage.lake import Lake
 
         found = standing(Lake(spark))
@@ -106,7 +106,7 @@ def unpin(
 ) -> None:
     """Drop a pin and its tables; what is published stays as it is."""
     settings = load_settings()
-    from spark_jobs.restatement.pins import check_name, drop_pin
+    from spark_jobs.jobs.pins import check_name, drop_pin
     from spark_jobs.storage.lake import Lake
 
     check_name(name)

@@ -15,7 +15,7 @@ from spark_jobs.cli.rows import LimitOption, end_truncated, most_rows
 from spark_jobs.config import load_settings
 
 if TYPE_CHECKING:
-    from spark_jobs.restatement.why import Why
+    from spark_jobs.reads.why import Why
 
 MOST_CAUSES = 3
 """Causes that a table's cell names before it counts the rest."""
@@ -36,11 +36,11 @@ def why(
     """Which files and lines a published row comes from, and which of them caused each of its revisions."""
     settings = load_settings()
     checked = known_source(settings, source)
-    from spark_jobs.restatement.row_keys import published_table, row_key
+    from spark_jobs.reads.row_keys import published_table, row_key
 
     row_key(published_table(checked, name), key)  # before the server is asked
     with server_session(settings, "tidemark-why") as spark:
-        from spark_jobs.restatement.why import why as explain
+        from spark_jobs.reads.why import why as explain
         from spark_jobs.storage.lake import Lake
 
         found = explain(Lake(spark), checked, name, key, most_rows(limit, as_json=as_json))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.gates.measures.query import Measurement, Part, measure, texts, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
 from spark_jobs.kernels.accounts import Account
-from spark_jobs.restatement.definitions import Definition
 from spark_jobs.restatement.late import BELOW, KEPT_BELOW
 from spark_jobs.restatement.touched import Range, Scope
 from spark_jobs.sources.windows import (

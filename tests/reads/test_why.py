@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.restatement import row_keys
-from spark_jobs.restatement import why as asked
-from spark_jobs.restatement.landed import landing_of
+from spark_jobs.reads import row_keys
+from spark_jobs.reads import why as asked
+from spark_jobs.reads.landed import landing_of
 from spark_jobs.sources import Source, load_source
 
 FLIGHTS = Path(__file__).parents[2] / "dags" / "sources" / "flights.yml"

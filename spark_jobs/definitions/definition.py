@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_jobs.definitions.calls import columns_read, described, kernel_aggregate, sql_type, with_vectors
+from spark_jobs.definitions.kinds import Kind, kind_of
 from spark_jobs.kernels import windows as kernels
 from spark_jobs.kernels.lateness import Lateness, Policy, judge
 from spark_jobs.kernels.restatement import SLICE, Windowing
 from spark_jobs.kernels.windows import AdaptiveMaker, Deltas, Inputs, Maker, ShapeMaker, SkippedRows, stats_type
 from spark_jobs.kernels.windows.shapes import Settled
 from spark_jobs.kernels.windows.streams import Found
-from spark_jobs.restatement.calls import columns_read, described, kernel_aggregate, sql_type, with_vectors
-from spark_jobs.restatement.kinds import Kind, kind_of
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.chain_tables import CHAINS, SEGMENT

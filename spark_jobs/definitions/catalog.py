@@ -11,12 +11,11 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.errors import TidemarkError
-from spark_jobs.restatement.chains import KEPT
-from spark_jobs.restatement.definitions import Definition, definitions
 from spark_jobs.sources import Source
 from spark_jobs.storage import bronze_views, past, views
-from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import DISMISSALS
@@ -61,7 +60,7 @@ def widen_tables(lake: Lake, source: Source, changed: Collection[str]) -> None:
             if table.identity:
                 lake.check_identity(table)
     # chains that the source gives up are closed in their table, though it needs none any more
-    lake.widen([*own, CHAINS] if KEPT in changed else own)
+    lake.widen([*own, CHAINS] if CHAINS_PART in changed else own)
 
 
 def check_tables(lake: Lake, source: Source) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.restatement.as_of import as_of_time
-from spark_jobs.restatement.definitions import Definition
-from spark_jobs.restatement.landed import with_landings
-from spark_jobs.restatement.row_keys import PublishedTable, published_table, row_key
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.reads.as_of import as_of_time
+from spark_jobs.reads.landed import with_landings
+from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
 from spark_jobs.restatement.touched import at
 from spark_jobs.restatement.windows import drop_start
 from spark_jobs.sources import Source

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.comparison import LIVE
-from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.reads.as_of import as_of_time
+from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.chains import published_chains
-from spark_jobs.restatement.state_reads import check_keeps_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage.chain_tables import CHAINS, COMPACTION
 from spark_jobs.storage.lake import Lake

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_jobs.restatement.folding import fold_rows
+from spark_jobs.definitions.folding import fold_rows
 from spark_jobs.sources import parse_source
 
 SOURCE = """

@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.states import EntityState
-from spark_jobs.restatement.state_reads import _Rows
+from spark_jobs.reads.state_reads import _Rows
 from spark_jobs.sources import load_source
 
 SOURCE = """

@@ -9,8 +9,8 @@ from datetime import date
 
 import numpy as np
 
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.errors import ParameterError
-from spark_jobs.restatement.definitions import Definition
 from spark_jobs.sources import Source, did_you_mean
 from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.times import parsed

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.definitions.meaning import meaning_of
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.deltas.asking import LATEST, states_for
 from spark_jobs.kernels.deltas.ops import Op, Status
@@ -19,10 +20,9 @@ from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.deltas.versions import Version, deltas_back, versions
-from spark_jobs.restatement.as_of import as_of_time
+from spark_jobs.reads.as_of import as_of_time
+from spark_jobs.reads.file_times import STEPS_US, written_time
 from spark_jobs.restatement.chains import published_chains
-from spark_jobs.restatement.file_times import STEPS_US, written_time
-from spark_jobs.restatement.meaning import meaning_of
 from spark_jobs.sources import Source, State
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import instant

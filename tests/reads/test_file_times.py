@@ -15,8 +15,8 @@ from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.records import ColumnSpec
 from spark_jobs.kernels.records.naive import _Broken, _time
-from spark_jobs.restatement.file_times import written_time
-from spark_jobs.restatement.state_reads import RollbackNotExpressible, _Rows
+from spark_jobs.reads.file_times import written_time
+from spark_jobs.reads.state_reads import RollbackNotExpressible, _Rows
 from spark_jobs.sources import load_source
 from spark_jobs.sources.columns import Column
 from spark_jobs.storage.times import micros

@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.definitions.folding import fold_inputs, fold_rows
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.restatement.chains import published_chains
-from spark_jobs.restatement.definitions import Definition
-from spark_jobs.restatement.folding import fold_inputs, fold_rows
 from spark_jobs.restatement.touched import at
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
