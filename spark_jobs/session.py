@@ -84,6 +84,8 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         # other engines (DuckDB, delta-rs) read our tables too
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         "spark.databricks.delta.stats.collect": "true",
+        # the default is a type without statistics: nothing could be skipped by time
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.session.timeZone": "UTC",
         # `${env:…}` in a statement would read the server's environment
