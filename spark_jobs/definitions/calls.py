@@ -7,15 +7,15 @@ Columns in a worker's table are prefixed, so that no name of a source meets one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.kernels import windows as kernels
+from spark_jobs.aggregates import AGGREGATES
+from spark_jobs.kernels.windows import Aggregate
 from spark_jobs.sources.calls import Aggregate as Call
 
-VECTORS = ("vector_sum", "vector_mean")
 _SQL_OF_ARROW = {
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
@@ -24,30 +24,27 @@ _SQL_OF_ARROW = {
     pa.timestamp("us", "UTC"): "TIMESTAMP",
     pa.date32(): "DATE",
 }
-_FUNCTIONS: dict[str, Any] = {
-    "count": kernels.count,
-    "sum": kernels.sum_,
-    "avg": kernels.avg,
-    "min": kernels.min_,
-    "max": kernels.max_,
-    "first": kernels.first,
-    "last": kernels.last,
-    "variance": kernels.variance,
-    "stddev": kernels.stddev,
-    "count_distinct": kernels.count_distinct,
-    "approx_quantile": kernels.approx_quantile,
-    "vector_sum": kernels.vector_sum,
-    "vector_mean": kernels.vector_mean,
-}
+_VECTOR = pa.list_(pa.float64())
 
 
-def kernel_aggregate(output: str, call: Call) -> kernels.Aggregate:
+def kernel_aggregate(output: str, call: Call) -> Aggregate:
     """The kernel's aggregate for one output column of a source file."""
-    if call.function == "collect":
-        return kernels.collect(f"v_{call.columns[0]}", int(call.numbers[0]))
-    if call.function in VECTORS:
-        return _FUNCTIONS[call.function](f"w_{output}")
-    return _FUNCTIONS[call.function](*[f"v_{column}" for column in call.columns], *call.numbers)
+    signature = AGGREGATES[call.function]
+    module, _, function = signature.constructor.partition(".")
+    construct = getattr(import_module(f"spark_jobs.kernels.windows.{module}"), function)
+    columns = [f"w_{output}"] if signature.as_vector else [f"v_{column}" for column in call.columns]
+    whole = [number.whole for number in signature.numbers]
+    numbers = [int(value) if is_whole else value for value, is_whole in zip(call.numbers, whole, strict=False)]
+    aggregate: Aggregate = construct(*columns, *numbers)
+    return aggregate
+
+
+def result_type(output: str, call: Call, columns: Mapping[str, pa.DataType]) -> pa.DataType:
+    """The type of an aggregate's result, by the types of the file's columns; nothing is evaluated."""
+    aggregate = kernel_aggregate(output, call)
+    if AGGREGATES[call.function].as_vector:
+        return aggregate.output_type(_VECTOR)
+    return aggregate.output_type(columns[call.columns[0]] if call.columns else pa.null())
 
 
 def columns_read(calls: Mapping[str, Call]) -> list[str]:
@@ -58,7 +55,7 @@ def columns_read(calls: Mapping[str, Call]) -> list[str]:
 def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
     """The rows with a column `w_<output>` per vector aggregate: null where any of its components is."""
     for output, call in calls.items():
-        if call.function not in VECTORS:
+        if not AGGREGATES[call.function].as_vector:
             continue
         parts = [rows.column(f"v_{column}").cast(pa.float64(), safe=False).combine_chunks() for column in call.columns]
         missing = np.zeros(rows.num_rows, np.bool_)

@@ -13,14 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.definitions.calls import columns_read, described, kernel_aggregate, sql_type, with_vectors
-from spark_jobs.definitions.kinds import Kind, kind_of
-from spark_jobs.kernels import windows as kernels
-from spark_jobs.kernels.lateness import Lateness, Policy, judge
-from spark_jobs.kernels.restatement import SLICE, Windowing
-from spark_jobs.kernels.windows import AdaptiveMaker, Deltas, Inputs, Maker, ShapeMaker, SkippedRows, stats_type
-from spark_jobs.kernels.windows.shapes import Settled
-from spark_jobs.kernels.windows.streams import Found
+from spark_jobs.definitions.calls import columns_read, described, kernel_aggregate, result_type, sql_type, with_vectors
+from spark_jobs.definitions.kinds import kind_of
+from spark_jobs.kernels.lateness import POLICIES, Lateness, Policy, judge
+from spark_jobs.kernels.windows import Adaptive, Aggregate, Found, Inputs, Kind, SkippedRows, SqlTicks, stats_type
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey
+from spark_jobs.kernels.windows.streams import Windowing
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
@@ -66,13 +64,13 @@ class Definition:
 
     @cached_property
     def kind(self) -> Kind:
-        """Shape, place in time, slices."""
+        """The kernel's kind of windows."""
         return kind_of(self.window)
 
     @property
     def policy(self) -> Policy:
         """What becomes of late rows."""
-        return Policy(self.window.late.policy, self.window.late.limit_us)
+        return POLICIES[self.window.late.policy](self.window.late.limit_us)
 
     def expired_us(self, reached_us: int) -> int | None:
         """The greatest end of a window that is no longer kept once runs have reached `reached_us`; None: all are."""
@@ -81,15 +79,15 @@ class Definition:
     @property
     def moves_late_rows(self) -> bool:
         """Whether a row may count at its drop's start in place of its own time."""
-        return self.policy.name == "next_window"
+        return self.policy.moves_rows
 
     @property
     def is_adaptive(self) -> bool:
         """Whether its windows list deltas and have ids."""
-        return self.kind.cuts is not None
+        return isinstance(self.kind, Adaptive)
 
     @cached_property
-    def aggregates(self) -> dict[str, kernels.Aggregate]:
+    def aggregates(self) -> dict[str, Aggregate]:
         """Result column (`a_<output>`) -> aggregate."""
         return {f"a_{name}": kernel_aggregate(name, call) for name, call in self.window.aggregates.items()}
 
@@ -103,14 +101,12 @@ class Definition:
         """Columns of a worker's table without which a row is in no window."""
         if self.is_adaptive:
             return list(_ADAPTIVE_INPUTS)
-        assert self.kind.shape is not None
-        return [f"v_{c}" for c in self.values_read] if self.kind.shape.null_values == "skip_row" else []
+        return [f"v_{c}" for c in self.values_read] if self.kind.null_values == "skip_row" else []
 
     @property
     def groups(self) -> list[str]:
-        """Columns of a worker's table whose values are worked on together."""
-        keys = [f"k_{k}" for k in self.key]
-        return keys if self.kind.slice_us is None else [SLICE, *keys]
+        """Columns of a worker's table with the values of the key."""
+        return [f"k_{k}" for k in self.key]
 
     @property
     def own_columns(self) -> list[str]:
@@ -119,38 +115,38 @@ class Definition:
 
     def lateness(self, times: Any, lo: Any) -> Lateness:
         """What the late policy makes of rows at `times`, of drops that start at `lo`."""
-        return judge(times, lo, self.kind.geometry, self.policy)
+        return judge(times, lo, self.kind, self.policy)
 
-    def windowing(self, watch: Watch | None = None) -> Windowing:
-        """The kernel's view; `watch` is told of all rows of which windows are made."""
-        groups = tuple(self.groups)
-        told_apart = "window_id" if self.is_adaptive else "window_start"
-        maker = _Maker(self, self._maker, watch)
-        return Windowing(groups, (*groups, told_apart), self.kind.geometry, maker, self.kind.slice_us)
+    def windowing(self, hot: tuple[HotKey, ...] = (), watch: Watch | None = None) -> Windowing:
+        """The kernel's view of standing rows that have a `min_end`; times as int64.
 
-    @cached_property
-    def _maker(self) -> Maker:
-        """Windows of standing rows that have a `min_end` and their vectors; times as int64."""
+        Args:
+            hot: keys that are cut into slices, which SLICE_COLUMN names then.
+            watch: told of all rows of which windows are made.
+        """
         inputs = Inputs(
-            key=self.groups,
+            key=[*self.groups, *([SLICE_COLUMN] if hot else [])],
             time="time",
             aggregates=self.aggregates,
             min_end="min_end",
             forward_to="lo" if self.moves_late_rows else None,
             arrival="row_id",
         )
-        if self.kind.cuts is not None:
-            return AdaptiveMaker(self.kind.cuts, Deltas("delta_id", "vector", "size"), inputs)
-        assert self.kind.shape is not None
-        return ShapeMaker(self.kind.shape, inputs)
+
+        def find(table: pa.Table) -> Found:
+            found = self.kind.windows(with_vectors(table, self.window.aggregates), inputs)
+            if watch is not None:
+                watch(table, found.skipped)
+            return found
+
+        return Windowing(tuple(inputs.key), self.kind, find, hot)
 
     def inputs(self) -> pa.Schema:
         """The columns of a worker's table that hold rows, but for the marks of its caller."""
         types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
         return pa.schema(
             [
-                *([(SLICE, pa.int64())] if self.kind.slice_us is not None else []),
-                *[(f"k_{k}", types[k]) for k in self.key],
+                *[(group, types[k]) for group, k in zip(self.groups, self.key, strict=True)],
                 ("time", pa.int64()),
                 ("lo", pa.int64()),
                 ("row_id", pa.int64()),
@@ -162,14 +158,13 @@ class Definition:
     @cached_property
     def result_types(self) -> dict[str, pa.DataType]:
         """Output column -> its type, as the kernel gives it."""
-        schema = self.inputs().append(pa.field("min_end", pa.int64()))
-        built = self.windowing().maker.find(schema.empty_table()).table(0, 0, None)
-        return {name: built.schema.field(f"a_{name}").type for name in self.window.aggregates}
+        types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
+        return {name: result_type(name, call, types) for name, call in self.window.aggregates.items()}
 
     def value_columns(self) -> list[Column]:
         """Key columns, bounds, the kind's own columns and aggregates, as the table has them."""
         keys = [Column(k, sql_type_of(self.source.columns[k]), f"Key: column {k} of the file.") for k in self.key]
-        end = "exclusive" if self.kind.geometry.half_open else "inclusive"
+        end = "exclusive" if self.kind.half_open else "inclusive"
         bounds = [
             Column("window_start", "TIMESTAMP", "First instant of the window."),
             Column("window_end", "TIMESTAMP", f"End of the window, {end}."),
@@ -204,12 +199,13 @@ class Definition:
     @property
     def identity(self) -> list[str]:
         """Columns of the table that tell two windows apart which hold at the same time."""
-        return [*self.key, "window_id" if self.is_adaptive else "window_start"]
+        return [*self.key, self.kind.identity]
 
     def behind_condition(self) -> str:
-        """SQL over a window `c` and an update `u`: whether the update can have changed the window, see `geometry`."""
+        """SQL over a window `c` and an update `u`: whether the update can have changed the window."""
         same = [f"u.{name(f'c_{key}')} <=> c.{name(key)}" for key in self.key]
-        low, high = self.kind.changed_by("unix_micros(c.window_start)", "unix_micros(c.window_end)")
+        start, end = (SqlTicks(f"unix_micros(c.{bound})") for bound in ("window_start", "window_end"))
+        low, high = self.kind.changed_by(start, end)
         drops = self.source.drops
         time, lo = f"unix_micros(u.{name(f't_{self.time}')})", f"({drops.start_us}L + u.seq_no * {drops.every_us}L)"
         near = f"{time} BETWEEN {low} AND {high}"
@@ -219,47 +215,11 @@ class Definition:
 
     def final_condition(self) -> str:
         """SQL over the view's `p` and `h`: whether every row of any drop at or after `complete` would be left out."""
-        if self.policy.name == "reemit" and self.policy.limit is None:
+        least = self.policy.least_instants(SqlTicks("unix_micros(p.complete)"), half_open=self.kind.half_open)
+        if least is None:
             return "false"
-        end = "unix_micros(h.window_end)"
-        if self.kind.cuts is not None:
-            start, reset = "unix_micros(h.window_start)", self.kind.cuts.reset
-            end = f"{start} - pmod({start}, {reset}L) + {reset}L"
-        # a row that can still change a session is at most a gap after its end, and counts as ending a gap after that
-        beyond = 2 * self.kind.geometry.span if self.kind.slice_us is None else 0
-        late_at_end = self.kind.geometry.half_open and self.policy.name != "reemit"
-        reach = f"{end} + {(self.policy.limit or 0) + beyond}L"
-        return f"({reach} {'<=' if late_at_end else '<'} unix_micros(p.complete))"
-
-
-@dataclass(frozen=True)
-class _Maker(Maker):
-    """The windows of a definition, of rows as a worker has them; vectors are made of their components."""
-
-    definition: Definition
-    inner: Maker
-    watch: Watch | None
-
-    @property
-    def windows_a_row(self) -> int:  # type: ignore[override]
-        """As the kind has it."""
-        return self.inner.windows_a_row
-
-    @property
-    def halo(self) -> tuple[int, int] | None:
-        """As the kind has it."""
-        return self.inner.halo
-
-    def find(self, table: pa.Table) -> Found:
-        """The windows of standing rows that have a `min_end`."""
-        found = self.inner.find(with_vectors(table, self.definition.window.aggregates))
-        if self.watch is not None:
-            self.watch(table, found.skipped)
-        return found
-
-    def settled(self, time: int, last_start: int | None) -> Settled:
-        """As the kind has it."""
-        return self.inner.settled(time, last_start)
+        start, end = (SqlTicks(f"unix_micros(h.{bound})") for bound in ("window_start", "window_end"))
+        return f"({self.kind.closes(start, end) - int(self.kind.half_open)} < {least})"
 
 
 def definitions(source: Source) -> list[Definition]:

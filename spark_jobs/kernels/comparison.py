@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.equality import same_values
-from spark_jobs.kernels.geometry import Geometry
+from spark_jobs.kernels.windows import Kind
 from spark_jobs.kernels.windows.rows import encode, group_rows
 from spark_jobs.kernels.windows.streams import Place
 
@@ -124,7 +124,7 @@ class Comparison:
     """What turns published windows into desired ones. `expired`, `everything`, `known_from`: see `restatement`."""
 
     order: Order
-    geometry: Geometry
+    kind: Kind
     known_from: int
     everything: bool
     expired: int | None
@@ -148,7 +148,7 @@ class Comparison:
         window_codes, touched_codes = key_codes([windows, touched], self.order.key)
         start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
         times = touched.column(PLACED).to_numpy()
-        low, high = self.geometry.changed_by(start, end)
+        low, high = self.kind.changed_by(start, end)
         ranks = np.unique(times)
         width = np.int64(ranks.size + 1)
         composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))

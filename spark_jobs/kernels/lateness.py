@@ -9,17 +9,20 @@ window whose last instant is before `lo`. A late (row, window) pair
     reemit          counts
     next_window     does not count; a row late for all its windows counts in those over `lo` instead
 
-Half-open windows end a tick after their last instant, so a limit is measured from there.
+Half-open windows end a tick after their last instant, so a limit is measured from there. A new policy is a class here,
+and its name in a source file (`sources.windows`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.kernels.geometry import Geometry
+from spark_jobs.kernels.windows import Kind
+from spark_jobs.kernels.windows.kinds.ticks import Ticks
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -29,11 +32,43 @@ NEVER_LATE = -(2**63)
 
 
 @dataclass(frozen=True)
-class Policy:
-    """What becomes of late pairs. `limit` (ticks) is of `reemit` alone; None: without limit."""
+class Policy(ABC):
+    """What becomes of late pairs."""
 
-    name: str
     limit: int | None = None
+    """In ticks, for policies that have one."""
+    moves_rows = False
+    """Whether a row that is late for all its windows counts in those over its drop's start."""
+
+    @abstractmethod
+    def least_instants(self, lo: Ticks, *, half_open: bool) -> Ticks | None:
+        """The least last instant of a window in which rows of a drop that starts at `lo` count; None: any."""
+
+
+class Discard(Policy):
+    """Late pairs do not count."""
+
+    def least_instants(self, lo: Ticks, *, half_open: bool) -> Ticks | None:
+        """The drop's start."""
+        return lo
+
+
+class NextWindow(Discard):
+    """Late pairs do not count; a row without any other counts in the windows over its drop's start."""
+
+    moves_rows = True
+
+
+class Reemit(Policy):
+    """Late pairs count, as long as the window ended at most `limit` before."""
+
+    def least_instants(self, lo: Ticks, *, half_open: bool) -> Ticks | None:
+        """So much before the drop's start."""
+        return None if self.limit is None else lo - (self.limit + int(half_open))
+
+
+POLICIES: dict[str, type[Policy]] = {"discard": Discard, "next_window": NextWindow, "reemit": Reemit}
+"""By their names in a source file."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +98,11 @@ class Lateness:
         return self.late & (self.first < self.min_end) & (self.last >= self.min_end)
 
 
-def least_instants(lo: Ints, policy: Policy, *, half_open: bool) -> Ints:
-    """Per row its `min_end`, by its drop's start."""
-    if policy.name != "reemit":
-        return lo
-    if policy.limit is None:
-        return np.full(lo.size, NEVER_LATE, np.int64)
-    return lo - policy.limit - int(half_open)
-
-
-def judge(times: Ints, lo: Ints, geometry: Geometry, policy: Policy) -> Lateness:
+def judge(times: Ints, lo: Ints, kind: Kind, policy: Policy) -> Lateness:
     """The lateness of rows at `times`, landed by drops that start at `lo`."""
-    first, last = geometry.last_instants(times)
-    least = least_instants(lo, policy, half_open=geometry.half_open)
-    nowhere = last < least
-    moved = nowhere if policy.name == "next_window" else np.zeros(times.size, np.bool_)
-    return Lateness(first, last, least, np.where(moved, lo, times), first < lo, nowhere & ~moved, moved)
+    first, last = kind.last_instants(times)
+    least = policy.least_instants(lo, half_open=kind.half_open)
+    min_end = np.full(lo.size, NEVER_LATE, np.int64) if least is None else least
+    nowhere = last < min_end
+    moved = nowhere & policy.moves_rows
+    return Lateness(first, last, min_end, np.where(moved, lo, times), first < lo, nowhere & ~moved, moved)

@@ -1,7 +1,7 @@
 """Corrections of published windows: desired − published, over exactly the windows that an update touches.
 
 A window of a key is *affected* iff the key has a touched row (one that came or went) placed where it can change the
-window; `geometry` says for each kind where that is.
+window; `Kind.changed_by` says where that is.
 
 Desired windows are recomputed from the rows that stand; published ones are what readers see now. Of both only
 affected windows are compared, by key and start (or by what else tells a kind's windows apart). Equal ones (bit for
@@ -18,8 +18,9 @@ Cost: O(n log n) in the rows and windows given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -27,50 +28,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.comparison import PLACED, Comparison, Order, Published, key_codes, side_by_side, whole_parts
-from spark_jobs.kernels.geometry import Geometry
-from spark_jobs.kernels.windows import Maker
+from spark_jobs.kernels.windows import Found, Kind
+from spark_jobs.kernels.windows.kinds import Settled
 from spark_jobs.kernels.windows.rows import sort_rows
-from spark_jobs.kernels.windows.shapes import Settled
-from spark_jobs.kernels.windows.streams import Found, Tables, steps
-
-SLICE = "slice"
-"""Key column that numbers slices of time, where keys are cut into them."""
-
-
-@dataclass(frozen=True)
-class Windowing:
-    """How one definition makes windows of rows.
-
-    `maker` takes standing rows (key columns, `time`, `placed`, whatever the aggregates read) and gives key columns,
-    `window_start`, `window_end` (int64) and one column per aggregate.
-    `identity`: columns that tell windows of one time apart, the key's among them; each occurs once.
-    `slice_length`: `key` starts with `SLICE`, the number of a slice of so many ticks; a slice holds all rows that bear
-    on windows which start in it, and makes no others.
-    """
-
-    key: tuple[str, ...]
-    identity: tuple[str, ...]
-    geometry: Geometry
-    maker: Maker
-    slice_length: int | None = None
-
-    @property
-    def order(self) -> Order:
-        """How its windows are ordered and told apart."""
-        return Order(self.key, self.identity)
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How much is worked on at a time: rows, and about how many bytes of windows; see `steps` and `Tables`.
-
-    `held` is told the bytes of the rows that are held and their number, `made` the bytes of windows.
-    """
-
-    most_rows: int
-    most_bytes: int | None = None
-    held: Callable[[int, int], None] | None = None
-    made: Callable[[int], None] = lambda _: None
+from spark_jobs.kernels.windows.slices import OwnSlice
+from spark_jobs.kernels.windows.streams import Pace, Tables, Windowing, steps
 
 
 def restate(
@@ -100,60 +62,47 @@ def restate(
         Columns of `published`, and `known_to` int64: `live` rows are insertions; `closing` rows take a published row
         back.
     """
-    comparison = Comparison(windowing.order, windowing.geometry, known_from, everything, expired)
+    order = Order(windowing.key, windowing.identity)
+    comparison = Comparison(order, windowing.kind, known_from, everything, expired)
     tables = Tables(pace.most_bytes)
-    for step in steps(rows, _OfStanding(windowing), most_rows=pace.most_rows, held=pace.held):
+    find, settled = partial(_windows_of_standing, windowing), partial(_settled, windowing.kind)
+    for step in steps(rows, find, settled, most_rows=pace.most_rows, held=pace.held):
         updates = step.found.rows.table
         touched = updates.filter(updates.column("touched")).select([*windowing.key, PLACED])
-        desired = tables.of(step, _Wanted(comparison, touched, windowing.slice_length))
-        parts = whole_parts(desired, step.upto, windowing.order)
-        for ours, theirs in side_by_side(parts, published, windowing.order):
+        desired = tables.of(step, _Wanted(comparison, touched, windowing.own_slice))
+        parts = whole_parts(desired, step.upto, order)
+        for ours, theirs in side_by_side(parts, published, order):
             pace.made(ours.nbytes + theirs.nbytes)
             if ours.num_rows or theirs.num_rows:
                 yield comparison.corrections(ours, theirs, touched)
-    yield from _without_rows(published, comparison, windowing)
+    yield from _without_rows(published, comparison)
 
 
-def _without_rows(published: Published, comparison: Comparison, windowing: Windowing) -> Iterator[pa.Table]:
+def _without_rows(published: Published, comparison: Comparison) -> Iterator[pa.Table]:
     """Corrections of the published windows that are left when there are no more rows."""
     none = published.schema.empty_table()
-    untouched = none.select(list(windowing.key)).append_column(PLACED, pa.array([], pa.int64()))
-    for ours, theirs in side_by_side([(none, None)], published, windowing.order):
+    untouched = none.select(list(comparison.order.key)).append_column(PLACED, pa.array([], pa.int64()))
+    for ours, theirs in side_by_side([(none, None)], published, comparison.order):
         if theirs.num_rows:
             yield comparison.corrections(ours, theirs, untouched)
 
 
-@dataclass(frozen=True)
-class _OfStanding(Maker):
-    """The windows of the rows that stand, of updates; it is updates that are carried over."""
+def _windows_of_standing(windowing: Windowing, table: pa.Table) -> Found:
+    """The windows of the rows that stand, of updates; the found `rows` are all updates, which are carried over."""
+    updates = sort_rows(table, key=list(windowing.key), time=PLACED)
+    found = windowing.find(standing(table).drop_columns(["diff", "touched"]))
+    windows = found.windows
+    if found.rows.keys.num_rows < updates.keys.num_rows:
+        every, own = key_codes([updates.keys, found.rows.keys], windowing.key)
+        windows = replace(windows, group=np.searchsorted(every, own)[windows.group])
+    return replace(found, rows=updates, windows=windows)
 
-    windowing: Windowing
 
-    @property
-    def windows_a_row(self) -> int:  # type: ignore[override]
-        """As the definition has it."""
-        return self.windowing.maker.windows_a_row
-
-    @property
-    def halo(self) -> tuple[int, int] | None:
-        """As the definition has it."""
-        return self.windowing.maker.halo
-
-    def find(self, table: pa.Table) -> Found:
-        """The windows of the rows that stand; the found `rows` are all updates."""
-        updates = sort_rows(table, key=list(self.windowing.key), time=PLACED)
-        found = self.windowing.maker.find(standing(table).drop_columns(["diff", "touched"]))
-        windows = found.windows
-        if found.rows.keys.num_rows < updates.keys.num_rows:
-            every, own = key_codes([updates.keys, found.rows.keys], self.windowing.key)
-            windows = replace(windows, group=np.searchsorted(every, own)[windows.group])
-        return replace(found, rows=updates, windows=windows)
-
-    def settled(self, time: int, last_start: int | None) -> Settled:
-        """As the definition has it; updates that can change a window to come are needed, too."""
-        own = self.windowing.maker.settled(time, last_start)
-        start = np.array([own.before], np.int64)
-        return Settled(own.before, min(own.rows_from, int(self.windowing.geometry.changed_by(start, start)[0][0])))
+def _settled(kind: Kind, time: int, last_start: int | None) -> Settled:
+    """As the kind has it; updates that can change a window to come are needed, too."""
+    own = kind.settled(time, last_start)
+    start = np.array([own.before], np.int64)
+    return Settled(own.before, min(own.rows_from, int(kind.changed_by(start, start)[0][0])))
 
 
 @dataclass(frozen=True)
@@ -162,13 +111,11 @@ class _Wanted:
 
     comparison: Comparison
     touched: pa.Table
-    slice_length: int | None
+    own_slice: OwnSlice | None
 
     def __call__(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
         asked = self.comparison.asks_for(windows, self.touched)
-        if self.slice_length is not None:
-            asked &= windows.column("window_start").to_numpy() // self.slice_length == windows.column(SLICE).to_numpy()
-        return asked
+        return asked if self.own_slice is None else asked & self.own_slice(windows)
 
 
 def standing(rows: pa.Table) -> pa.Table:

@@ -195,7 +195,7 @@ def _counting(rows: list[Row], definition: Definition, key: Row, published: Revi
     times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
     judged = definition.lateness(times, lo)
     first = micros(_start(key, published))
-    last = micros(published.values["window_end"]) - int(definition.kind.geometry.half_open)
-    ends = judged.last if definition.kind.slice_us is None else np.full(times.size, last)
+    last = micros(published.values["window_end"]) - int(definition.kind.half_open)
+    ends = judged.last if definition.kind.halo is None else np.full(times.size, last)
     counts = (judged.placed >= first) & (judged.placed <= last) & (judged.moved | (ends >= judged.min_end))
     return [row for row, counted in zip(rows, counts & ~judged.discarded, strict=True) if counted]

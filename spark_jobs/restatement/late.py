@@ -156,8 +156,8 @@ class _Judge:
     def _late(self, definition: Definition, rows: pa.Table) -> pa.Table:
         times, lo = rows.column("time").to_numpy(), rows.column("lo").to_numpy()
         found = definition.lateness(times, lo)
-        end = int(definition.kind.geometry.half_open)
-        last_late = definition.kind.geometry.latest_before(times, lo - 1)
+        end = int(definition.kind.half_open)
+        last_late = definition.kind.latest_before(times, lo - 1)
         columns = {
             **{name: rows.column(name) for name in ("definition", "row_id", "entity", "diff")},
             "event_time": pa.array(times),

@@ -1,16 +1,14 @@
 """What runs in the Python workers when windows are restated: rows and published windows of whole groups to corrections.
 
-A worker gets its partition in any order, all of a group (the key, and the slice of time where keys are cut into slices)
-together. It sorts rows and published windows within its budget of memory (`memory.max_bytes` of the source; what passes
-it waits on disk), and compares the windows of the rows that stream by with the published ones: see
-`kernels.restatement`. One open window's rows, and a cell's windows of the adaptive kind, are held whatever the budget
-says; the peak then tells by how much it was passed.
+A worker gets its partition in any order, all of a group (the key, and the slice of time where hot keys are cut)
+together, and works on it as the library's do (`windows.worker`), within the source's `memory.max_bytes`: it sorts rows
+and published windows, and compares the windows of the rows that stream by with the published ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,25 +18,28 @@ import pyarrow.compute as pc
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account, account, astray, skipped_rows
-from spark_jobs.kernels.comparison import PLACED, Published
-from spark_jobs.kernels.restatement import SLICE, Pace, restate
-from spark_jobs.kernels.windows import MemoryBudget, RowSorter, SkippedRows
-from spark_jobs.windows.spill import RunFiles
-from spark_jobs.windows.worker import METRICS, metric_column
+from spark_jobs.kernels.comparison import PLACED
+from spark_jobs.kernels.lateness import Lateness
+from spark_jobs.kernels.windows import MemoryUse, SkippedRows
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey, OwnSlice
+from spark_jobs.kernels.windows.streams import Windowing
+from spark_jobs.windows.worker import METRICS, Correcting, Given, WindowsTask, metric_column
 
 ACCOUNT_PREFIX = "__rows_"
 """Columns of a worker's last row, which tells the account of its rows; they are null elsewhere, as those of METRICS
 are. No name of a source file starts so."""
 
 
-def given_schema(definition: Definition) -> pa.Schema:
-    """What a worker takes: rows (`is_window` false) and published windows, each with nulls in the other's columns."""
+def given_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
+    """What a worker takes: rows (`is_window` false) and published windows, each with nulls in the other's columns;
+    `sliced`: hot keys are cut."""
     bounds = [(name, pa.int64()) for name in ("window_start", "window_end", "known_from")]
     results = definition.result_schema()
     own = [(name, results.field(name).type) for name in definition.own_columns]
     return pa.schema(
         [
             ("is_window", pa.bool_()),
+            *([(SLICE_COLUMN, pa.int64())] if sliced else []),
             *definition.inputs(),
             ("diff", pa.int64()),
             ("touched", pa.bool_()),
@@ -76,102 +77,78 @@ def result_schema(definition: Definition) -> pa.Schema:
 class Restater:
     """The function of `mapInArrow`: rows and windows in any order to corrections, and one row with the account.
 
-    `max_bytes`: what a worker may hold; None: as the source has it. `most_rows`: how many rows become windows at a
-    time; None: as many as that allows.
+    `hot`: keys that are cut into slices, which a column names then. `max_bytes`: what a worker may hold; None: as the
+    source has it. `most_rows`: how many rows become windows at a time; None: as many as that allows.
     """
 
     definition: Definition
     known_from_us: int
     everything: bool
     expired_us: int | None = None
+    hot: tuple[HotKey, ...] = ()
     max_bytes: int | None = None
     most_rows: int | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Corrections in the order of groups, and at the end the account and the memory it took."""
         schema = result_schema(self.definition)
-        budget = MemoryBudget(self.max_bytes or self.definition.source.memory.max_bytes)
-        astray = _Astray(self.definition)
-        with RunFiles() as store:
-            rows, published = self._sorters(budget, store)
-            total = Account()
-            for batch in batches:
-                total += self._take(pa.Table.from_batches([batch]), rows, published)
-            for made in self._restated(rows, published, astray, budget):
-                named = made.rename_columns([_plain(name) for name in made.column_names])
-                yield from filled(named, schema).to_batches()
-        total = replace(total, astray=astray.rows)
-        told = {f"{ACCOUNT_PREFIX}{name}": getattr(total, name) for name in accounts.NAMES}
-        told |= {metric_column(name): getattr(budget.use, name) for name in METRICS}
+        ledger, use = _Ledger(self.definition, self.hot), MemoryUse()
+        windowing = self.definition.windowing(self.hot, ledger.watch)
+        published = self._published_schema(windowing)
+        task = WindowsTask(
+            windowing,
+            PLACED,
+            self.max_bytes or self.definition.source.memory.max_bytes,
+            most_columns=len(published),
+            correcting=Correcting(published, self.known_from_us, self.everything, self.expired_us),
+            most_rows=self.most_rows,
+        )
+        given = (self._given(pa.Table.from_batches([batch]), ledger, published) for batch in batches)
+        for made in task(given, use):
+            named = made.rename_columns([_plain(name) for name in made.column_names])
+            yield from filled(named, schema).to_batches()
+        told = {f"{ACCOUNT_PREFIX}{name}": getattr(ledger.account, name) for name in accounts.NAMES}
+        told |= {metric_column(name): getattr(use, name) for name in METRICS}
         yield from filled(pa.table({name: pa.array([n], pa.int64()) for name, n in told.items()}), schema).to_batches()
 
-    def _sorters(self, budget: MemoryBudget, store: RunFiles) -> tuple[RowSorter, RowSorter]:
-        """Of rows and of published windows, which come mixed."""
-        groups = self.definition.groups
-        rows = RowSorter(key=groups, time=PLACED, budget=budget, store=store, held_as="rows")
-        published = RowSorter(key=groups, time="window_start", budget=budget, store=store, held_as="published")
-        rows.share_with(published)
-        return rows, published
-
-    def _take(self, table: pa.Table, rows: RowSorter, published: RowSorter) -> Account:
-        """Sort a batch in; what is made of its touched rows."""
+    def _given(self, table: pa.Table, ledger: _Ledger, published: pa.Schema) -> Given:
+        """The rows of a batch, judged and accounted for, and the windows in it."""
         is_window = table.column("is_window")
-        published.add(table.filter(is_window).select(self._published_schema().names))
-        updates = table.filter(pc.invert(is_window)).select([*self.definition.inputs().names, "diff", "touched"])
-        lateness = self.definition.lateness(_ints(updates, "time"), _ints(updates, "lo"))
-        updates = updates.append_column("min_end", pa.array(lateness.min_end))
-        updates = updates.append_column(PLACED, pa.array(lateness.placed))
-        rows.add(updates)
-        skipped = skipped_rows(updates, self.definition.required)
-        return account(_ints(updates, "diff"), lateness, skipped, self._counted_here(updates))
+        windows = table.filter(is_window).select(published.names) if pc.any(is_window).as_py() else None
+        rows = table if windows is None else table.filter(pc.invert(is_window))
+        names = [*([SLICE_COLUMN] if self.hot else []), *self.definition.inputs().names, "diff", "touched"]
+        rows = rows.select(names)
+        lateness = self.definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
+        ledger.take(rows, lateness)
+        rows = rows.append_column("min_end", pa.array(lateness.min_end))
+        return rows.append_column(PLACED, pa.array(lateness.placed)), windows
 
-    def _restated(
-        self, rows: RowSorter, published: RowSorter, astray: _Astray, budget: MemoryBudget
-    ) -> Iterator[pa.Table]:
-        windowing = self.definition.windowing(astray)
-        a_row, columns = windowing.maker.windows_a_row, len(self._published_schema())
-        most_rows = self.most_rows or budget.rows_at_a_time(rows.row_bytes(), a_row, columns)
-
-        def held(n_bytes: int, n_rows: int) -> None:
-            budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, a_row), windows=0)
-
-        def made(n_bytes: int) -> None:
-            budget.use.holds(windows=n_bytes)
-
-        yield from restate(
-            rows.chunks(most_rows),
-            Published(published.chunks(most_rows), self._published_schema()),
-            windowing,
-            Pace(most_rows, budget.table_bytes(), held, made),
-            known_from=self.known_from_us,
-            everything=self.everything,
-            expired=self.expired_us,
-        )
-
-    def _published_schema(self) -> pa.Schema:
+    def _published_schema(self, windowing: Windowing) -> pa.Schema:
         own = ["window_start", "window_end", *self.definition.own_columns, *self.definition.aggregates]
-        names = [*self.definition.groups, *own, "known_from", "revision", "era"]
-        given = given_schema(self.definition)
-        return pa.schema([given.field(name) for name in names])
-
-    def _counted_here(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
-        """Touched rows; of a row that is in several slices, the copy in the slice of its own time."""
-        chosen: npt.NDArray[np.bool_] = rows.column("touched").to_numpy()
-        length = self.definition.kind.slice_us
-        return chosen if length is None else chosen & (_ints(rows, "time") // length == _ints(rows, SLICE))
+        given = given_schema(self.definition, sliced=bool(self.hot))
+        return pa.schema([given.field(name) for name in [*windowing.key, *own, "known_from", "revision", "era"]])
 
 
-@dataclass
-class _Astray:
-    """How many rows the windows made differ from what their lateness says, see `accounts`."""
+class _Ledger:
+    """The account of a worker's touched rows, and by how much the windows made differ from it, see `accounts`."""
 
-    definition: Definition
-    rows: int = 0
+    def __init__(self, definition: Definition, hot: tuple[HotKey, ...]) -> None:
+        self.account = Account()
+        self._definition, self._own_slice = definition, OwnSlice(hot) if hot else None
 
-    def __call__(self, standing: pa.Table, counts: SkippedRows) -> None:
-        """Of rows that became windows together."""
-        lateness = self.definition.lateness(_ints(standing, "time"), _ints(standing, "lo"))
-        self.rows += astray(lateness, skipped_rows(standing, self.definition.required), counts)
+    def take(self, rows: pa.Table, lateness: Lateness) -> None:
+        """Account for the touched rows; of a row that is in several slices, for that in the slice of its own time."""
+        counted: npt.NDArray[np.bool_] = rows.column("touched").to_numpy()
+        if self._own_slice is not None:
+            counted = counted & self._own_slice.at(rows, "time")
+        skipped = skipped_rows(rows, self._definition.required)
+        self.account += account(_ints(rows, "diff"), lateness, skipped, counted)
+
+    def watch(self, standing: pa.Table, counts: SkippedRows) -> None:
+        """Rows that became windows together."""
+        lateness = self._definition.lateness(_ints(standing, "time"), _ints(standing, "lo"))
+        off = astray(lateness, skipped_rows(standing, self._definition.required), counts)
+        self.account += Account(astray=off)
 
 
 def _ints(table: pa.Table, column: str) -> npt.NDArray[np.int64]:

@@ -54,6 +54,13 @@ class Scope:
         fresh = F.col("time") >= at(self.publication.published_us)
         return fresh | (F.col("event_time") >= at(self.publication.reached_us))
 
+    @property
+    def touches_about(self) -> int:
+        """About how many updates this run touches, by what is known of the batches of the trace."""
+        published, trace = self.publication.published_us, self.frontiers.arrangement.trace
+        fresh = (b for b in trace if self.everything or b.upper.time is None or b.upper.time > published)
+        return sum(batch.n_updates for batch in fresh)
+
     def touching(self, lake: Lake) -> DataFrame:
         """The touching updates alone. Both bounds are on columns with statistics, so files wholly published are
         skipped."""

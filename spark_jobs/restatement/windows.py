@@ -19,7 +19,7 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.records.times import LEAST_US
-from spark_jobs.kernels.restatement import SLICE
+from spark_jobs.kernels.windows.slices import copied
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, result_schema
 from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, within
@@ -27,6 +27,8 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import name
 from spark_jobs.windows.adapter import metric_totals
+from spark_jobs.windows.hot_keys import Spread, key_hash, spread
+from spark_jobs.windows.parameters import DEFAULT_ROWS_A_SLICE
 from spark_jobs.windows.worker import METRICS
 
 if TYPE_CHECKING:
@@ -122,10 +124,11 @@ def corrections(
     if not scope.everything:
         # a changed definition may have published windows anywhere
         near, published = _within_reach(definition, near, published, _falls_due(scope, definition))
-    rows = _rows(lake, scope, definition, near)
-    both = rows.unionByName(_prefixed(definition, published), allowMissingColumns=True)
-    grouped = both.repartition(*definition.groups)
-    kernel = Restater(definition, scope.known_from_us, scope.everything, expired_us)
+    rows, stand = _rows(lake, scope, definition, near), _prefixed(definition, published)
+    over = _spread(scope, definition, rows)
+    grouped = _together(definition, over, rows, stand)
+    hot = () if over is None else over.hot
+    kernel = Restater(definition, scope.known_from_us, scope.everything, expired_us, hot)
     made = grouped.mapInArrow(kernel, from_arrow_schema(result_schema(definition)))
     observation = Observation(f"windows_{definition.name}_{token}")
     sums = [F.sum(f"{ACCOUNT_PREFIX}{n}").alias(n) for n in accounts.NAMES]
@@ -140,9 +143,9 @@ def corrections(
 def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | None) -> list[Range]:
     """The ranges of time in which rows bear on windows that rows in `ranges` can change; for sessions those of the
     published ones that overlap these come on top. `expired_us`: windows that end by then are not kept."""
-    span_us = definition.kind.geometry.span
+    span_us = definition.kind.span
     near = [(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges]
-    if definition.kind.slice_us is None and expired_us is not None:
+    if definition.kind.halo is None and expired_us is not None:
         # a session that is kept no longer may be joined to one that is; it is not published, and begins at any time
         near = [(LEAST_US if lo <= expired_us else lo, hi) for lo, hi in near]
     return coalesce_ranges(near)
@@ -160,7 +163,7 @@ def _within_reach(
     definition: Definition, near: list[Range], published: DataFrame, due: Column
 ) -> tuple[list[Range], DataFrame]:
     """The ranges whose rows must be read, and the published windows that they can affect, or that fall due."""
-    if definition.kind.slice_us is not None:
+    if definition.kind.halo is not None:
         return near, published.where(within("window_start", near) | due)
     overlapping = _overlapping(near)
     bounds = _bounds(published.where(overlapping)) if near else []
@@ -182,7 +185,7 @@ def _bounds(sessions: DataFrame) -> list[Range]:
 
 
 def _rows(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> DataFrame:
-    """Standing updates with a key that count in these ranges, once per slice that they bear on."""
+    """Standing updates with a key that count in these ranges."""
     time = f"t_{definition.time}"
     near = within(time, ranges)
     if definition.moves_late_rows:
@@ -196,10 +199,31 @@ def _rows(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range])
         *[F.col(f"c_{c}").alias(f"v_{c}") for c in definition.values_read],
         *(_adaptive_inputs(definition) if definition.is_adaptive else []),
     ]
-    selected = rows.select(*columns)
-    if definition.kind.slice_us is None:
-        return selected
-    return selected.withColumn(SLICE, F.explode(_slices(definition)))
+    return rows.select(*columns)
+
+
+def _spread(scope: Scope, definition: Definition, rows: DataFrame) -> Spread | None:
+    """How rows are spread over tasks, as in the library; None: as Spark has it, where a run touches few of them."""
+    if scope.touches_about <= DEFAULT_ROWS_A_SLICE:
+        return None
+    keyed = rows.where("time IS NOT NULL")
+    return spread(keyed, definition.kind, hashed=_hash(definition), time="time", rows_a_slice=DEFAULT_ROWS_A_SLICE)
+
+
+def _together(definition: Definition, over: Spread | None, rows: DataFrame, stand: DataFrame) -> DataFrame:
+    """Rows, once per slice that they bear on, and published windows, each in the slice that it starts in."""
+    if over is None:
+        return rows.unionByName(stand, allowMissingColumns=True).repartition(*definition.groups)
+    hashed = _hash(definition)
+    halo = copied(definition.kind)
+    moved = ["if(time < lo, lo, time)"] if definition.moves_late_rows else []
+    rows = over.in_slices(rows, halo, hashed, "time", *moved)
+    stand = over.in_slices(stand, None if halo is None else (0, 0), hashed, "window_start")
+    return over.together(rows.unionByName(stand, allowMissingColumns=True), hashed)
+
+
+def _hash(definition: Definition) -> str:
+    return key_hash(map(name, definition.groups))
 
 
 def _landed_in(definition: Definition, ranges: list[Range]) -> Column:
@@ -210,21 +234,6 @@ def _landed_in(definition: Definition, ranges: list[Range]) -> Column:
         first, last = -((drops.start_us - lo) // drops.every_us), (hi - drops.start_us) // drops.every_us
         condition = condition | F.col("seq_no").between(first, last)
     return condition & (F.unix_micros(f"t_{definition.time}") < drop_start(definition.source))
-
-
-def _slices(definition: Definition) -> Column:
-    """The slices in which windows start that a row can bear on, at its own time or at its drop's start."""
-    length, halo = definition.kind.slice_us, definition.kind.geometry.halo
-    assert length is not None
-    assert halo is not None
-
-    def around(time: str) -> Column:
-        low, high = F.col(time) - F.lit(halo[0]), F.col(time) + F.lit(halo[1])
-        return F.sequence(_floored(low, length), _floored(high, length))
-
-    if not definition.moves_late_rows:
-        return around("time")
-    return F.when(F.col("time") < F.col("lo"), F.array_union(around("time"), around("lo"))).otherwise(around("time"))
 
 
 def _floored(number: Column, length: int) -> Column:
@@ -264,11 +273,9 @@ def _bytes(source: Source) -> Column:
 
 
 def _prefixed(definition: Definition, published: DataFrame) -> DataFrame:
-    """Published windows as the kernel takes them, each in the slice that it starts in."""
+    """Published windows as the kernel takes them."""
     times = [F.unix_micros(t).alias(t) for t in ("window_start", "window_end", "known_from")]
     keys = [F.col(k).alias(f"k_{k}") for k in definition.key]
     results = [F.col(name(n)).alias(f"a_{n}") for n in definition.window.aggregates]
     own = [F.col(name(n)) for n in definition.own_columns]
-    rows = published.select(F.lit(True).alias("is_window"), *keys, *times, "revision", "era", *own, *results)
-    length = definition.kind.slice_us
-    return rows if length is None else rows.withColumn(SLICE, _floored(F.col("window_start"), length))
+    return published.select(F.lit(True).alias("is_window"), *keys, *times, "revision", "era", *own, *results)

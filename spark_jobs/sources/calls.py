@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
+from spark_jobs.aggregates import AGGREGATES, Number, Signature
 from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, show
 from spark_jobs.sources.quantities import parse_size
 from spark_jobs.sources.section import Section
@@ -17,42 +17,6 @@ from spark_jobs.sources.section import Section
 _CALL = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e-?\d+)?")
-
-FINEST_ACCURACY = 2.0**-50
-"""A finer quantile would need more bits than a double has."""
-MOST_COLLECTED = 1_000_000
-"""Values in one list."""
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What may stand in the brackets: how many columns (`most` None: any number), then which numbers.
-
-    `numbers`: per number its name, its bounds (both included) and whether it is whole; the last `optional` may be
-    absent.
-    """
-
-    shown: str
-    least: int = 1
-    most: int | None = 1
-    numbers: tuple[tuple[str, float, float, bool], ...] = ()
-    optional: int = 0
-
-
-_ONE = ("sum", "avg", "min", "max", "first", "last", "variance", "stddev", "count_distinct")
-SIGNATURES: Mapping[str, Signature] = {
-    "count": Signature("count()", least=0),
-    **{name: Signature(f"{name}(column)") for name in _ONE},
-    "approx_quantile": Signature(
-        "approx_quantile(column, fraction, accuracy)",
-        numbers=(("fraction", 0, 1, False), ("accuracy", 0, 0.5, False)),
-        optional=1,
-    ),
-    "collect": Signature("collect(column, limit)", numbers=(("limit", 1, MOST_COLLECTED, True),)),
-    "vector_sum": Signature("vector_sum(column, …)", most=None),
-    "vector_mean": Signature("vector_mean(column, …)", most=None),
-}
-"""The aggregates that a source file may name."""
 
 
 def _refuse_call(
@@ -73,7 +37,7 @@ def split_call(text: Any) -> tuple[str, list[str]] | None:
 
 
 class Aggregate(Section):
-    """One aggregate of a window: a call of `SIGNATURES`, its columns and its numbers."""
+    """One aggregate of a window: a call of `AGGREGATES`, its columns and its numbers."""
 
     function: str
     columns: tuple[str, ...] = ()
@@ -83,10 +47,10 @@ class Aggregate(Section):
     @classmethod
     def _accept_a_call(cls, value: Any) -> Any:
         call = split_call(value)
-        if call is None or call[0] not in SIGNATURES or "(" not in value:
-            raise _refuse_call([signature.shown for signature in SIGNATURES.values()], value, call, SIGNATURES)
+        if call is None or call[0] not in AGGREGATES or "(" not in value:
+            raise _refuse_call([signature.shown for signature in AGGREGATES.values()], value, call, AGGREGATES)
         function, arguments = call
-        signature = SIGNATURES[function]
+        signature = AGGREGATES[function]
         columns = [argument for argument in arguments if _COLUMN.fullmatch(argument)]
         numbers = arguments[len(columns) :]
         if columns != arguments[: len(columns)] or not _fits(signature, columns, numbers):
@@ -99,19 +63,20 @@ def _fits(signature: Signature, columns: list[str], numbers: list[str]) -> bool:
         return False
     if not len(signature.numbers) - signature.optional <= len(numbers) <= len(signature.numbers):
         return False
-    return all(
-        _NUMBER.fullmatch(text)
-        and lo <= float(text) <= hi
-        and (not whole or text.isdecimal())
-        # an accuracy of 0 is exact; between 0 and the finest no double could tell
-        and not (name == "accuracy" and 0 < float(text) < FINEST_ACCURACY)
-        for text, (name, lo, hi, whole) in zip(numbers, signature.numbers, strict=False)
-    )
+    return all(_is_within(text, number) for text, number in zip(numbers, signature.numbers, strict=False))
+
+
+def _is_within(text: str, number: Number) -> bool:
+    if not _NUMBER.fullmatch(text) or (number.whole and not text.isdecimal()):
+        return False
+    value = float(text)
+    return number.least <= value <= number.most and not 0 < value < number.finest
 
 
 def _shown(signature: Signature) -> str:
     bounds = ", ".join(
-        f"{name} {'a whole number ' if whole else ''}from {lo:g} to {hi:g}" for name, lo, hi, whole in signature.numbers
+        f"{number.name} {'a whole number ' if number.whole else ''}from {number.least:g} to {number.most:g}"
+        for number in signature.numbers
     )
     optional = f" (the last {signature.optional} may be left out)" if signature.optional else ""
     return f"{signature.shown}{', with ' + bounds if bounds else ''}{optional}"

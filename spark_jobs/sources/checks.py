@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_jobs.aggregates import AGGREGATES, NUMBERS
 from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import alignment_problem
@@ -16,9 +17,6 @@ from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
 from spark_jobs.sources.state import DeleteWhen
 
-NUMBERS = frozenset({"int", "float"})
-ADDED = NUMBERS | {"decimal"}
-"""Types whose values windows add up."""
 TIMES = frozenset({"timestamp", "date"})
 KEYS = frozenset({"int", "string", "bool", "timestamp", "date"})
 RESERVED_COLUMNS = frozenset(
@@ -34,11 +32,6 @@ RESERVED_IN_STATES = frozenset({"timestamp", "time", "at", "valid_from", "valid_
 """Columns that states, their changelog and their pins have beside components, and the argument of reads of the past."""
 RESERVED_IN_ADAPTIVE = frozenset({"window_id", "delta_ids", "stats", "trigger"})
 """Columns that tables of adaptive windows have beside keys and aggregates."""
-OPERANDS = {
-    **dict.fromkeys(("sum", "avg", "variance", "stddev", "approx_quantile"), ADDED),
-    **dict.fromkeys(("vector_sum", "vector_mean"), NUMBERS),
-}
-"""Aggregates of numbers, and which types they take."""
 RESERVED_WINDOWS = frozenset({"late", "changelog", "windows", "publications", "published", "state", "frontiers"})
 """Names of our own tables in `silver`."""
 OWN_TABLES = frozenset(
@@ -191,11 +184,10 @@ def _check_aggregate(
     yield from _own_name(path, output, RESERVED_IN_WINDOWS)
     if output in keys:
         yield Problem(path, "a name that is no key of the window", repr(output))
-    types = OPERANDS.get(aggregate.function)
-    # a vector is of doubles, which would round decimals
-    instead = ", or sum(…) of each decimal column" if types == NUMBERS else ""
+    signature = AGGREGATES[aggregate.function]
+    instead = ", or sum(…) of each decimal column" if signature.as_vector else ""
     for column in aggregate.columns:
-        yield from _column(draft, path, column, types, f" for {aggregate.function}{instead}")
+        yield from _column(draft, path, column, signature.operands, f" for {aggregate.function}{instead}")
 
 
 def _check_state(draft: Draft) -> Iterator[Problem]:

@@ -16,29 +16,23 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 from spark_jobs.kernels.windows import (
-    AdaptiveMaker,
-    AdaptiveSkips,
+    Adaptive,
     Aggregate,
-    Cuts,
-    Deltas,
     Inputs,
-    Maker,
+    Kind,
     NullValues,
-    Sessions,
-    Shape,
-    ShapeMaker,
-    ShapeSkips,
-    Skips,
-    required_columns,
+    skips_of,
     stats_type,
 )
 from spark_jobs.kernels.windows.monoid import columns_read
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, copied
+from spark_jobs.kernels.windows.streams import Windowing
 
 from .expressions import column, quoted, ticks_of
-from .hot_keys import SLICE_COLUMN, Spread, slices_sql, spread
+from .hot_keys import Spread, key_hash, spread
 from .parameters import DEFAULT_ROWS_A_SLICE, Duration, Frame, Running, is_integer, refuse, ticks
 from .stream_times import Arrivals
-from .worker import METRICS, MIN_END, STREAM_TIME, OwnSlice, Partition, SkippedTask, Task, WindowsTask, metric_column
+from .worker import METRICS, MIN_END, STREAM_TIME, NewWindows, Partition, SkippedTask, Task, WindowsTask, metric_column
 
 
 @dataclass(frozen=True)
@@ -97,45 +91,35 @@ class WindowCall:
             frame, keys, time, time_type, dict(aggregates), outputs, allowed, arrival, streams, list(also_read), running
         )
 
-    def windows(self, shape: Shape) -> DataFrame:
-        """The windows of this shape with their aggregates."""
-        required = required_columns(shape, self.aggregates)
-        gap = shape.gap if isinstance(shape, Sessions) else None
+    def windows(self, kind: Kind) -> DataFrame:
+        """The windows of a kind with their aggregates."""
+        own: list[tuple[str, DataType]] = []
+        if isinstance(kind, Adaptive):
+            ids = ArrayType(self.frame.types[kind.deltas.delta])
+            own = [("window_id", StringType()), ("delta_ids", ids), ("stats", from_arrow_type(stats_type()))]
+            own.append(("trigger", StringType()))
+        fields = self.window_fields(own)
+        over, inputs = self._spread(kind), self.inputs()
+        if over is not None and over.hot:
+            inputs = replace(inputs, key=[*self.key, SLICE_COLUMN])
+        windows = WindowsTask(
+            Windowing.of(kind, inputs, () if over is None else over.hot),
+            self.time,
+            max_bytes=self.running.memory_max_bytes,
+            most_columns=len(fields),
+            required=kind.required(self.aggregates),
+            drop_negative=kind.drop_negative,
+        )
+        return self._apply(kind, NewWindows(windows, self.running.metrics is not None), fields, over)
 
-        def maker(inputs: Inputs) -> Maker:
-            return ShapeMaker(shape, inputs)
-
-        over = self._spread(shape.halo, gap)
-        task = self._task(maker, over, required, drop_negative=shape.drop_negative)
-        return self._apply(shape.null_values, task, self.window_fields([]), over, shape.halo)
-
-    def adaptive(self, cuts: Cuts, deltas: Deltas) -> DataFrame:
-        """Adaptive windows with their statistics and aggregates."""
-        ids = ArrayType(self.frame.types[deltas.delta])
-        own = [("window_id", StringType()), ("delta_ids", ids), ("stats", from_arrow_type(stats_type()))]
-        fields = self.window_fields([*own, ("trigger", StringType())])
-
-        def maker(inputs: Inputs) -> Maker:
-            return AdaptiveMaker(cuts, deltas, inputs)
-
-        halo = maker(self.inputs()).halo
-        over = self._spread(halo, None)
-        return self._apply("skip_value", self._task(maker, over, deltas.columns()), fields, over, halo)
-
-    def skipped(self, shape: Shape) -> DataFrame:
-        """The rows, and the pairs of a row and a window, that do not count in windows of this shape."""
-        return self._skipped(ShapeSkips(shape, self.inputs()), shape.null_values)
-
-    def adaptive_skipped(self, cuts: Cuts, deltas: Deltas) -> DataFrame:
-        """The rows that do not count in adaptive windows."""
-        return self._skipped(AdaptiveSkips(cuts, deltas, self.inputs()), "skip_value")
-
-    def _skipped(self, skips: Skips, null_values: NullValues) -> DataFrame:
+    def skipped(self, kind: Kind) -> DataFrame:
+        """The rows, and the pairs of a row and a window, that do not count in windows of this kind."""
         fields = [StructField(name, self.frame.types[name]) for name in self._needed()]
         fields += [StructField(name, self._bound()) for name in ("window_start", "window_end")]
         fields += [StructField("reason", StringType(), nullable=False)]
+        skips = skips_of(kind, self.inputs())
         task = SkippedTask(skips, self.inputs(), self.running.memory_max_bytes, most_columns=len(fields))
-        return self._apply(null_values, task, fields)
+        return self._apply(kind, task, fields)
 
     def inputs(self) -> Inputs:
         """Which columns of a worker's table are what."""
@@ -157,68 +141,41 @@ class WindowCall:
         return LongType() if is_integer(self.time_type) else self.time_type
 
     def _hash(self) -> str:
-        return f"xxhash64({', '.join(map(quoted, self.key))})"
+        return key_hash(map(quoted, self.key))
 
-    def _spread(self, halo: tuple[int, int] | None, gap: int | None) -> Spread | None:
+    def _spread(self, kind: Kind) -> Spread | None:
         """How rows are spread over tasks; None: as Spark has it."""
         if self.running.rows_a_slice is None:
             return None
         able = self.frame.df.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in [*self.key, self.time]))
-        rows = able.selectExpr(f"{self._hash()} AS h", f"{ticks_of(self.time, self.time_type)} AS t")
-        return spread(rows, rows_a_slice=self.running.rows_a_slice, halo=halo, gap=gap)
+        time = ticks_of(self.time, self.time_type)
+        return spread(able, kind, hashed=self._hash(), time=time, rows_a_slice=self.running.rows_a_slice)
 
-    def _task(
-        self, maker: Any, over: Spread | None, required: list[str], *, drop_negative: bool = False
-    ) -> WindowsTask:
-        inputs, wanted = self.inputs(), None
-        if over is not None and over.hot:
-            inputs, wanted = replace(inputs, key=[*self.key, SLICE_COLUMN]), OwnSlice(over.hot)
-        return WindowsTask(
-            maker(inputs),
-            inputs,
-            required,
-            drop_negative,
-            max_bytes=self.running.memory_max_bytes,
-            most_columns=len(self.key) + len(self.outputs) + 2,
-            wanted=wanted,
-            with_metrics=self.running.metrics is not None,
-        )
-
-    def _apply(
-        self,
-        null_values: NullValues,
-        task: Task,
-        fields: list[StructField],
-        over: Spread | None = None,
-        halo: tuple[int, int] | None = None,
-    ) -> DataFrame:
+    def _apply(self, kind: Kind, task: Task, fields: list[StructField], over: Spread | None = None) -> DataFrame:
         """`task` over the needed columns, all rows of a key, or of a slice of it, together."""
         rows, needed = self.frame.df, self._needed()
         # named c0, c1, …: mapInArrow takes no names with dots
         chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
         if self.grace is not None:
             # before slices: copies in a halo arrive once
-            rows = self._arrivals(null_values).stream_times(rows, STREAM_TIME)
+            rows = self._arrivals(kind.null_values).stream_times(rows, STREAM_TIME)
             chosen.append(STREAM_TIME)
             needed = [*needed, STREAM_TIME]
         if over is not None and over.hot:
             own = (f"{self._hash()} AS __hash", f"{ticks_of(self.time, self.time_type)} AS __ticks")
             rows = rows.selectExpr("*", *own)
-            chosen.append(f"{slices_sql(over.hot, halo)} AS {SLICE_COLUMN}")
+            rows = over.in_slices(rows, copied(kind), "__hash", "__ticks")
+            chosen.append(SLICE_COLUMN)
             needed = [*needed, SLICE_COLUMN]
         told = (
             [] if self.running.metrics is None else [StructField(metric_column(name), LongType()) for name in METRICS]
         )
         work = Partition(task, needed, [field.name for field in [*fields, *told]], self.grace)
-        made = self._together(rows.selectExpr(*chosen), over).mapInArrow(work, StructType([*fields, *told]))
-        return self._observed(made, [field.name for field in fields]) if told else made
-
-    def _together(self, rows: DataFrame, over: Spread | None) -> DataFrame:
-        """All rows of a key, or of a slice of it, in one partition."""
         keys = [f"c{place}" for place in range(len(self.key))]
-        if over is None:
-            return rows.repartition(*keys)
-        return rows.repartitionById(over.tasks, column(rows, over.task_sql(f"xxhash64({', '.join(keys)})")))
+        chosen_rows = rows.selectExpr(*chosen)
+        together = chosen_rows.repartition(*keys) if over is None else over.together(chosen_rows, key_hash(keys))
+        made = together.mapInArrow(work, StructType([*fields, *told]))
+        return self._observed(made, [field.name for field in fields]) if told else made
 
     def _observed(self, made: DataFrame, outputs: list[str]) -> DataFrame:
         """The windows alone; what workers tell about themselves goes to the observation."""

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortType
 
-from spark_jobs.kernels.windows import Aggregate, Cuts, Deltas, Trigger
+from spark_jobs.kernels.windows import Adaptive, Aggregate, Cuts, Deltas, Trigger
 
 from .adapter import WindowCall
 from .parameters import (
@@ -118,13 +118,13 @@ def adaptive_windows(
         ParameterError: a parameter is outside of the above; no job has been started. IntegerOverflow, from the action:
             the bytes of a window pass int64.
     """
-    call, cuts, deltas = adaptive_plan(
+    call, kind = adaptive_plan(
         df, key=key, time=time, delta=delta, aggregates=aggregates, vector=vector, size_bytes=size_bytes,
         target_batch_size=target_batch_size, min_duration=min_duration, max_duration=max_duration, reset=reset,
         triggers=triggers, memory_max_bytes=memory_max_bytes, grace=grace, arrival=arrival, stream=stream,
         rows_a_slice=rows_a_slice, metrics=metrics,
     )  # fmt: skip
-    return call.adaptive(cuts, deltas)
+    return call.windows(kind)
 
 
 def adaptive_plan(
@@ -142,7 +142,7 @@ def adaptive_plan(
     triggers: Sequence[Trigger] | None = None,
     memory_max_bytes: int = DEFAULT_MEMORY_BYTES,
     **shared: Any,
-) -> tuple[WindowCall, Cuts, Deltas]:
+) -> tuple[WindowCall, Adaptive]:
     """The checked parameters of `adaptive_windows`; `shared` are those of every kind, see `WindowCall.checked`."""
     deltas = Deltas(delta, vector, size_bytes)
     frame = Frame.of(df)
@@ -172,7 +172,7 @@ def adaptive_plan(
         also_read=deltas.columns(),
         **shared,
     )
-    return call, cuts, deltas
+    return call, Adaptive(cuts, deltas)
 
 
 def _check_column(parameter: str, name: str, kind: DataType) -> None:

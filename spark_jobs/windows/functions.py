@@ -8,14 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql.types import TimestampType
 
-from spark_jobs.kernels.windows import Aggregate, Hopping, Sessions, Shape, Sliding
+from spark_jobs.kernels.windows import Aggregate, Hopping, Kind, Sessions, Sliding
 
 from .adapter import WindowCall
 from .adaptive import adaptive_plan
 from .parameters import DEFAULT_MEMORY_BYTES, DEFAULT_ROWS_A_SLICE, Duration, calendar, is_integer, refuse, ticks
 
 Columns = str | Sequence[str]
-Planned = tuple[WindowCall, Shape]
+Planned = tuple[WindowCall, Kind]
 REASONS = ("null_key", "null_time", "null_value", "negative_time", "late", "late_row", "repeated_id")
 """Why something does not count, see `skipped_rows`."""
 _MOST_WINDOWS_A_ROW = 1_000_000
@@ -77,8 +77,8 @@ def sliding_windows(
         ParameterError: a parameter is outside of the above; no job has been started.
     """
     shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
-    call, shape = _sliding(df, size=size, clip_at_zero=clip_at_zero, **shared)
-    return call.windows(shape)
+    call, kind = _sliding(df, size=size, clip_at_zero=clip_at_zero, **shared)
+    return call.windows(kind)
 
 
 def session_windows(
@@ -107,8 +107,8 @@ def session_windows(
     Other arguments, result and errors: see `sliding_windows`.
     """
     shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
-    call, shape = _session(df, gap=gap, **shared)
-    return call.windows(shape)
+    call, kind = _session(df, gap=gap, **shared)
+    return call.windows(kind)
 
 
 def hopping_windows(
@@ -141,8 +141,8 @@ def hopping_windows(
     Other arguments, result and errors: see `sliding_windows`.
     """
     shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
-    call, shape = _hopping(df, size=size, advance=advance, offset=offset, **shared)
-    return call.windows(shape)
+    call, kind = _hopping(df, size=size, advance=advance, offset=offset, **shared)
+    return call.windows(kind)
 
 
 def tumbling_windows(
@@ -172,8 +172,8 @@ def tumbling_windows(
     Other arguments, result and errors: see `sliding_windows`.
     """
     shared = _shared(key, time, aggregates, grace, arrival, stream, rows_a_slice, memory_max_bytes, metrics)
-    call, shape = _tumbling(df, size=size, offset=offset, zone=zone, **shared)
-    return call.windows(shape)
+    call, kind = _tumbling(df, size=size, offset=offset, zone=zone, **shared)
+    return call.windows(kind)
 
 
 def _shared(
@@ -210,12 +210,12 @@ def skipped_rows(df: DataFrame, kind: str, **parameters: Any) -> DataFrame:
         ParameterError: as the kind's function, or for an unknown kind.
     """
     if kind == "adaptive":
-        adaptive, cuts, deltas = adaptive_plan(df, **parameters)
-        return adaptive.adaptive_skipped(cuts, deltas)
+        call, adaptive = adaptive_plan(df, **parameters)
+        return call.skipped(adaptive)
     if kind not in _PLANS:
         raise refuse("kind", expected=f"one of {sorted([*_PLANS, 'adaptive'])}", found=kind)
-    call, shape = _PLANS[kind](df, **parameters)
-    return call.skipped(shape)
+    planned, windows = _PLANS[kind](df, **parameters)
+    return planned.skipped(windows)
 
 
 def skipped_counts(df: DataFrame, kind: str, **parameters: Any) -> dict[str, int]:

@@ -7,13 +7,15 @@ What a sample says decides how work is spread, never what a window holds.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.kernels.windows.slices import SLICES, HotKey, cells_of
+from spark_jobs.kernels.windows import Kind, Sessions
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, Halo, HotKey, cells_of
 
-from .expressions import whole
+from .expressions import column, whole
 
 _SHARE = 0.01
 """Of all rows, in the sample."""
@@ -25,8 +27,6 @@ _BROKEN_SHARE = 8
 """Breaks are looked for in the first eighth of each cell."""
 _LONGEST = 2**62
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
-Halo = tuple[int, int]
-SLICE_COLUMN = "__slice"
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,37 @@ class Spread:
             first += key.slices
         return f"CASE {SLICE_COLUMN} div {SLICES} {' '.join(cases)} ELSE {shared} END"
 
+    def in_slices(self, rows: DataFrame, halo: Halo | None, hashed: str, *times: str) -> DataFrame:
+        """The rows with SLICE_COLUMN, once for each slice; see `slices_sql`. As they are, where no key is hot."""
+        if not self.hot:
+            return rows
+        return rows.selectExpr("*", f"{slices_sql(self.hot, halo, hashed, *times)} AS {SLICE_COLUMN}")
+
+    def together(self, rows: DataFrame, hashed: str) -> DataFrame:
+        """All rows of a key, or of a slice of it, in one partition; `hashed` is SQL of the key's hash."""
+        return rows.repartitionById(self.tasks, column(rows, self.task_sql(hashed)))
+
+
+def key_hash(names: Iterable[str]) -> str:
+    """SQL: a key as one number, given the quoted names of its columns."""
+    return f"xxhash64({', '.join(names)})"
+
 
 def sampled_share(rows_a_slice: int) -> float:
     """Of all rows, how many are in a sample that finds what passes `rows_a_slice`."""
     return min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
 
 
-def spread(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | None) -> Spread:
+def spread(keyed: DataFrame, kind: Kind, *, hashed: str, time: str, rows_a_slice: int) -> Spread:
     """Count rows and look for keys with more than `rows_a_slice` in a sample; for sessions also look for their breaks,
     in all rows.
 
     Args:
-        rows: a key as one number in `h`, a time in ticks in `t`; no nulls.
+        keyed: rows that all have a key and a time.
+        hashed, time: SQL of the key as one number and of the time in ticks.
         rows_a_slice: about how many rows a task is given.
-        halo: how far before and after a row the windows start that it bears on; None for sessions.
-        gap: for sessions, the greatest distance of two rows that is no break.
     """
+    rows = keyed.selectExpr(f"{hashed} AS h", f"{time} AS t")
     share = sampled_share(rows_a_slice)
     sample = rows.sample(fraction=share, seed=0).selectExpr("h", "1 AS n", "t AS low", "t AS high")
     counted = sample.groupBy("h").agg({"n": "sum", "low": "min", "high": "max"})
@@ -79,10 +94,10 @@ def spread(rows: DataFrame, *, rows_a_slice: int, halo: Halo | None, gap: int | 
     hot: list[HotKey] = []
     for key in total.largest:
         n_rows = round(key.n / share)
-        length, cells = cells_of(rows=n_rows, rows_a_slice=rows_a_slice, low=key.low, high=key.high, halo=halo)
+        low, length, cells = cells_of(kind, rows=n_rows, rows_a_slice=rows_a_slice, low=key.low, high=key.high)
         if 1 < cells < SLICES and length * cells < _LONGEST:
-            hot.append(HotKey(key.h, len(hot) + 1, key.low, length, cells))
-    cut = tuple(hot) if gap is None or not hot else _at_breaks(rows, tuple(hot), gap)
+            hot.append(HotKey(key.h, len(hot) + 1, low, length, cells))
+    cut = _at_breaks(rows, tuple(hot), kind.gap) if hot and isinstance(kind, Sessions) else tuple(hot)
     sliced = {key.hashed for key in cut}
     rest = total.n - sum(key.n for key in total.largest if key.h in sliced)
     return Spread(cut, max(math.ceil(rest / share / rows_a_slice), 1))
@@ -115,37 +130,56 @@ def _beginnings(hot: tuple[HotKey, ...]) -> str:
     return f"CASE h {' '.join(cases)} END"
 
 
-def slices_sql(hot: tuple[HotKey, ...], halo: Halo | None) -> str:
-    """SQL: the slices of a row, one row for each, given its key as one number in `__hash` and its ticks in `__ticks`.
+def slices_sql(hot: tuple[HotKey, ...], halo: Halo | None, hashed: str, *times: str) -> str:
+    """SQL: the slices of a row, one row for each, given its key as one number and the times in ticks at which it may
+    count; `halo`: see `slices.copied`.
 
-    Rows without a time, which can't count, are left out where windows have a halo.
+    A row without a time, which can't count, is in the first slice of its key.
     """
     if halo is None:
-        cases = (f"WHEN {whole(key.hashed)} THEN {_slice_at_breaks(key)}" for key in hot)
-        return f"CASE __hash {' '.join(cases)} ELSE 0L END"
-    cases = (f"WHEN {whole(key.hashed)} THEN {_slices_within(key, *halo)}" for key in hot)
-    return f"explode(CASE WHEN __ticks IS NOT NULL THEN CASE __hash {' '.join(cases)} ELSE array(0L) END END)"
+        return _case(hot, hashed, lambda key: _slice_at_breaks(key, times[0]), "0L")
+    if not any(halo) and len(times) == 1:
+        return _case(hot, hashed, lambda key: _slice_over(key, times[0]), "0L")
+
+    def within(key: HotKey) -> str:
+        parts = [_slices_within(key, time, *halo) for time in times]
+        return parts[0] if len(parts) == 1 else f"array_distinct(concat({', '.join(parts)}))"
+
+    return f"explode({_case(hot, hashed, within, 'array(0L)')})"
 
 
-def _slices_within(key: HotKey, before: int, after: int) -> str:
+def _case(hot: tuple[HotKey, ...], hashed: str, of_key: Callable[[HotKey], str], of_others: str) -> str:
+    cases = (f"WHEN {whole(key.hashed)} THEN {of_key(key)}" for key in hot)
+    return f"CASE {hashed} {' '.join(cases)} ELSE {of_others} END"
+
+
+def _slice_over(key: HotKey, time: str) -> str:
+    """SQL: the slice whose cell is over a time."""
+    return f"{key.number * SLICES}L + ({_clamped(time, key.low, key.top)} - {whole(key.low)}) div {whole(key.length)}"
+
+
+def _slices_within(key: HotKey, time: str, before: int, after: int) -> str:
     """SQL: the slices in which the windows start that a row bears on."""
     # clamped before the halo is taken away or added, so that nothing overflows
     low, high = min(key.low + before, _GREATEST), min(key.top + before, _GREATEST)
-    first = f"(least(greatest(__ticks, {whole(low)}), {whole(high)}) - {whole(before)} - {whole(key.low)})"
+    first = f"({_clamped(time, low, high)} - {whole(before)} - {whole(key.low)})"
     low, high = max(key.low - after, _LEAST), max(key.top - after, _LEAST)
-    last = f"(least(greatest(__ticks, {whole(low)}), {whole(high)}) + {whole(after)} - {whole(key.low)})"
+    last = f"({_clamped(time, low, high)} + {whole(after)} - {whole(key.low)})"
     number, length = f"{key.number * SLICES}L", whole(key.length)
     return f"sequence({number} + {first} div {length}, {number} + {last} div {length})"
 
 
-def _slice_at_breaks(key: HotKey) -> str:
+def _clamped(time: str, low: int, high: int) -> str:
+    """SQL: a time within these bounds; the lower one for null."""
+    return f"least(greatest({time}, {whole(low)}), {whole(high)})"
+
+
+def _slice_at_breaks(key: HotKey, time: str) -> str:
     """SQL: the number of breaks up to a row's time."""
     assert key.breaks is not None
-    clamped = f"least(greatest(__ticks, {whole(key.low)}), {whole(key.top)})"
+    clamped = _clamped(time, key.low, key.top)
     cell = f"CAST(({clamped} - {whole(key.low)}) div {whole(key.length)} AS INT) + 1"
     begun = ", ".join(f"{number}L" for number in key.broken_before())
     breaks = ", ".join("NULL" if at is None else whole(at) for at in key.breaks)
     at = f"element_at(array({breaks}), {cell})"
-    return (
-        f"{key.number * SLICES}L + element_at(array({begun}), {cell}) + CASE WHEN __ticks >= {at} THEN 1L ELSE 0L END"
-    )
+    return f"{key.number * SLICES}L + element_at(array({begun}), {cell}) + CASE WHEN {time} >= {at} THEN 1L ELSE 0L END"

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.windows import Aggregate, Calendar
-from spark_jobs.kernels.windows.calendars import UNITS as CALENDAR_UNITS
+from spark_jobs.kernels.windows.kinds.calendars import UNITS as CALENDAR_UNITS
 
 GREATEST_TICKS = 2**63 - 1
 _MOST_PERIODS = 1000

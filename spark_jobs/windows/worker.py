@@ -4,7 +4,7 @@ sorted rows stream by, hand them back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,26 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.kernels.windows import (
-    Inputs,
-    Maker,
-    MemoryBudget,
-    MemoryUse,
-    RowSorter,
-    Skips,
-    Wanted,
-)
+from spark_jobs.kernels.comparison import Published
+from spark_jobs.kernels.restatement import restate
+from spark_jobs.kernels.windows import Inputs, MemoryBudget, MemoryUse, RowSorter, Skips
 from spark_jobs.kernels.windows.rows import as_ticks
-from spark_jobs.kernels.windows.slices import HotKey, kept
-from spark_jobs.kernels.windows.streams import stream_windows
+from spark_jobs.kernels.windows.streams import Pace, Windowing, stream_windows
 
-from .hot_keys import SLICE_COLUMN
 from .spill import RunFiles
 
 STREAM_TIME = "__stream_time"
 MIN_END = "__min_end"
 METRICS = ("rows", "flushed_runs", "flushed_bytes", "peak_bytes")
 """What a worker tells about itself, of `MemoryUse`."""
+Given = tuple[pa.Table, pa.Table | None]
+"""Rows, and published windows if there are any."""
 Task = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 _LEAST = -(2**63)
 _ROWS_A_BATCH = 1 << 17
@@ -44,73 +38,99 @@ def metric_column(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class OwnSlice:
-    """Asks for the windows that start in the slice that makes them, which SLICE_COLUMN names: not those of its halo."""
+class Correcting:
+    """That windows are published, with the columns of `schema`, and what is asked for is what corrects them; see
+    `restatement`. A first time is the case in which none are."""
 
-    hot: tuple[HotKey, ...]
-
-    def __call__(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
-        """Which of these windows."""
-        return kept(self.hot, as_ticks(windows.column(SLICE_COLUMN)), as_ticks(windows.column("window_start")))
+    schema: pa.Schema
+    known_from: int
+    everything: bool
+    expired: int | None
 
 
 @dataclass(frozen=True)
 class WindowsTask:
-    """Windows of rows in any order.
+    """Windows of rows in any order, or what corrects published ones.
 
     Args:
-        required, drop_negative: which rows can't count, see `rows.able_rows`.
-        wanted: the windows asked for; None: all.
+        time: the column by which rows are sorted.
         most_columns: of a window, for counting memory.
-        with_metrics: tables have the METRICS as columns, null but in a row of their own, the task's last, which has
-            nothing else.
+        required, drop_negative: which rows can't count, see `rows.able_rows`.
+        most_rows: how many rows become windows at a time; None: as many as the budget allows.
     """
 
-    maker: Maker
-    inputs: Inputs
-    required: list[str]
-    drop_negative: bool
+    windowing: Windowing
+    time: str
     max_bytes: int
     most_columns: int
-    wanted: Wanted | None = None
-    with_metrics: bool = False
+    required: Sequence[str] = ()
+    drop_negative: bool = False
+    correcting: Correcting | None = None
+    most_rows: int | None = None
 
-    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """One row a window."""
-        budget, blank = MemoryBudget(self.max_bytes), None
+    def __call__(self, given: Iterator[Given], use: MemoryUse) -> Iterator[pa.Table]:
+        """Tables in the order (key, start); `use` is told what they take."""
+        budget = MemoryBudget(self.max_bytes, use)
         with RunFiles() as store:
-            sorter = RowSorter(
-                key=self.inputs.key,
-                time=self.inputs.time,
-                budget=budget,
-                store=store,
-                required=self.required,
-                drop_negative=self.drop_negative,
-            )
-            for table in tables:
-                blank = table.slice(0, 0) if blank is None else blank
-                sorter.add(table)
-            for windows in self._windows(sorter, budget):
-                if windows.num_rows:
-                    yield _with_metrics(windows, None) if self.with_metrics else windows
-            if self.with_metrics and blank is not None:
-                # a task may have no window, but it has flushed all the same
-                kinds = self.maker.find(blank).table(0, 0, None).schema
-                no_window = pa.table([pa.nulls(1, kind) for kind in kinds.types], names=kinds.names)
-                yield _with_metrics(no_window, budget.use)
+            shared: Any = {"key": list(self.windowing.key), "budget": budget, "store": store}
+            able: Any = {"required": self.required, "drop_negative": self.drop_negative}
+            rows = RowSorter(time=self.time, held_as="rows", **able, **shared)
+            published = RowSorter(time="window_start", held_as="published", **shared)
+            if self.correcting is not None:
+                rows.share_with(published)
+            for fresh, windows in given:
+                rows.add(fresh)
+                if windows is not None:
+                    published.add(windows)
+            yield from self._made(rows, published, budget)
 
-    def _windows(self, sorter: RowSorter, budget: MemoryBudget) -> Iterator[pa.Table]:
-        per_row = self.maker.windows_a_row
-        most_rows = budget.rows_at_a_time(sorter.row_bytes(), per_row, self.most_columns)
+    def _made(self, rows: RowSorter, published: RowSorter, budget: MemoryBudget) -> Iterator[pa.Table]:
+        per_row = self.windowing.kind.windows_a_row
+        most_rows = self.most_rows or budget.rows_at_a_time(rows.row_bytes(), per_row, self.most_columns)
 
         def held(n_bytes: int, n_rows: int) -> None:
             budget.use.holds(windowing=budget.windowing_bytes(n_bytes, n_rows, per_row), windows=0)
 
-        chunks, most_bytes = sorter.chunks(most_rows), budget.table_bytes()
-        how: Any = {"most_rows": most_rows, "most_bytes": most_bytes, "wanted": self.wanted, "held": held}
-        for windows in stream_windows(chunks, self.maker, **how):
-            budget.use.holds(windows=windows.nbytes)
-            yield windows
+        def made(n_bytes: int) -> None:
+            budget.use.holds(windows=n_bytes)
+
+        chunks, pace = rows.chunks(most_rows), Pace(most_rows, budget.table_bytes(), held, made)
+        if self.correcting is None:
+            return stream_windows(chunks, self.windowing, pace)
+        stand = Published(published.chunks(most_rows), self.correcting.schema)
+        how: Any = {name: getattr(self.correcting, name) for name in ("known_from", "everything", "expired")}
+        return restate(chunks, stand, self.windowing, pace, **how)
+
+
+@dataclass(frozen=True)
+class NewWindows:
+    """The task of a call on a DataFrame: windows of rows, of which none are published.
+
+    `with_metrics`: tables have the METRICS as columns, null but in a row of their own, the last, which has nothing
+    else.
+    """
+
+    windows: WindowsTask
+    with_metrics: bool = False
+
+    def __call__(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """One row a window."""
+        use, blank = MemoryUse(), None
+
+        def given() -> Iterator[Given]:
+            nonlocal blank
+            for table in tables:
+                blank = table.slice(0, 0) if blank is None else blank
+                yield table, None
+
+        for windows in self.windows(given(), use):
+            if windows.num_rows:
+                yield _with_metrics(windows, None) if self.with_metrics else windows
+        if self.with_metrics and blank is not None:
+            # a task may have no window, but it has flushed all the same
+            kinds = self.windows.windowing.find(blank).table(0, 0, None).schema
+            no_window = pa.table([pa.nulls(1, kind) for kind in kinds.types], names=kinds.names)
+            yield _with_metrics(no_window, use)
 
 
 def _with_metrics(windows: pa.Table, use: MemoryUse | None) -> pa.Table:

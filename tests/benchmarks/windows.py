@@ -38,7 +38,7 @@ from measuring import (
 )
 
 from spark_jobs.kernels.windows import Cuts, Trigger
-from spark_jobs.kernels.windows.adaptive import adaptive_spans
+from spark_jobs.kernels.windows.kinds.cuts import adaptive_spans
 from spark_jobs.windows import count, hopping_windows, max_, min_, session_windows, sum_
 
 GAP = 3 * MEAN_DISTANCE

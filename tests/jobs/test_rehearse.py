@@ -36,7 +36,9 @@ def test_a_worker_starts_with_the_kernels_in_memory(spark: SparkSession) -> None
     def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
 
-        before = [name in sys.modules for name in ("spark_jobs.kernels.windows.sliding", "spark_jobs.landing.worker")]
+        before = [
+            name in sys.modules for name in ("spark_jobs.kernels.windows.kinds.sliding", "spark_jobs.landing.worker")
+        ]
         for _ in batches:
             yield pa.record_batch({"loaded": before})
 

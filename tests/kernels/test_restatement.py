@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels import windows as kernels
 from spark_jobs.kernels.comparison import CLOSING, LIVE, Published, key_codes
-from spark_jobs.kernels.geometry import Geometry, GridGeometry, SessionGeometry, SlidingGeometry
-from spark_jobs.kernels.restatement import Pace, Windowing, restate, standing
+from spark_jobs.kernels.restatement import restate, standing
 from spark_jobs.kernels.windows.monoid import WindowRows
+from spark_jobs.kernels.windows.streams import Pace, Windowing
 from tests.effort import tries
 
 AGGREGATES = {"n": kernels.count(), "total": kernels.sum_("value"), "mean": kernels.avg("ratio")}
@@ -43,21 +43,17 @@ _SHARED: dict[str, Any] = {
 INPUTS = kernels.Inputs(**_SHARED)
 
 
-def _windowing(shape: kernels.Shape, geometry: Geometry) -> Windowing:
-    return Windowing(("key",), ("key", "window_start"), geometry, kernels.ShapeMaker(shape, INPUTS))
-
-
 KINDS = {
-    "sliding": _windowing(kernels.Sliding(SIZE, clip_at_zero=False), SlidingGeometry(SIZE)),
-    "session": _windowing(kernels.Sessions(SIZE), SessionGeometry(SIZE)),
-    "hopping": _windowing(kernels.Hopping(SIZE, 2), GridGeometry(SIZE, 2)),
+    "sliding": Windowing.of(kernels.Sliding(SIZE, clip_at_zero=False), INPUTS),
+    "session": Windowing.of(kernels.Sessions(SIZE), INPUTS),
+    "hopping": Windowing.of(kernels.Hopping(SIZE, 2), INPUTS),
 }
 chunks = st.integers(1, 7)
 
 
 def windows_of(windowing: Windowing, rows: list[dict[str, Any]]) -> pa.Table:
     """All windows of rows that stand."""
-    found = windowing.maker.find(_table(rows).drop_columns(["diff", "touched"]))
+    found = windowing.find(_table(rows).drop_columns(["diff", "touched"]))
     return found.table(0, found.windows.start.size, None)
 
 
@@ -134,8 +130,7 @@ def _sorted(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def test_an_update_that_changes_no_result_makes_no_correction() -> None:
     at_most_one = replace(INPUTS, aggregates={"n": _AtMostOne()})
-    capped = kernels.ShapeMaker(kernels.Sliding(SIZE, clip_at_zero=False), at_most_one)
-    windowing = replace(KINDS["sliding"], maker=capped)
+    windowing = Windowing.of(kernels.Sliding(SIZE, clip_at_zero=False), at_most_one)
     rows = [{"key": "a", "time": 3, "row_id": i, "diff": 1, "touched": False, "min_end": -99, "value": 1, "ratio": 1.0}
             for i in (1, 2)]  # fmt: skip
     first = corrected(rows[:1], _capped(), windowing, known_from=0, everything=True)

@@ -13,23 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.windows import (
-    Calendar,
-    Cuts,
-    Deltas,
-    Inputs,
-    IntegerOverflow,
-    Trigger,
-    adaptive_table,
-    collect,
-    count,
-    skipped_table,
-    sum_,
-    window_table,
-)
-from spark_jobs.kernels.windows.adaptive import adaptive_spans
+from spark_jobs.kernels.windows import Calendar, Cuts, Deltas, Inputs, IntegerOverflow, Trigger, collect, count, sum_
 from spark_jobs.kernels.windows.adaptive_naive import Delta, adaptive
+from spark_jobs.kernels.windows.kinds.cuts import adaptive_spans
 from tests.effort import tries
+from tests.kernels.whole_tables import adaptive_table, skipped_table, window_table
 
 CUTS = Cuts(target=3, shortest=2, longest=12, reset=40, triggers=(), memory_bytes=100, rate_unit=10)
 TRIGGERS = st.lists(

@@ -17,19 +17,17 @@ from spark_jobs.kernels.windows import (
     count,
     count_distinct,
     first,
-    hopping_table,
     last,
     max_,
     min_,
     naive,
-    session_table,
-    sliding_table,
     stddev,
     sum_,
     variance,
 )
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row
 from tests.effort import tries
+from tests.kernels.whole_tables import hopping_table, session_table, sliding_table
 
 VALUE = {
     "int": (pa.int64(), st.integers(-50, 50)),

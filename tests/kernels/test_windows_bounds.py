@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.windows import naive
-from spark_jobs.kernels.windows.aligned import hopping_spans
+from spark_jobs.kernels.windows.kinds.hopping import hopping_spans
+from spark_jobs.kernels.windows.kinds.sessions import session_spans
+from spark_jobs.kernels.windows.kinds.sliding import sliding_spans
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row, Window
-from spark_jobs.kernels.windows.sessions import session_spans
-from spark_jobs.kernels.windows.sliding import sliding_spans
 from tests.effort import tries
 
 NEAR = st.integers(-30, 30)

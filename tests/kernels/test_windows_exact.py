@@ -18,7 +18,6 @@ from spark_jobs.kernels.windows import (
     Deltas,
     Inputs,
     Trigger,
-    adaptive_table,
     approx_quantile,
     avg,
     count_distinct,
@@ -27,8 +26,6 @@ from spark_jobs.kernels.windows import (
     max_,
     min_,
     naive,
-    session_table,
-    sliding_table,
     stddev,
     sum_,
     variance,
@@ -36,6 +33,7 @@ from spark_jobs.kernels.windows import (
     vector_sum,
 )
 from tests.effort import tries
+from tests.kernels.whole_tables import adaptive_table, session_table, sliding_table
 
 TINY, HUGE = 5e-324, 1.7976931348623157e308
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.windows import (
-    AdaptiveSkips,
+    Adaptive,
     Cuts,
     Deltas,
     Hopping,
@@ -15,19 +15,15 @@ from spark_jobs.kernels.windows import (
     Sessions,
     Sliding,
     Trigger,
-    adaptive_table,
     collect,
     count,
-    late_stream,
-    late_table,
     naive,
-    skipped_table,
     sum_,
-    unable_rows,
-    window_table,
 )
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row
+from spark_jobs.kernels.windows.skipped import AdaptiveSkips, late_stream, late_table, unable_rows
 from tests.effort import tries
+from tests.kernels.whole_tables import adaptive_table, skipped_table, window_table
 
 ROW = st.tuples(
     st.sampled_from(["x", "y", None]),
@@ -220,7 +216,7 @@ def adaptive_reasons(rows):
 @settings(max_examples=tries(120), deadline=None)
 @given(st.lists(DELTA_ROW, max_size=25).map(deltas_of), st.integers(1, 9), st.integers(1, 6))
 def test_each_row_is_in_an_adaptive_window_or_named(table, most_rows, a_chunk):
-    skips = AdaptiveSkips(CUTS, DELTAS, DELTA_INPUTS)
+    skips = AdaptiveSkips(Adaptive(CUTS, DELTAS), DELTA_INPUTS)
     told, able = skips.told_at_once(table)
     ordered = able.sort_by([("k", "ascending"), ("t", "ascending")])
     chunks = [ordered.slice(start, a_chunk) for start in range(0, ordered.num_rows, a_chunk)]

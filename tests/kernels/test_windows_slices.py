@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.windows import Hopping, Inputs, Sessions, Sliding, count, sum_, window_table
+from spark_jobs.kernels.windows import Adaptive, Cuts, Deltas, Hopping, Inputs, Sessions, Sliding, Trigger, count, sum_
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST
-from spark_jobs.kernels.windows.slices import SLICES, HotKey, cells_of, kept
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, HotKey, OwnSlice, cells_of, copied
 from tests.effort import tries
+from tests.kernels.whole_tables import window_table
 
 INPUTS = Inputs(["k"], "t", {"n": count(), "s": sum_("v")})
 
@@ -37,11 +38,10 @@ def worked_apart(table, key, shape):
     made = []
     # breaks make one slice more than there are
     for place in range(key.cells + (key.breaks is not None)):
-        own = [(row["t"], row["v"]) for row in rows if place in slices_of(key, row["t"], shape.halo)]
+        own = [(row["t"], row["v"]) for row in rows if place in slices_of(key, row["t"], copied(shape))]
         windows, _ = window_table(table_of(own), shape, INPUTS)
-        keep = kept(
-            (key,), np.full(windows.num_rows, key.number * SLICES + place), windows.column("window_start").to_numpy()
-        )
+        numbers = pa.array(np.full(windows.num_rows, key.number * SLICES + place))
+        keep = OwnSlice((key,))(windows.append_column(SLICE_COLUMN, numbers))
         made.extend(windows.filter(pa.array(keep)).to_pylist())
     return made
 
@@ -52,7 +52,7 @@ ROWS = st.lists(st.tuples(st.integers(-10, 60), st.integers(-5, 5)), max_size=25
 @settings(max_examples=tries(30), deadline=None)
 @given(
     ROWS,
-    st.sampled_from([Sliding(4, False), Sliding(7, True), Hopping(6, 2, 1), Hopping(5, 5)]),
+    st.sampled_from([Sliding(4, False), Sliding(7, True), Hopping(6, 2, 1)]),
     st.integers(-5, 20),
     st.integers(1, 15),
     st.integers(2, 5),
@@ -61,6 +61,25 @@ def test_slices_with_a_halo_make_each_window_once(rows, shape, low, length, cell
     table = table_of([row for row in rows if row[0] >= 0 or not shape.drop_negative])
     wanted, _ = window_table(table, shape, INPUTS)
     assert worked_apart(table, HotKey(0, 1, low, length, cells), shape) == wanted.to_pylist()
+
+
+CUTS = Cuts(target=2, shortest=1, longest=4, reset=6, triggers=(Trigger("time"),), memory_bytes=1, rate_unit=1)
+
+
+@settings(max_examples=tries(30), deadline=None)
+@given(
+    ROWS,
+    st.sampled_from([Hopping(5, 5), Hopping(7, 7, 3), Adaptive(CUTS, Deltas("v"))]),
+    st.integers(-9, 20),
+    st.integers(21, 90),
+    st.integers(1, 60),
+)
+def test_slices_cut_where_nothing_crosses_share_no_row(rows, shape, low, high, wanted_cells):
+    low, length, cells = cells_of(shape, rows=wanted_cells, rows_a_slice=1, low=low, high=high)
+    key = HotKey(0, 1, low, length, cells)
+    assert all(len(slices_of(key, time, copied(shape))) == 1 for time, _ in rows)
+    wanted, _ = window_table(table_of(rows), shape, INPUTS)
+    assert worked_apart(table_of(rows), key, shape) == wanted.to_pylist()
 
 
 @settings(max_examples=tries(25), deadline=None)
@@ -78,12 +97,19 @@ def test_sessions_cut_at_breaks_are_whole(rows, gap, length):
 
 
 def test_cells_cover_the_times_and_stay_long_against_the_halo():
-    length, cells = cells_of(rows=4_500_000, rows_a_slice=500_000, low=-5, high=9_999_994, halo=(1000, 1))
-    assert (length, cells) == (1_111_112, 9)
-    length, cells = cells_of(rows=4_500_000, rows_a_slice=500_000, low=0, high=4_999_999, halo=(100_000, 1))
-    assert (length, cells) == (800_016, 7)
-    assert cells_of(rows=10**9, rows_a_slice=10, low=0, high=10**12, halo=None)[1] < SLICES
-    assert cells_of(rows=10**9, rows_a_slice=10, low=3, high=3, halo=(5, 1))[1] == 1
+    sliding = Sliding(1000, False)
+    assert cells_of(sliding, rows=4_500_000, rows_a_slice=500_000, low=-5, high=9_999_994) == (-5, 1_111_112, 9)
+    wide = Sliding(100_000, False)
+    assert cells_of(wide, rows=4_500_000, rows_a_slice=500_000, low=0, high=4_999_999) == (0, 800_016, 7)
+    assert cells_of(Sessions(1), rows=10**9, rows_a_slice=10, low=0, high=10**12)[2] < SLICES
+    assert cells_of(Sliding(5, False), rows=10**9, rows_a_slice=10, low=3, high=3)[2] == 1
+
+
+def test_cells_begin_and_end_with_what_nothing_crosses():
+    cells = cells_of(Hopping(10, 10, 3), rows=4, rows_a_slice=1, low=17, high=99)
+    assert cells == (13, 30, 3)
+    # there is no such instant to begin at
+    assert cells_of(Hopping(10, 10), rows=4, rows_a_slice=1, low=LEAST, high=GREATEST)[2] == 1
 
 
 @pytest.mark.parametrize("low", [LEAST, GREATEST - 30])

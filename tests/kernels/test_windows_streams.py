@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.windows import (
-    AdaptiveMaker,
+    Adaptive,
     Calendar,
     Cuts,
     Deltas,
@@ -17,24 +17,22 @@ from spark_jobs.kernels.windows import (
     MemoryBudget,
     RowSorter,
     Sessions,
-    ShapeMaker,
     Sliding,
     Trigger,
-    adaptive_table,
     avg,
     count,
     first,
     last,
     max_,
     min_,
-    required_columns,
     stream_windows,
     sum_,
-    window_table,
 )
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST
 from spark_jobs.kernels.windows.runs import merged
+from spark_jobs.kernels.windows.streams import Pace, Windowing
 from tests.effort import tries
+from tests.kernels.whole_tables import adaptive_table, window_table
 
 AGGREGATES = {"n": count(), "s": sum_("v"), "m": avg("v"), "lo": min_("v"), "hi": max_("v")}
 INPUTS = Inputs(["k", "j"], "t", AGGREGATES | {"a": first("v"), "z": last("v")}, min_end="least", arrival="at")
@@ -80,7 +78,7 @@ def rows_of(times, *, keys="xy"):
     return st.lists(row, max_size=24).map(table)
 
 
-def streamed(table, maker, inputs, *, budget, batch, most_rows, required=(), drop_negative=False):
+def streamed(table, kind, inputs, *, budget, batch, most_rows, required=(), drop_negative=False):
     """Through the sorter and the stream, as a worker does it."""
     store = HeldRuns()
     sorter = RowSorter(
@@ -88,7 +86,7 @@ def streamed(table, maker, inputs, *, budget, batch, most_rows, required=(), dro
     )
     for begin in range(0, table.num_rows, batch):
         sorter.add(table.slice(begin, batch))
-    return list(stream_windows(sorter.chunks(most_rows), maker, most_rows=most_rows)), store
+    return list(stream_windows(sorter.chunks(most_rows), Windowing.of(kind, inputs), Pace(most_rows))), store
 
 
 def text(tables, schema):
@@ -116,12 +114,12 @@ def test_windows_of_a_stream_are_those_of_the_table(max_bytes):
         wanted, _ = window_table(table, shape, INPUTS)
         made, _ = streamed(
             table,
-            ShapeMaker(shape, INPUTS),
+            shape,
             INPUTS,
             budget=MemoryBudget(max_bytes),
             batch=batch,
             most_rows=most_rows,
-            required=required_columns(shape, INPUTS.aggregates),
+            required=shape.required(INPUTS.aggregates),
             drop_negative=shape.drop_negative,
         )
         assert text(made, wanted.schema) == text([wanted], wanted.schema)
@@ -141,12 +139,12 @@ def test_a_stream_holds_at_the_ends_of_int64(table, shape, most_rows):
     wanted, _ = window_table(table, shape, INPUTS)
     made, _ = streamed(
         table,
-        ShapeMaker(shape, INPUTS),
+        shape,
         INPUTS,
         budget=MemoryBudget(1),
         batch=2,
         most_rows=most_rows,
-        required=required_columns(shape, INPUTS.aggregates),
+        required=shape.required(INPUTS.aggregates),
     )
     assert text(made, wanted.schema) == text([wanted], wanted.schema)
 
@@ -156,9 +154,7 @@ def test_a_stream_holds_at_the_ends_of_int64(table, shape, most_rows):
 def test_calendar_periods_of_a_stream_are_those_of_the_table(table, most_rows):
     for shape in (Calendar(1, "month", "America/New_York"), Calendar(2, "day", "Pacific/Apia")):
         wanted, _ = window_table(table, shape, INPUTS)
-        made, _ = streamed(
-            table, ShapeMaker(shape, INPUTS), INPUTS, budget=MemoryBudget(1500), batch=3, most_rows=most_rows
-        )
+        made, _ = streamed(table, shape, INPUTS, budget=MemoryBudget(1500), batch=3, most_rows=most_rows)
         assert text(made, wanted.schema) == text([wanted], wanted.schema)
 
 
@@ -171,7 +167,7 @@ def test_adaptive_windows_of_a_stream_are_those_of_the_table(table, most_rows):
     wanted, _ = adaptive_table(table, cuts, deltas, INPUTS)
     made, _ = streamed(
         table,
-        AdaptiveMaker(cuts, deltas, INPUTS),
+        Adaptive(cuts, deltas),
         INPUTS,
         budget=MemoryBudget(1500),
         batch=4,
@@ -211,8 +207,8 @@ def test_what_a_stream_holds_does_not_grow_with_its_rows():
     for n in (20_000, 200_000):
         held = []
         chunks = (sorted_rows(1000, start=begin) for begin in range(0, n, 1000))
-        maker = ShapeMaker(Sliding(100, False), inputs)
-        windows = stream_windows(chunks, maker, most_rows=5000, held=lambda size, _, held=held: held.append(size))
+        pace = Pace(5000, held=lambda size, _, held=held: held.append(size))
+        windows = stream_windows(chunks, Windowing.of(Sliding(100, False), inputs), pace)
         made = sum(part.num_rows for part in windows)
         assert made == n + 100
         peaks.append(max(held))
@@ -222,14 +218,14 @@ def test_what_a_stream_holds_does_not_grow_with_its_rows():
 def test_a_window_larger_than_what_is_taken_at_a_time_costs_a_bounded_number_of_passes():
     n, seen = 40_000, []
 
-    class Counting(ShapeMaker):
-        def find(self, table):
+    class Counting(Sliding):
+        def windows(self, table, inputs):
             seen.append(table.num_rows)
-            return super().find(table)
+            return super().windows(table, inputs)
 
-    maker = Counting(Sliding(10 * n, False), Inputs(["k"], "t", {"n": count()}))
+    windowing = Windowing.of(Counting(10 * n, False), Inputs(["k"], "t", {"n": count()}))
     chunks = (sorted_rows(100, start=begin) for begin in range(0, n, 100))
-    assert sum(windows.num_rows for windows in stream_windows(chunks, maker, most_rows=100)) == 2 * n - 1
+    assert sum(windows.num_rows for windows in stream_windows(chunks, windowing, Pace(100))) == 2 * n - 1
     assert sum(seen) <= 4 * n
 
 
@@ -238,9 +234,8 @@ def test_a_budget_is_kept_to_by_flushing_and_what_was_flushed_is_told():
     table = sorted_rows(n)
     whole, small = MemoryBudget(2**30), MemoryBudget(2**20)
     inputs = Inputs(["k"], "t", {"n": count()})
-    maker = ShapeMaker(Sessions(1), inputs)
     for budget in (whole, small):
-        made, store = streamed(table, maker, inputs, budget=budget, batch=batch, most_rows=5000)
+        made, store = streamed(table, Sessions(1), inputs, budget=budget, batch=batch, most_rows=5000)
         assert [windows.num_rows for windows in made if windows.num_rows] == [1]
         assert budget.use.rows == n
         assert len(store.saved) == budget.use.flushed_runs

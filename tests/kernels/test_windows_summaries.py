@@ -10,20 +10,12 @@ from hypothesis import strategies as st
 
 from spark_jobs.definitions.calls import with_vectors
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.windows import (
-    Inputs,
-    Sliding,
-    approx_quantile,
-    collect,
-    naive,
-    vector_mean,
-    vector_sum,
-    window_table,
-)
+from spark_jobs.kernels.windows import Inputs, Sliding, approx_quantile, collect, naive, vector_mean, vector_sum
 from spark_jobs.kernels.windows.naive import LEAST, Row
 from spark_jobs.kernels.windows.summaries import DimensionMismatch
 from spark_jobs.sources.calls import Aggregate
 from tests.effort import tries
+from tests.kernels.whole_tables import window_table
 
 REAL = st.floats(-1e12, 1e12) | st.sampled_from([0.0, 1e16, 0.1, -0.1, 5e-324])
 ROW = st.tuples(

@@ -6,17 +6,22 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels.accounts import Account
+from spark_jobs.kernels.windows import Sessions
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, Halo, HotKey, cells_of, copied
 from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema
 from spark_jobs.restatement.windows import ranges_near
 from spark_jobs.windows.worker import METRICS, metric_column
 from tests.restatement.oracle import Row
 
+Key = tuple[Any, ...]
 BATCH = 3
 """Rows of a batch."""
 MOST_ROWS = 2
@@ -41,11 +46,15 @@ class Simulation:
     windows: list[dict[str, Any]] = field(default_factory=list)
     """As workers are given them."""
     runs: int = 0
+    slices: int = 0
+    """Into which the last run cut its hot keys."""
     memory: dict[str, int] = field(default_factory=dict)
     """What the last run's worker told of its memory."""
     max_bytes: int = 1
     """What a worker may hold: each row waits on disk."""
     most_rows: int | None = MOST_ROWS
+    rows_a_slice: int | None = None
+    """Keys with more rows are cut into slices, all of which one worker gets; None: no key is."""
 
     def run(
         self, came: Iterable[Row], went: Iterable[Row] = (), *, everything: bool = False, reached: int = 0
@@ -54,11 +63,15 @@ class Simulation:
         far, by which a definition that keeps its windows for some time tells which are kept."""
         expired = self.definition.expired_us(reached)
         self.updates += [Update(row) for row in came] + [Update(row, -1) for row in went]
-        given = list(self._given(everything, expired))
+        windows, updates = self._read(everything, expired)
+        hot = self._hot(updates)
+        given = list(self._given(windows, updates, hot))
         random.Random(self.runs).shuffle(given)
-        table = pa.Table.from_pylist(given, schema=given_schema(self.definition))
+        keys = tuple(hot.values())
+        self.slices = sum(key.slices for key in keys)
+        table = pa.Table.from_pylist(given, schema=given_schema(self.definition, sliced=bool(hot)))
         sizes = {"max_bytes": self.max_bytes, "most_rows": self.most_rows}
-        worker = Restater(self.definition, self.runs, everything, expired, **sizes)
+        worker = Restater(self.definition, self.runs, everything, expired, keys, **sizes)
         made = pa.Table.from_batches(list(worker(iter(table.to_batches(max_chunksize=BATCH))))).to_pylist()
         self.runs += 1
         for update in self.updates:
@@ -102,29 +115,57 @@ class Simulation:
         keys = [f"k_{k}" for k in self.definition.key]
         return [*keys, "window_id" if self.definition.is_adaptive else "window_start", "known_from"]
 
-    def _given(self, everything: bool, expired: int | None) -> Iterator[dict[str, Any]]:
-        length = self.definition.kind.slice_us
+    def _read(self, everything: bool, expired: int | None) -> tuple[list[dict[str, Any]], list[Update]]:
+        """The published windows and the updates that a run reads."""
         live = [u for u in self.updates if u.row.time is not None and None not in u.row.key]
         if everything:
             for update in live:
                 update.touched = True
         near = ranges_near(self.definition, [(t, t) for u in live if u.touched for t in self._times(u.row)], expired)
         windows = self.windows if everything else [w for w in self.windows if self._is_near(w, near, expired)]
-        if length is None:
+        if self.definition.kind.halo is None:
             near += [(w["window_start"], w["window_end"]) for w in windows]
+        return windows, [u for u in live if any(lo <= t <= hi for t in self._times(u.row) for lo, hi in near)]
+
+    def _hot(self, updates: list[Update]) -> dict[Key, HotKey]:
+        """The keys that are cut into slices, and how."""
+        if self.rows_a_slice is None:
+            return {}
+        kind, hot = self.definition.kind, {}
+        times: dict[Key, list[int]] = {}
+        for update in updates:
+            times.setdefault(update.row.key, []).append(self._times(update.row)[0])
+        for key, own in times.items():
+            sizes = {"rows": len(own), "rows_a_slice": self.rows_a_slice, "low": min(own), "high": max(own)}
+            low, length, cells = cells_of(kind, **sizes)
+            if 1 < cells < SLICES:
+                hot[key] = HotKey(0, len(hot) + 1, low, length, cells, self._breaks(low, length, cells, own))
+        return hot
+
+    def _breaks(self, low: int, length: int, cells: int, times: list[int]) -> tuple[int | None, ...] | None:
+        kind = self.definition.kind
+        if not isinstance(kind, Sessions):
+            return None
+        breaks = [later for earlier, later in pairwise(sorted(times)) if later - earlier > kind.gap]
+        return tuple(next((at for at in breaks if (at - low) // length == cell), None) for cell in range(cells))
+
+    def _given(
+        self, windows: list[dict[str, Any]], updates: list[Update], hot: dict[Key, HotKey]
+    ) -> Iterator[dict[str, Any]]:
         for window in windows:
-            slices = {} if length is None else {"slice": window["window_start"] // length}
-            yield {**window, **slices, "is_window": True}
-        for update in live:
-            if any(lo <= t <= hi for t in self._times(update.row) for lo, hi in near):
-                for number in self._slices(update.row):
-                    yield self._as_given(update, number)
+            key = tuple(window[f"k_{k}"] for k in self.definition.key)
+            (number,) = _slices(hot.get(key), [window["window_start"]], (0, 0))
+            yield {**window, SLICE_COLUMN: number, "is_window": True}
+        for update in updates:
+            of_key, halo = hot.get(update.row.key), copied(self.definition.kind) or (0, 0)
+            for number in _slices(of_key, self._times(update.row), halo):
+                yield self._as_given(update, number)
 
     def _is_near(self, window: dict[str, Any], near: list[tuple[int, int]], expired: int | None) -> bool:
         start, end = window["window_start"], window["window_end"]
         if expired is not None and end <= expired:
             return True
-        if self.definition.kind.slice_us is not None:
+        if self.definition.kind.halo is not None:
             end = start
         return any(start <= hi and end >= lo for lo, hi in near)
 
@@ -132,23 +173,23 @@ class Simulation:
         assert row.time is not None
         return [row.time, *([row.lo] if self.definition.moves_late_rows and row.time < row.lo else [])]
 
-    def _slices(self, row: Row) -> Iterable[int | None]:
-        length, halo = self.definition.kind.slice_us, self.definition.kind.geometry.halo
-        if length is None or halo is None:
-            return [None]
-        return {
-            number
-            for time in self._times(row)
-            for number in range((time - halo[0]) // length, (time + halo[1]) // length + 1)
-        }
-
-    def _as_given(self, update: Update, number: int | None) -> dict[str, Any]:
+    def _as_given(self, update: Update, number: int) -> dict[str, Any]:
         row = update.row
         keys = dict(zip((f"k_{k}" for k in self.definition.key), row.key, strict=True))
         values = {f"v_{c}": row.values[c] for c in self.definition.values_read}
         adaptive = {"delta_id": row.delta_id, "vector": row.entity, "size": row.values.get("__bytes", 0)}
-        marks = {"is_window": False, "diff": update.diff, "touched": update.touched, "slice": number}
+        marks = {"is_window": False, "diff": update.diff, "touched": update.touched, SLICE_COLUMN: number}
         return {**keys, **values, **adaptive, **marks, "time": row.time, "lo": row.lo, "row_id": row.row_id}
+
+
+def _slices(key: HotKey | None, times: list[int], halo: Halo) -> set[int]:
+    """The slices in which the windows start that something at these times bears on."""
+    if key is None:
+        return {0}
+    if key.breaks is not None:
+        return {key.number * SLICES + sum(at is not None and at <= times[0] for at in key.breaks)}
+    around = (key.cell(np.array([time - halo[0], time + halo[1]])).tolist() for time in times)
+    return {key.number * SLICES + cell for first, last in around for cell in range(first, last + 1)}
 
 
 def _same(left: dict[str, Any], right: dict[str, Any], columns: list[str]) -> bool:

@@ -186,6 +186,13 @@ def test_any_history_publishes_what_the_standing_rows_define(shape: str, policy:
     follow(shape, policy, steps)
 
 
+@pytest.mark.parametrize(("shape", "policy"), CASES)
+@settings(max_examples=tries(4), deadline=None)
+@given(steps=histories)
+def test_keys_that_are_cut_into_slices_publish_the_same(shape: str, policy: str, steps: list[Any]) -> None:
+    follow(shape, policy, steps, rows_a_slice=1)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("shape", "policy"), CASES)
 @settings(max_examples=tries(60), deadline=None)
@@ -194,8 +201,9 @@ def test_many_histories_publish_what_the_standing_rows_define(shape: str, policy
     follow(shape, policy, steps)
 
 
-def follow(shape: str, policy: str, steps: list[Any]) -> None:
-    spec, simulation = spec_of(shape, policy), Simulation(definition_of(shape, policy))
+def follow(shape: str, policy: str, steps: list[Any], rows_a_slice: int | None = None) -> None:
+    spec, definition = spec_of(shape, policy), definition_of(shape, policy)
+    simulation = Simulation(definition, rows_a_slice=rows_a_slice)
     alive: list[Row] = []
     landed = 0
     for came, picks in steps:

@@ -75,6 +75,19 @@ def test_a_session_of_ten_days_is_one_session_that_a_late_row_joins_and_a_retrac
     assert parts == [(0, 22), (5 * DAY + 18 * HOUR, 17)]
 
 
+def test_a_hot_key_of_sessions_is_cut_at_breaks_also_where_a_retraction_parts_a_session() -> None:
+    simulation = Simulation(definition("session", gap="2 h"), rows_a_slice=5)
+    rows = [row(hour + day * 24, 3, 100 * day + hour) for day in range(3) for hour in (0, 2, 4, 6, 8, 20)]
+    simulation.run(rows)
+    spec = Spec("session", {"gap": 2 * HOUR}, aggregates=[N])
+    assert simulation.slices > 2
+    assert simulation.published() == expected(spec, rows)
+    gone = [r for r in rows if (r.time - START) // HOUR % 24 == 4]
+    rows = [r for r in rows if r not in gone]
+    simulation.run([], gone)
+    assert simulation.published() == expected(spec, rows)
+
+
 def test_a_late_row_touches_the_sessions_it_meets_and_reads_no_others() -> None:
     simulation = Simulation(definition("session", gap="1 h"))
     simulation.run([row(hour, 0, n) for n, hour in enumerate((0, 1, 5, 9, 9.5, 20))])
@@ -85,7 +98,7 @@ def test_a_late_row_touches_the_sessions_it_meets_and_reads_no_others() -> None:
 
 
 def test_a_hot_key_is_worked_on_in_slices_with_exact_windows_across_their_cuts() -> None:
-    simulation = Simulation(definition("sliding", size="1 h"), max_bytes=MiB)
+    simulation = Simulation(definition("sliding", size="1 h"), max_bytes=MiB, rows_a_slice=100)
     rows = [row(0.4 * n, 40, n) for n in range(24 * 20)]
     simulation.run(rows)
     assert simulation.published() == expected(Spec("sliding", {"size": HOUR}, aggregates=[N]), rows)

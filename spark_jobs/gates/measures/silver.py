@@ -121,7 +121,7 @@ def _near(definition: Definition, ranges: Sequence[Range] | None) -> str:
     if not ranges:
         return "true" if ranges is None else "false"
     # twice the span: the published windows that a changed session was part of reach one further
-    reach = 2 * definition.kind.geometry.span + 1
+    reach = 2 * definition.kind.span + 1
     lo, hi = min(lo for lo, _ in ranges) - reach, max(hi for _, hi in ranges) + reach
     return f"(window_end >= {timestamp(lo)} AND window_start <= {timestamp(hi)})"
 
@@ -147,7 +147,7 @@ def _wrong_length(definition: Definition) -> str:
         case HoppingWindow(size_us=size, advance_us=advance, offset_us=offset):
             return f"{length} <> {size} OR pmod({start} - {offset}, {advance}) <> 0"
         case CalendarWindow():
-            return f"NOT {length} BETWEEN 1 AND {definition.kind.geometry.span}"
+            return f"NOT {length} BETWEEN 1 AND {definition.kind.span + 1}"
         case AdaptiveWindow(reset_us=reset):
             return f"NOT {length} BETWEEN 0 AND {reset} - pmod({start}, {reset})"
 

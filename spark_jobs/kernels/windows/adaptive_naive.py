@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from .adaptive import Cuts
+from .kinds import Cuts
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from .kinds.adaptive import Adaptive, Counting, counting_rows
+from .kinds.kind import Kind, SpanKind
 from .rows import SortedRows, able_rows
-from .shapes import Shape
 from .spans import Spans
 from .streams import Carried, in_portions
-from .tables import Inputs, bounds_type, required_columns, sorted_rows
+from .tables import Inputs, bounds_type
 
 Ints = npt.NDArray[np.int64]
 _LEAST = -(2**63)
@@ -36,32 +37,85 @@ class Skips(ABC):
 
 
 @dataclass(frozen=True)
-class ShapeSkips(Skips):
-    """What windows of a shape leave out, see `skipped_table`."""
+class SpanSkips(Skips):
+    """What windows leave out that follow from the times of rows, see `skipped_table`."""
 
-    shape: Shape
+    kind: SpanKind
     inputs: Inputs
 
     @property
     def windows_a_row(self) -> int:  # type: ignore[override]
-        """As the shape has it."""
-        return self.shape.windows_a_row
+        """As the kind has it."""
+        return self.kind.windows_a_row
 
     def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
         """Rows that can't count; lateness for a session is a row's own matter, too."""
-        able, unable = unable_rows(table, self.shape, self.inputs)
+        able, unable = unable_rows(table, self.kind, self.inputs)
         if self.inputs.min_end is None:
             return unable, None
-        if self.shape.halo is None:
-            return [*unable, late_table(able, self.shape, self.inputs)], None
+        if self.kind.halo is None:
+            return [*unable, late_table(able, self.kind, self.inputs)], None
         return unable, able
 
     def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
         """Pairs of a late row and a window, and rows in no window."""
-        return late_stream(chunks, self.shape, self.inputs, most_rows=most_rows)
+        return late_stream(chunks, self.kind, self.inputs, most_rows=most_rows)
 
 
-def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
+@dataclass(frozen=True)
+class AdaptiveSkips(Skips):
+    """What adaptive windows leave out: rows that can't count (`null_key`, `null_time`, `null_value`: an id, a vector or
+    a size), rows late for their cell (`late` and `late_row`, as of sessions), and rows whose id another row of the cell
+    has that counts (`repeated_id`). None has bounds."""
+
+    kind: Adaptive
+    inputs: Inputs
+    windows_a_row = 1
+
+    def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
+        """Rows that can't count; the others are told of beside the rows of their cell."""
+        able, left_out = able_rows(table, self.inputs.key, self.inputs.time, self.kind.deltas.columns(), False)
+        time_type = table.schema.field(self.inputs.time).type
+        return [with_bounds(rows, None, reason, time_type) for reason, rows in left_out.items()], able
+
+    def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
+        """Late rows and repeated ones, of whole cells at a time."""
+
+        reset = self.kind.cuts.reset
+
+        def work(table: pa.Table, _: Carried | None) -> tuple[pa.Table, Carried]:
+            counting = counting_rows(table, self.kind.cuts, self.kind.deltas, self.inputs)
+            times, last_key = counting.rows.times, int(counting.rows.offsets[-2])
+            cell = max(int(times[-1]) // reset * reset, -(2**63))
+            opens = last_key + int(times[last_key:].searchsorted(cell))
+            left = counting.rows.following(opens).select(table.column_names)
+            return self._skipped(counting, opens), Carried(left, cell)
+
+        def finish(table: pa.Table, _: Carried | None) -> pa.Table:
+            counting = counting_rows(table, self.kind.cuts, self.kind.deltas, self.inputs)
+            return self._skipped(counting, counting.rows.times.size)
+
+        return in_portions(chunks, work, finish, most_rows=most_rows)
+
+    def _skipped(self, counting: Counting, n: int) -> pa.Table:
+        """Of the first `n` rows."""
+        rows = counting.rows
+        late, repeated = ~counting.punctual[:n], counting.punctual[:n] & ~counting.chosen[:n]
+        return pa.concat_tables(
+            with_bounds(rows.table.take(pa.array(rows.order[:n][held])), None, reason, rows.time_type)
+            for reason, held in (("late", late), ("late_row", late), ("repeated_id", repeated))
+        )
+
+
+def skips_of(kind: Kind, inputs: Inputs) -> Skips:
+    """What windows of a kind leave out."""
+    if isinstance(kind, Adaptive):
+        return AdaptiveSkips(kind, inputs)
+    assert isinstance(kind, SpanKind), "there are no others"
+    return SpanSkips(kind, inputs)
+
+
+def skipped_table(table: pa.Table, kind: SpanKind, inputs: Inputs) -> pa.Table:
     """What does not count: the table's columns, `window_start`, `window_end`, `reason`.
 
     One row for each row that can't count (`null_key`, `null_time`, `null_value`, `negative_time`; no bounds), and one
@@ -69,27 +123,27 @@ def skipped_table(table: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
     late that holds the row's time and whose last instant is before the row's `min_end`. Rows late for their session
     have no bounds. A row that is in no window, being late, is there once more, without bounds: `late_row`.
     """
-    able, unable = unable_rows(table, shape, inputs)
-    return pa.concat_tables([*unable, late_table(able, shape, inputs)])
+    able, unable = unable_rows(table, kind, inputs)
+    return pa.concat_tables([*unable, late_table(able, kind, inputs)])
 
 
-def unable_rows(table: pa.Table, shape: Shape, inputs: Inputs) -> tuple[pa.Table, list[pa.Table]]:
+def unable_rows(table: pa.Table, kind: SpanKind, inputs: Inputs) -> tuple[pa.Table, list[pa.Table]]:
     """The rows that can count, and what `skipped_table` tells of those that can't."""
-    required = required_columns(shape, inputs.aggregates)
-    able, left_out = able_rows(table, inputs.key, inputs.time, required, shape.drop_negative)
-    kind = table.schema.field(inputs.time).type
-    return able, [with_bounds(rows, None, reason, kind) for reason, rows in left_out.items()]
+    required = kind.required(inputs.aggregates)
+    able, left_out = able_rows(table, inputs.key, inputs.time, required, kind.drop_negative)
+    time_type = table.schema.field(inputs.time).type
+    return able, [with_bounds(rows, None, reason, time_type) for reason, rows in left_out.items()]
 
 
-def late_table(able: pa.Table, shape: Shape, inputs: Inputs) -> pa.Table:
+def late_table(able: pa.Table, kind: SpanKind, inputs: Inputs) -> pa.Table:
     """What `skipped_table` tells of rows that can count but are late."""
-    rows = sorted_rows(able, None, shape, inputs)
-    return _late(rows, shape, inputs, np.ones(rows.times.size, np.bool_))
+    rows = kind.sorted_rows(able, inputs)
+    return _late(rows, kind, inputs, np.ones(rows.times.size, np.bool_))
 
 
 def late_stream(
     chunks: Iterator[pa.Table],
-    shape: Shape,
+    kind: SpanKind,
     inputs: Inputs,
     *,
     most_rows: int,
@@ -102,20 +156,20 @@ def late_stream(
     Args:
         most_rows: how many rows are worked on at a time, unless more are within reach of one.
     """
-    assert shape.halo is not None
-    reach = sum(shape.halo)
+    assert kind.halo is not None
+    reach = sum(kind.halo)
 
     def work(table: pa.Table, carried: Carried | None) -> tuple[pa.Table, Carried]:
-        rows = sorted_rows(table, None, shape, inputs)
+        rows = kind.sorted_rows(table, inputs)
         opens, until = int(rows.offsets[-2]), max(int(rows.times[-1]) - reach, _LEAST)
         asked = _told_first(rows, carried)
         asked[opens:] &= rows.times[opens:] < until
         left = rows.following(opens + int(rows.times[opens:].searchsorted(max(until - reach, _LEAST))))
-        return _late(rows, shape, inputs, asked), Carried(left, until)
+        return _late(rows, kind, inputs, asked), Carried(left, until)
 
     def finish(table: pa.Table, carried: Carried | None) -> pa.Table:
-        rows = sorted_rows(table, None, shape, inputs)
-        return _late(rows, shape, inputs, _told_first(rows, carried))
+        rows = kind.sorted_rows(table, inputs)
+        return _late(rows, kind, inputs, _told_first(rows, carried))
 
     return in_portions(chunks, work, finish, most_rows=most_rows)
 
@@ -128,15 +182,15 @@ def _told_first(rows: SortedRows, carried: Carried | None) -> npt.NDArray[np.boo
     return asked
 
 
-def _late(rows: SortedRows, shape: Shape, inputs: Inputs, told: npt.NDArray[np.bool_]) -> pa.Table:
+def _late(rows: SortedRows, kind: SpanKind, inputs: Inputs, told: npt.NDArray[np.bool_]) -> pa.Table:
     """Of the rows `told` alone."""
     least = rows.ticks(inputs.min_end)
     if least is None or not np.any(least > rows.times):
         return with_bounds(rows.table.slice(0, 0), None, "", rows.time_type)
-    counted = shape.find(rows.offsets, rows.times, least)[2]
-    windows, spans, chosen = shape.find(rows.offsets, rows.times, None)
+    counted = kind.find(rows.offsets, rows.times, least)[2]
+    windows, spans, chosen = kind.find(rows.offsets, rows.times, None)
     nowhere = rows.table.take(pa.array(rows.order[~counted & told]))
-    last = shape.last_instants(windows)
+    last = kind.window_instants(windows)
     if last is None:
         pairs = with_bounds(nowhere, None, "late", rows.time_type)
     else:

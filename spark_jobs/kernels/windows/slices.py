@@ -1,9 +1,13 @@
 """Keys with too many rows for one task, cut by time into slices that are worked on apart, exactly.
 
 The times of a hot key are cut into cells of one length; rows before and after the sampled times join the first and the
-last. Where windows have a bounded reach, a slice is a cell: it gets the rows within a halo of it, makes all windows
-near, and keeps those that start in it. Where they have none (sessions), slices are cut at breaks, which no window
-crosses: at most one a cell, between two neighbouring rows found in the data.
+last. Slices are told apart by how a kind's windows lie in time:
+
+    it has a grain      cells are cut at its instants, which nothing crosses: no row is in two slices
+    it has a halo       a slice gets the rows within a halo of its cell, makes all windows near, and keeps those that
+                        start in it
+    neither (sessions)  slices are cut at breaks, which no window crosses: at most one a cell, between two neighbouring
+                        rows found in the data
 
 A slice is named by one number: `number * SLICES` of the key, plus its place; 0 for all rows of other keys.
 """
@@ -14,12 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from .kinds import Kind
+from .rows import as_ticks
 
 Ints = npt.NDArray[np.int64]
+Halo = tuple[int, int]
+SLICE_COLUMN = "__slice"
 SLICES = 1024
 """More than the cells of one key."""
 _LEAST_HALOS = 8
 """A slice is at least as many halos long: its copies are at most an eighth of its rows."""
+_LEAST = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -63,20 +74,44 @@ class HotKey:
         return [sum(found[:cell]) for cell in range(self.cells)]
 
 
-def cells_of(*, rows: int, rows_a_slice: int, low: int, high: int, halo: tuple[int, int] | None) -> tuple[int, int]:
-    """Length and number of the cells of a key with about so many rows from `low` to `high`; one cell: not to be cut."""
+@dataclass(frozen=True)
+class OwnSlice:
+    """Tells what lies in the slice that holds it, which SLICE_COLUMN names, from the copies in a halo."""
+
+    hot: tuple[HotKey, ...]
+
+    def __call__(self, windows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Which of these windows start in their slice."""
+        return self.at(windows, "window_start")
+
+    def at(self, table: pa.Table, time: str) -> npt.NDArray[np.bool_]:
+        """Which rows of a table have this time in their slice."""
+        slices, times = as_ticks(table.column(SLICE_COLUMN)), as_ticks(table.column(time))
+        own = np.ones(times.size, np.bool_)
+        for key in self.hot:
+            of_key = np.flatnonzero(slices // SLICES == key.number)
+            # slices that end at breaks hold no copies
+            if of_key.size and key.breaks is None:
+                own[of_key] = key.cell(times[of_key]) == slices[of_key] % SLICES
+        return own
+
+
+def copied(kind: Kind) -> Halo | None:
+    """How far before and after a row the slices reach that get it; None: slices end at breaks."""
+    return kind.halo if kind.grain is None else (0, 0)
+
+
+def cells_of(kind: Kind, *, rows: int, rows_a_slice: int, low: int, high: int) -> tuple[int, int, int]:
+    """Start, length and number of the cells of a key with about so many rows from `low` to `high`; one cell: not to be
+    cut."""
+    halo, grain = copied(kind), kind.grain
+    wanted = max(min(-(-rows // rows_a_slice), SLICES - 1), 1)
+    if grain is not None and low - grain.length >= _LEAST:
+        low -= (low - grain.offset) % grain.length
     span = high - low + 1
-    wanted = min(-(-rows // rows_a_slice), SLICES - 1)
-    least = 1 if halo is None else _LEAST_HALOS * (sum(halo) + 1)
-    length = max(-(-span // max(wanted, 1)), least)
-    return length, -(-span // length)
-
-
-def kept(hot: tuple[HotKey, ...], slices: Ints, starts: Ints) -> npt.NDArray[np.bool_]:
-    """Whether each window starts in the slice that made it."""
-    keep = np.ones(starts.size, np.bool_)
-    for key in hot:
-        own = np.flatnonzero(slices // SLICES == key.number)
-        if own.size and key.breaks is None:
-            keep[own] = key.cell(starts[own]) == slices[own] % SLICES
-    return keep
+    length = max(-(-span // wanted), 1 if halo is None else _LEAST_HALOS * (sum(halo) + 1))
+    if grain is not None:
+        length = -(-length // grain.length) * grain.length
+        if (low - grain.offset) % grain.length:
+            return low, length, 1
+    return low, length, -(-span // length)

@@ -11,65 +11,25 @@ at least as many new rows are awaited as were carried over.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from .rows import SkippedRows, SortedRows
-from .shapes import Settled
-from .spans import Windows
+from .kinds import Kind, Settled
+from .slices import HotKey, OwnSlice
+from .tables import Found, Inputs, Wanted
 
 Rows = Iterator[pa.Table]
-Wanted = Callable[[pa.Table], npt.NDArray[np.bool_]]
-"""Of windows given by key columns, `window_start` and `window_end`: which are asked for. The others are not made: at
-the edge of what was read a window may have half its rows, whose sum need not fit where the sum of all of them does."""
+Find = Callable[[pa.Table], Found]
+"""The windows of a table's rows."""
+Settle = Callable[[int, int | None], Settled]
+"""`Kind.settled`."""
 Made = TypeVar("Made")
 _TRIED = 64
 """Windows of a first table, by whose bytes the next ones are cut."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """The windows of some rows, made when asked for: `table(begin, end, wanted)` gives those numbered `begin .. end-1`,
-    of them the `wanted` ones (None: all).
-
-    `late_rows`: how many rows are late for all their windows.
-    """
-
-    rows: SortedRows
-    windows: Windows
-    table: Callable[[int, int, Wanted | None], pa.Table]
-    late_rows: int = 0
-
-    @property
-    def skipped(self) -> SkippedRows:
-        """Rows that count in no window, by reason."""
-        return replace(self.rows.skipped, late_rows=self.late_rows)
-
-
-class Maker(ABC):
-    """How one kind of windows is made of rows."""
-
-    windows_a_row: int
-    """The most windows that a row may add."""
-
-    @property
-    @abstractmethod
-    def halo(self) -> tuple[int, int] | None:
-        """How far before and after a row the windows start that it bears on; None: any distance."""
-
-    @abstractmethod
-    def find(self, table: pa.Table) -> Found:
-        """The windows of a table's rows."""
-
-    @abstractmethod
-    def settled(self, time: int, last_start: int | None) -> Settled:
-        """What rows at or after `time` leave alone; `last_start`: the start of the key's last window, if any."""
 
 
 @dataclass(frozen=True)
@@ -127,29 +87,66 @@ class Tables:
             self._enough = max(min(self._most_bytes // self._window_bytes, 2 * self._enough), 1)
 
 
-def stream_windows(
-    chunks: Rows,
-    maker: Maker,
-    *,
-    most_rows: int,
-    most_bytes: int | None = None,
-    wanted: Wanted | None = None,
-    held: Callable[[int, int], None] | None = None,
-) -> Rows:
-    """Tables of windows ordered by (key, start), of chunks of rows ordered by (key, time).
+@dataclass(frozen=True)
+class Windowing:
+    """How windows are made of rows.
 
     Args:
-        most_bytes: about how large a table of windows may be; None: as large as they are.
-        wanted: the windows asked for; None: all.
-        most_rows, held: see `steps`.
+        key: columns whose values are worked on together, SLICE_COLUMN among them where keys are `hot`.
+        find: the windows of a table's rows: key columns, `window_start`, `window_end`, a column per aggregate.
+        hot: keys that are cut into slices; each makes the windows that start in it.
     """
-    tables = Tables(most_bytes)
-    for step in steps(chunks, maker, most_rows=most_rows, held=held):
-        yield from tables.of(step, wanted)
+
+    key: tuple[str, ...]
+    kind: Kind
+    find: Find
+    hot: tuple[HotKey, ...] = ()
+
+    @classmethod
+    def of(cls, kind: Kind, inputs: Inputs, hot: tuple[HotKey, ...] = ()) -> Windowing:
+        """Windows of a kind as it finds them."""
+        return cls(tuple(inputs.key), kind, partial(kind.windows, inputs=inputs), hot)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Columns of which each value occurs once."""
+        return (*self.key, self.kind.identity)
+
+    @property
+    def own_slice(self) -> OwnSlice | None:
+        """Asks for the windows that start in the slice that makes them; None: there are no slices."""
+        return OwnSlice(self.hot) if self.hot else None
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much is worked on at a time: rows, unless one window holds more, and about how many bytes of windows (None:
+    as many as there are).
+
+    `held` is told the bytes of the rows that are held and their number, `made` the bytes of windows.
+    """
+
+    most_rows: int
+    most_bytes: int | None = None
+    held: Callable[[int, int], None] | None = None
+    made: Callable[[int], None] = _ignore
+
+
+def stream_windows(chunks: Rows, windowing: Windowing, pace: Pace) -> Rows:
+    """Tables of windows ordered by (key, start), of chunks of rows ordered by (key, time)."""
+    tables = Tables(pace.most_bytes)
+    for step in steps(chunks, windowing.find, windowing.kind.settled, most_rows=pace.most_rows, held=pace.held):
+        for windows in tables.of(step, windowing.own_slice):
+            pace.made(windows.nbytes)
+            yield windows
 
 
 def steps(
-    chunks: Rows, maker: Maker, *, most_rows: int, held: Callable[[int, int], None] | None = None
+    chunks: Rows, find: Find, settled: Settle, *, most_rows: int, held: Callable[[int, int], None] | None = None
 ) -> Iterator[Step]:
     """The windows of chunks of rows ordered by (key, time), step by step.
 
@@ -158,9 +155,12 @@ def steps(
         held: told how many bytes of rows are held, and how many rows.
     """
     return in_portions(
-        chunks, lambda rows, carried: _step(rows, carried, maker), lambda rows, carried: _last(rows, carried, maker),
-        most_rows=most_rows, held=held,
-    )  # fmt: skip
+        chunks,
+        lambda rows, carried: _step(rows, find(rows), carried, settled),
+        lambda rows, carried: _last(find(rows), carried),
+        most_rows=most_rows,
+        held=held,
+    )
 
 
 def in_portions(
@@ -205,21 +205,19 @@ def _made_already(found: Found, carried: Carried | None) -> int:
     return int(found.windows.start[:first_key].searchsorted(carried.before))
 
 
-def _last(table: pa.Table, carried: Carried | None, maker: Maker) -> Step:
+def _last(found: Found, carried: Carried | None) -> Step:
     """All that is left."""
-    found = maker.find(table)
     return Step(found, _made_already(found, carried), found.windows.start.size, None)
 
 
-def _step(table: pa.Table, carried: Carried | None, maker: Maker) -> tuple[Step, Carried]:
+def _step(table: pa.Table, found: Found, carried: Carried | None, settle: Settle) -> tuple[Step, Carried]:
     """What is settled of the rows, and what is carried over."""
-    found = maker.find(table)
     rows, windows = found.rows, found.windows
     begin, end = _made_already(found, carried), windows.start.size
     opens, last = int(rows.offsets[-2]), rows.offsets.size - 2
     last_key = int(windows.group.searchsorted(last))
     last_start = int(windows.start[-1]) if last_key < end else None
-    settled = maker.settled(int(rows.times[-1]), last_start)
+    settled = settle(int(rows.times[-1]), last_start)
     if last_key < end:
         end = max(last_key + int(windows.start[last_key:].searchsorted(settled.before)), begin)
     kept = opens + int(rows.times[opens:].searchsorted(settled.rows_from))

@@ -30,7 +30,7 @@ from numba import njit
 
 from spark_jobs.kernels.shares import as_written
 
-from .spans import Spans, Windows
+from ..spans import Spans, Windows
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -187,13 +187,18 @@ def _cells(offsets: Ints, times: Ints, reset: int) -> tuple[npt.NDArray[np.bool_
     return new_cell, cell_end
 
 
-def in_time(offsets: Ints, times: Ints, cuts: Cuts, min_end: Ints | None) -> Flags:
+def cell_ends(times: Ints, reset: int) -> Ints:
+    """Per time the last instant of its cell; the greatest int64 where a cell reaches beyond it."""
+    beyond = times // reset >= _GREATEST // reset
+    with np.errstate(over="ignore"):
+        return np.where(beyond, _GREATEST, (times // reset + 1) * reset - 1)
+
+
+def in_time(times: Ints, cuts: Cuts, min_end: Ints | None) -> Flags:
     """Which rows are not late: the last instant of their cell is at or after their `min_end`; see `adaptive_spans`."""
     if min_end is None or not np.any(min_end > times):
         return np.ones(times.size, np.bool_)
-    # a cell that reaches beyond int64 ends after every `min_end`
-    beyond = times // cuts.reset >= _GREATEST // cuts.reset
-    return beyond | (_cells(offsets, times, cuts.reset)[1] - 1 >= min_end)
+    return cell_ends(times, cuts.reset) >= min_end
 
 
 def first_of_deltas(offsets: Ints, times: Ints, cuts: Cuts, deltas: Ints, counted: Flags) -> Flags:

@@ -25,14 +25,54 @@ Cost: O(rows) once sorted, plus O(log rows) for each late row; independent of th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from .spans import Spans, Windows, settle
+from ..rows import NullValues
+from ..spans import Spans, Windows, settle
+from .kind import Bounds, SpanKind, SpansFound, plus
+from .ticks import Ticks
 
 Ints = npt.NDArray[np.int64]
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Sliding(SpanKind):
+    """`[t - size, t]` and `[t + 1, t + 1 + size]`; see the module."""
+
+    size: int
+    clip_at_zero: bool
+    null_values: NullValues = "skip_row"
+    half_open = False
+    windows_a_row = 2
+
+    @property
+    def drop_negative(self) -> bool:  # type: ignore[override]
+        """Kafka's times start at 0."""
+        return self.clip_at_zero
+
+    @property
+    def halo(self) -> tuple[int, int]:
+        """Windows over the row, and its right window."""
+        return self.size, 1
+
+    def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
+        """Rows inside, and the one whose right window it is."""
+        return start - 1, end
+
+    def last_instants(self, times: Ints) -> Bounds:
+        """The left window of the row ends first; the one that starts at the row ends last."""
+        return times, plus(times, self.size)
+
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
+        """See `sliding_spans`."""
+        return sliding_spans(
+            offsets=offsets, times=times, size=self.size, clip_at_zero=self.clip_at_zero, min_end=min_end
+        )
 
 
 @njit(cache=True)

@@ -1,8 +1,8 @@
-"""Adaptive windows of an Arrow table, see `adaptive` for what they are and `tables` for how workers call this."""
+"""Adaptive windows of an Arrow table: who counts, which windows there are, and what these tell of themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -12,17 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .adaptive import REASONS, Cuts, adaptive_spans, first_of_deltas, in_time
-from .aggregates import exact_totals
-from .exact import integer_means
-from .monoid import WindowRows
-from .rows import SkippedRows, SortedRows, able_rows, encode, own, settle_ties, sort_rows
-from .shapes import Settled
-from .skipped import Skips, with_bounds
-from .spans import Spans, Windows
-from .streams import Carried, Found, Maker, Wanted, in_portions
-from .sweeps import distinct_counts
-from .tables import Inputs, asked_for, rows_between, window_columns, with_results
+from ..aggregates import exact_totals
+from ..exact import integer_means
+from ..monoid import Aggregate, WindowRows
+from ..rows import SortedRows, encode, own, settle_ties, sort_rows
+from ..spans import Spans, Windows
+from ..sweeps import distinct_counts
+from ..tables import Found, Inputs, Wanted, asked_for, rows_between, window_columns, with_results
+from .cuts import REASONS, Cuts, adaptive_spans, cell_ends, first_of_deltas, in_time
+from .kind import Bounds, Grain, Kind, Settled
+from .ticks import Ticks
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -52,42 +51,59 @@ def stats_type() -> pa.DataType:
     )
 
 
-def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
-    """One row a window: key, `window_start`, `window_end`, `window_id`, `delta_ids`, `stats`, `trigger`, aggregates.
-
-    `window_id` is `<cell>.<place in the cell>`, unique within a key. Rows whose key, time, id, vector or size is null
-    are in no window (`null_value`). IntegerOverflow where a window's bytes pass int64.
-    """
-    found = _find(table, cuts, deltas, inputs)
-    return found.table(0, found.windows.start.size, None), found.skipped
-
-
 @dataclass(frozen=True)
-class AdaptiveMaker(Maker):
-    """Adaptive windows, for streams."""
+class Adaptive(Kind):
+    """Windows whose length follows the rate of rows, cut by triggers; see `cuts` for the rules.
+
+    A window's own columns are `window_id` (`<cell>.<place in the cell>`, unique within a key), `delta_ids`, `stats` and
+    `trigger`. Rows whose key, time, id, vector or size is null are in no window (`null_value`). IntegerOverflow where a
+    window's bytes pass int64.
+    """
 
     cuts: Cuts
     deltas: Deltas
-    inputs: Inputs
-    windows_a_row = 1
+    identity = "window_id"
+
+    def required(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
+        """What describes a row."""
+        return self.deltas.columns()
 
     @property
     def halo(self) -> tuple[int, int]:
         """Windows of a cell follow from all rows of the cell."""
         return self.cuts.reset - 1, self.cuts.reset - 1
 
-    def find(self, table: pa.Table) -> Found:
-        """The windows of a table's rows."""
-        return _find(table, self.cuts, self.deltas, self.inputs)
+    @property
+    def grain(self) -> Grain:
+        """Nothing crosses a cell."""
+        return Grain(self.cuts.reset)
+
+    def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
+        """Rows of its cell."""
+        cell = start - start % self.cuts.reset
+        return cell, cell + (self.cuts.reset - 1)
+
+    def closes(self, start: Ticks, end: Ticks) -> Ticks:
+        """All windows of a cell close with it."""
+        return start - start % self.cuts.reset + self.cuts.reset
+
+    def last_instants(self, times: Ints) -> Bounds:
+        """A row is late for all windows of its cell, or for none."""
+        last = cell_ends(times, self.cuts.reset)
+        return last, last
 
     def settled(self, time: int, last_start: int | None) -> Settled:
         """Windows never cross a cell: all before the cell of `time`."""
         start = max(time // self.cuts.reset * self.cuts.reset, -(2**63))
         return Settled(start, start)
 
+    def windows(self, table: pa.Table, inputs: Inputs) -> Found:
+        """The windows of a table's rows, in any order."""
+        return _find(table, self.cuts, self.deltas, inputs)
+
 
 @dataclass(frozen=True)
-class _Counting:
+class Counting:
     """The rows that can count in the order in which they do, their ids, which are `punctual`, and which are `chosen`:
     punctual, and the first of their delta in their cell."""
 
@@ -97,7 +113,8 @@ class _Counting:
     chosen: Flags
 
 
-def _counting(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> _Counting:
+def counting_rows(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Counting:
+    """Of a table's rows those that can count, in the order in which they do."""
     rows = sort_rows(table, key=inputs.key, time=inputs.time, required=deltas.columns())
     ids = rows.column(deltas.delta)
     # an id that comes twice at one time is told apart by all else, so that no order of rows matters
@@ -105,57 +122,13 @@ def _counting(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> _C
     order = settle_ties(rows.group, rows.times, chain([ids], rest))
     rows, ids = replace(rows, order=rows.order[order], in_place=False), ids.take(pa.array(order))
     cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
-    punctual = in_time(**cells, min_end=rows.ticks(inputs.min_end))
-    return _Counting(rows, ids, punctual, _once(ids, punctual, cells))
-
-
-@dataclass(frozen=True)
-class AdaptiveSkips(Skips):
-    """What adaptive windows leave out: rows that can't count (`null_key`, `null_time`, `null_value`: an id, a vector or
-    a size), rows late for their cell (`late` and `late_row`, as of sessions), and rows whose id another row of the cell
-    has that counts (`repeated_id`). None has bounds."""
-
-    cuts: Cuts
-    deltas: Deltas
-    inputs: Inputs
-    windows_a_row = 1
-
-    def told_at_once(self, table: pa.Table) -> tuple[list[pa.Table], pa.Table | None]:
-        """Rows that can't count; the others are told of beside the rows of their cell."""
-        able, left_out = able_rows(table, self.inputs.key, self.inputs.time, self.deltas.columns(), False)
-        kind = table.schema.field(self.inputs.time).type
-        return [with_bounds(rows, None, reason, kind) for reason, rows in left_out.items()], able
-
-    def stream(self, chunks: Iterator[pa.Table], most_rows: int) -> Iterator[pa.Table]:
-        """Late rows and repeated ones, of whole cells at a time."""
-
-        def work(table: pa.Table, _: Carried | None) -> tuple[pa.Table, Carried]:
-            counting = _counting(table, self.cuts, self.deltas, self.inputs)
-            times, last_key = counting.rows.times, int(counting.rows.offsets[-2])
-            cell = max(int(times[-1]) // self.cuts.reset * self.cuts.reset, -(2**63))
-            opens = last_key + int(times[last_key:].searchsorted(cell))
-            left = counting.rows.following(opens).select(table.column_names)
-            return self._skipped(counting, opens), Carried(left, cell)
-
-        def finish(table: pa.Table, _: Carried | None) -> pa.Table:
-            counting = _counting(table, self.cuts, self.deltas, self.inputs)
-            return self._skipped(counting, counting.rows.times.size)
-
-        return in_portions(chunks, work, finish, most_rows=most_rows)
-
-    def _skipped(self, counting: _Counting, n: int) -> pa.Table:
-        """Of the first `n` rows."""
-        rows = counting.rows
-        late, repeated = ~counting.punctual[:n], counting.punctual[:n] & ~counting.chosen[:n]
-        return pa.concat_tables(
-            with_bounds(rows.table.take(pa.array(rows.order[:n][held])), None, reason, rows.time_type)
-            for reason, held in (("late", late), ("late_row", late), ("repeated_id", repeated))
-        )
+    punctual = in_time(rows.times, cuts, rows.ticks(inputs.min_end))
+    return Counting(rows, ids, punctual, _once(ids, punctual, cells))
 
 
 def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
     """The windows of a table."""
-    counting = _counting(table, cuts, deltas, inputs)
+    counting = counting_rows(table, cuts, deltas, inputs)
     rows, ids, punctual, chosen = counting.rows, counting.ids, counting.punctual, counting.chosen
     sizes = np.zeros(rows.times.size, np.int64)
     if deltas.size_bytes is not None:

@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from spark_jobs.errors import ParameterError
 
-from .shapes import Found, Shape
-from .spans import Windows, settle
+from ..spans import Windows, settle
+from .kind import Bounds, SpanKind, SpansFound
+from .ticks import Ticks
 
 Ints = npt.NDArray[np.int64]
 _DAYS = {"day": 1, "week": 7}
@@ -40,7 +41,7 @@ _FIRST, _LAST = (
 
 
 @dataclass(frozen=True)
-class Calendar(Shape):
+class Calendar(SpanKind):
     """Windows of `count` units of the calendar of `zone`; times are microseconds since 1970 in UTC."""
 
     count: int
@@ -48,11 +49,20 @@ class Calendar(Shape):
     zone: str = "UTC"
 
     @property
-    def halo(self) -> tuple[int, int]:
-        """A period at its longest: two days allow for what clocks do at both of its ends."""
-        return (self.count * _LONGEST_DAYS[self.unit] + 2) * _DAY, 0
+    def longest(self) -> int:
+        """No period lasts longer: clocks have gone back by as much as a day."""
+        return (self.count * _LONGEST_DAYS[self.unit] + 1) * _DAY
 
-    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> Found:
+    @property
+    def halo(self) -> tuple[int, int]:
+        """A period at its longest."""
+        return self.longest - 1, 0
+
+    def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
+        """Rows inside."""
+        return start, end - 1
+
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
         """Each row is in the window over its time, unless the window's last instant is before its `min_end`."""
         bounds = self._bounds(times)
         period = _places(bounds, times)
@@ -66,14 +76,17 @@ class Calendar(Shape):
             past = np.where(_last_instants(windows.end)[number] >= min_end, past, number)
         return settle(windows, number, past)
 
-    def last_instants(self, windows: Windows) -> Ints | None:
+    def window_instants(self, windows: Windows) -> Ints:
         """Half open: the instant before the end."""
         return _last_instants(windows.end)
 
-    def latest_instants(self, times: Ints) -> Ints | None:
-        """The last instant of the window over each time."""
+    def last_instants(self, times: Ints) -> Bounds:
+        """Of the one period over each time."""
+        if not times.size:
+            return times, times
         bounds = self._bounds(times)
-        return _last_instants(bounds[_places(bounds, times) + 1])
+        last = _last_instants(bounds[_places(bounds, times) + 1])
+        return last, last
 
     def _bounds(self, times: Ints) -> Ints:
         """The starts of the periods over these times, and of those after; of others between only if times lie dense."""

@@ -12,16 +12,74 @@ Cost: O(rows + windows), also where each row is in 60 windows: rows are never co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from spark_jobs.errors import ParameterError
 
-from .spans import Spans, Windows, settle
+from ..spans import Spans, Windows, settle
+from .kind import Bounds, Grain, SpanKind, SpansFound
+from .ticks import Ticks
 
 Ints = npt.NDArray[np.int64]
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
+_NEVER_LATE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Hopping(SpanKind):
+    """`[k*advance + offset, +size)`; see the module."""
+
+    size: int
+    advance: int
+    offset: int = 0
+
+    @property
+    def windows_a_row(self) -> int:  # type: ignore[override]
+        """All windows over it."""
+        return -(-self.size // self.advance)
+
+    @property
+    def halo(self) -> tuple[int, int]:
+        """Windows over the row."""
+        return self.size - 1, 0
+
+    @property
+    def grain(self) -> Grain | None:
+        """Tumbling windows lie side by side."""
+        return Grain(self.size, self.offset) if self.advance == self.size else None
+
+    def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
+        """Rows inside."""
+        return start, end - 1
+
+    def last_instants(self, times: Ints) -> Bounds:
+        """Of the first and the last grid window over each time."""
+        offset = self.offset % self.advance
+        opening, _, closing = _indices(times, _NEVER_LATE, self.size, self.advance, offset)
+        first, last = (
+            last_instants(*_bounds(index, self.size, self.advance, offset), size=self.size)
+            for index in (opening, closing)
+        )
+        return first, last
+
+    def latest_before(self, times: Ints, limit: Ints) -> Ints:
+        """The last grid window over the time that ends by then."""
+        first, last = self.last_instants(times)
+        return np.minimum(last, first + (limit - first) // self.advance * self.advance)
+
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
+        """See `hopping_spans`."""
+        return hopping_spans(
+            offsets=offsets, times=times, size=self.size, advance=self.advance, offset=self.offset, min_end=min_end
+        )
+
+    def window_instants(self, windows: Windows) -> Ints:
+        """Half open: the instant before the end."""
+        return last_instants(windows.start, windows.end, size=self.size)
 
 
 @njit(cache=True, nogil=True)
@@ -135,13 +193,6 @@ def hopping_spans(
     group, index = _enumerate(offsets, opening, closing)
     first, past = _number(offsets, counting, closing, group, index)
     return settle(Windows(group, *_bounds(index, size, advance, offset)), first, past)
-
-
-def latest_instant(times: Ints, *, size: int, advance: int, offset: int) -> Ints:
-    """The last instant of the latest window over each time: a row with a greater `min_end` is late for all."""
-    offset %= advance
-    _, _, closing = _indices(times, np.empty(0, np.int64), size, advance, offset)
-    return last_instants(*_bounds(closing, size, advance, offset), size=size)
 
 
 def last_instants(start: Ints, end: Ints, *, size: int) -> Ints:

@@ -10,12 +10,60 @@ batch was processed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from .spans import Spans, Windows
+from ..spans import Spans, Windows
+from .kind import Bounds, Settled, SpanKind, SpansFound, plus
+from .ticks import Ticks
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sessions(SpanKind):
+    """Rows not further apart than `gap`; see the module."""
+
+    gap: int
+    half_open = False
+
+    @property
+    def halo(self) -> None:
+        """A session may be of any length."""
+        return
+
+    @property
+    def span(self) -> int:
+        """The gap."""
+        return self.gap
+
+    def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
+        """A row joins, or parted, what lies within a gap of it."""
+        return start - self.gap, end + self.gap
+
+    def closes(self, start: Ticks, end: Ticks) -> Ticks:
+        """A row that changes it is at most a gap after its end, and counts as ending a gap after that."""
+        return end + 2 * self.gap
+
+    def last_instants(self, times: Ints) -> Bounds:
+        """A row's session counts as ending a gap after the row, whatever else is in it."""
+        last = plus(times, self.gap)
+        return last, last
+
+    def window_instants(self, windows: Windows) -> None:
+        """None: a late row is in no session, whatever sessions there are."""
+        return
+
+    def settled(self, time: int, last_start: int | None) -> Settled:
+        """The last session may go on."""
+        start = time if last_start is None else last_start
+        return Settled(start, start)
+
+    def find(self, offsets: Ints, times: Ints, min_end: Ints | None) -> SpansFound:
+        """See `session_spans`."""
+        return session_spans(offsets=offsets, times=times, gap=self.gap, min_end=min_end)
 
 
 def session_spans(

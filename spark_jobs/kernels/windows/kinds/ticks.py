@@ -1,0 +1,38 @@
+"""Ticks as columns or as SQL: a rule that is written once over either is computed by numpy, or rendered for Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SqlTicks:
+    """A bigint expression of SQL. `%` is the modulo by a positive number, never below 0, as numpy's is."""
+
+    sql: str
+
+    def __add__(self, other: SqlTicks | int) -> SqlTicks:
+        return SqlTicks(f"({self.sql} + {_text(other)})")
+
+    def __sub__(self, other: SqlTicks | int) -> SqlTicks:
+        return SqlTicks(f"({self.sql} - {_text(other)})")
+
+    def __mod__(self, other: int) -> SqlTicks:
+        return SqlTicks(f"pmod({self.sql}, {other}L)")
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+def _text(ticks: SqlTicks | int) -> str:
+    return ticks.sql if isinstance(ticks, SqlTicks) else f"{ticks}L"
+
+
+Ticks = TypeVar("Ticks", Ints, SqlTicks)
+"""Columns of int64, or SQL."""

@@ -1,0 +1,43 @@
+"""Windows of one Arrow table at once, as tests ask for them: what streams of chunks must lead to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.kernels.windows import Adaptive, Cuts, Deltas, Hopping, Inputs, Kind, Sessions, SkippedRows, Sliding
+from spark_jobs.kernels.windows.kinds.kind import SpanKind
+from spark_jobs.kernels.windows.skipped import late_table, unable_rows
+
+
+def window_table(table: pa.Table, kind: Kind, inputs: Inputs) -> tuple[pa.Table, SkippedRows]:
+    """All windows of any kind, and the counts of rows in none."""
+    found = kind.windows(table, inputs)
+    return found.table(0, found.windows.start.size, None), found.skipped
+
+
+def sliding_table(table: pa.Table, *, size: int, clip_at_zero: bool, null_values: Any = "skip_row", **inputs: Any):
+    return window_table(table, Sliding(size, clip_at_zero, null_values), Inputs(**inputs))
+
+
+def session_table(table: pa.Table, *, gap: int, **inputs: Any):
+    return window_table(table, Sessions(gap), Inputs(**inputs))
+
+
+def hopping_table(table: pa.Table, *, size: int, advance: int, offset: int = 0, **inputs: Any):
+    return window_table(table, Hopping(size, advance, offset), Inputs(**inputs))
+
+
+def tumbling_table(table: pa.Table, *, size: int, offset: int = 0, **inputs: Any):
+    return hopping_table(table, size=size, advance=size, offset=offset, **inputs)
+
+
+def adaptive_table(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs):
+    return window_table(table, Adaptive(cuts, deltas), inputs)
+
+
+def skipped_table(table: pa.Table, kind: SpanKind, inputs: Inputs) -> pa.Table:
+    """What does not count."""
+    able, unable = unable_rows(table, kind, inputs)
+    return pa.concat_tables([*unable, late_table(able, kind, inputs)])
