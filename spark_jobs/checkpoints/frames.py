@@ -18,12 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, LongType
 
 from spark_jobs.checkpoints.questions import ROW, answer, answered, answered_type, questions_of, refuse_taken
-from spark_jobs.kernels.deltas.asking import LATEST, refuse_below, states_for
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import LATEST, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import pack, segment_schema, unpack
-from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers, restate_chains
+from spark_jobs.kernels.deltas.restating import restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.transforms import REGISTERED
@@ -65,7 +66,7 @@ class ChainFrame:
 
         Raises BelowHorizonError or BelowSinceError for a time before the frontiers.
         """
-        refuse_below(self.frontiers, event_time, known_at)
+        self.frontiers.check_read(event_time, known_at)
         rows = self._needed()
         if entity is not None:
             rows = rows.where(F.col("entity") == entity)
@@ -150,7 +151,7 @@ def needed_for(event_time: int | None, known_at: int | None) -> Column:
 def compact_deltas(
     deltas: DataFrame,
     meaning: Meaning,
-    policy: Policy,
+    policy: CompactionPolicy,
     *,
     as_of: int = LATEST,
     since: int | None = None,
@@ -181,7 +182,7 @@ class _Compactor:
     """What runs in the Python workers: deltas of whole entities to packed segments."""
 
     meaning: Meaning
-    policy: Policy
+    policy: CompactionPolicy
     as_of: int
     frontiers: Frontiers
 
@@ -242,7 +243,7 @@ class _JoinAsOf:
             entities = pc.unique(held.column("entity").combine_chunks())
             codes = pc.fill_null(pc.index_in(questions.column("entity"), value_set=entities), len(entities))
             asked = [pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known")]
-            refuse_below(self.frontiers, *(pc.min(questions.column(c)).as_py() for c in ("asked_time", "asked_known")))
+            self.frontiers.check_read(*(pc.min(questions.column(c)).as_py() for c in ("asked_time", "asked_known")))
             segments = unpacked(held.select([c for c in held.column_names if c in NEEDED]), entities, self.meaning)
             states = states_for(segments, codes.to_numpy().astype(np.int64), *asked, transforms=REGISTERED)
             values = [column for name, column in state_columns(states, self.meaning).items() if name != "delta_count"]

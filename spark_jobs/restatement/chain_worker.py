@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from spark_jobs.checkpoints.frames import BUCKET
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN
-from spark_jobs.kernels.deltas.cutting import NEVER, Policy, ages_from
+from spark_jobs.kernels.deltas.cutting import NEVER, CompactionPolicy, ages_from
+from spark_jobs.kernels.deltas.frontiers import STILL_KNOWN, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import checkpoints_of, pack, unpack
-from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
+from spark_jobs.kernels.deltas.restating import Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.sizes import bytes_of
 from spark_jobs.kernels.deltas.states import NO_DELTA, States
@@ -59,7 +59,7 @@ class ChainWorker:
     """
 
     meaning: Meaning
-    policy: Policy
+    policy: CompactionPolicy
     frontiers: Frontiers
     known_from_us: int
     as_of_us: int
@@ -102,7 +102,7 @@ class ChainWorker:
         did["dropped"] += pc.sum(idle["deltas"]).as_py() or 0
         return pa.concat_tables([self._filled(part) for part in parts])
 
-    def _weighed(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> Policy:
+    def _weighed(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> CompactionPolicy:
         """The policy, of the strategy adaptive with the reads and writes of each entity's class."""
         strategy = self.policy.strategy
         if self.traffic is None or not isinstance(strategy, Adaptive):
@@ -145,7 +145,7 @@ class ChainWorker:
         return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
 
     def _segments(
-        self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str], policy: Policy
+        self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy
     ) -> list[pa.Table]:
         """What is to be inserted and what to be closed, and on the first of an entity what retention let go. `did`
         takes what the run is told to have done (`METRICS`)."""
@@ -253,7 +253,7 @@ class ChainWorker:
         return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
 
 
-def _ages(segments: Segments, policy: Policy) -> Ints:
+def _ages(segments: Segments, policy: CompactionPolicy) -> Ints:
     deltas = segments.deltas
     places = (deltas.entity, deltas.event_time, deltas.row_id)
     return ages_from(*places, segments.last_of_entity, segments.entity, policy)
@@ -264,7 +264,7 @@ def _folded(segments: pa.Table) -> int:
     return pc.sum(segments.filter(pc.is_null(segments["end_time"]))["delta_count"]).as_py() or 0
 
 
-def oldest_age(policy: Policy, as_of_us: int) -> int | None:
+def oldest_age(policy: CompactionPolicy, as_of_us: int) -> int | None:
     """What `ages_from` must lie below for a segment to be due by age; None: age compacts nothing."""
     return None if policy.age_threshold is None else as_of_us - policy.age_threshold
 

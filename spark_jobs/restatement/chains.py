@@ -21,8 +21,7 @@ from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.checkpoints.frames import NEEDED, together
 from spark_jobs.definitions.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers
-from spark_jobs.kernels.deltas.segments import ALWAYS
+from spark_jobs.kernels.deltas.frontiers import ALWAYS, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
 from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age
@@ -50,7 +49,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Corrections:
+class ChainCorrections:
     """The rows to append to `gold.state_history` and to `gold.chain_history`."""
 
     states: DataFrame
@@ -64,7 +63,9 @@ class Corrections:
         return dict(self._observed.get)
 
 
-def chain_corrections(lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None) -> Corrections | None:
+def chain_corrections(
+    lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None
+) -> ChainCorrections | None:
     """The corrections of a source that keeps chains; None if nothing touches it. `traffic` is for the strategy
     adaptive."""
     source, publication = scope.source, scope.publication
@@ -98,7 +99,7 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, traffic: Traffic 
     states = stamped.where(F.col("part") == STATE_PART).withColumn("timestamp", F.timestamp_micros("timestamp"))
     observation = Observation(f"chains_{token}")
     chains = stamped.where(F.col("part") == SEGMENT_PART).observe(observation, *_counted())
-    return Corrections(
+    return ChainCorrections(
         states.select(*STATE.column_names).repartition(1).sortWithinPartitions("entity"),
         chains.select(*CHAINS.column_names).repartition(1).sortWithinPartitions("entity", "start_time", "start_row"),
         observation,

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.compact import BelowHorizonError, BelowSinceError
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import BelowHorizonError, BelowSinceError
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Status
@@ -87,7 +87,7 @@ def bits(vector: tuple[Any, ...] | None) -> Any:
 
 
 def frame(deltas: Any, mode: str, strategy: Strategy, **frontiers: int) -> ChainFrame:
-    done = compact_deltas(deltas, MEANINGS[mode], Policy(strategy, delta_threshold=4), as_of=200, **frontiers)
+    done = compact_deltas(deltas, MEANINGS[mode], CompactionPolicy(strategy, delta_threshold=4), as_of=200, **frontiers)
     return replace(done, segments=done.segments.localCheckpoint())
 
 
@@ -180,7 +180,7 @@ def test_columns_of_every_name_and_every_kind_of_time_are_joined(
     at = [0, day - 1, day, day + 100, day + 101]
     made = [("e1", t, t, n, 1, 10**n) for n, t in enumerate(at)]
     deltas = spark.createDataFrame(made, "entity string, event_time long, time long, row_id long, diff long, x long")
-    chains = compact_deltas(deltas, Meaning("add", "int64", {"row": "x", "Entity": 1}), Policy(FullMerge()))
+    chains = compact_deltas(deltas, Meaning("add", "int64", {"row": "x", "Entity": 1}), CompactionPolicy(FullMerge()))
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
@@ -215,16 +215,16 @@ def test_what_names_no_column_or_no_instant_is_refused_before_spark_reads(spark:
 PROGRAM = """
 from pyspark.sql import SparkSession
 from spark_jobs.checkpoints import TieredMerge, compact_deltas, join_as_of
-from spark_jobs.kernels.deltas.compact import BelowHorizonError, BelowSinceError
-from spark_jobs.kernels.deltas.cutting import Policy
-from spark_jobs.kernels.deltas.mapping import Meaning
+from spark_jobs.kernels.deltas.frontiers import BelowHorizonError, BelowSinceError
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.mapping import Meaning
 
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 assert type(spark).__module__.startswith("pyspark.sql.connect")
 rows = [(f"e{n % 5}", n, n + (n % 4 == 0) * 50, n, 1, n) for n in range(300)]
 deltas = spark.createDataFrame(rows, "entity string, event_time long, time long, row_id long, diff long, x long")
-chains = compact_deltas(deltas, Meaning("add", "int64", {"x": "x"}), Policy(TieredMerge(5), delta_threshold=9))
+policy = CompactionPolicy(TieredMerge(5), delta_threshold=9)
+chains = compact_deltas(deltas, Meaning("add", "int64", {"x": "x"}), policy)
 
 
 def twin(entity, at, known):

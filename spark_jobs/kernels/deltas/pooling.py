@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.deltas.batch import DeltaBatch
-from spark_jobs.kernels.deltas.chains import duplicate_at, in_chain_order
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.frontiers import STILL_KNOWN
 from spark_jobs.kernels.deltas.ops import DeltaError, DuplicateDeltaError
+from spark_jobs.kernels.deltas.ordering import duplicate_at, in_chain_order
 from spark_jobs.kernels.deltas.packing import known_parents
 from spark_jobs.kernels.deltas.segments import Segments
 
