@@ -23,6 +23,7 @@ from spark_jobs.checkpoints.in_memory import (
     needs_compaction,
     state_at,
 )
+from spark_jobs.checkpoints.stored import read_chains, write_chains
 from spark_jobs.kernels.deltas.batch import Delta
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy, Need
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
@@ -56,5 +57,7 @@ __all__ = [
     "history",
     "join_as_of",
     "needs_compaction",
+    "read_chains",
     "state_at",
+    "write_chains",
 ]

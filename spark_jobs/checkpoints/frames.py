@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 LEAST_ROWS = 1 << 16
 """Rows that a worker works on at once, if entities are small."""
 
+QUESTIONS = 1 << 13
+"""Questions for which a worker reads the segments of their entities at once, if it reads them from files."""
+
 BUCKET, BUCKETS = "bucket", 4096
 """Column that an entity's rows are brought together by, and how many values it has: Spark sorts by a number several
 times as fast as by text, and what is sorted further the kernels sort."""
@@ -48,14 +51,23 @@ NEEDED = (
 """Columns of a segment that a read needs; which of them, the meaning says (`columns_needed`)."""
 
 
+class SegmentFiles(Protocol):
+    """Packed segments in files, which the workers read by themselves."""
+
+    def between(self, least: str, greatest: str) -> pa.Table:
+        """All segments of the entities from `least` to `greatest`, with the columns that a read needs."""
+        ...
+
+
 @dataclass(frozen=True)
 class ChainFrame:
     """Packed segments as a DataFrame (`segments`, times as integers), what its deltas mean, and from which times on all
-    of them are there."""
+    of them are there. `files`: the same segments, where workers can read them without Spark."""
 
     segments: DataFrame
     meaning: Meaning
     frontiers: Frontiers = UNMOVED
+    files: SegmentFiles | None = None
 
     def states(
         self, event_time: int | None = None, *, known_at: int | None = None, entity: str | None = None
@@ -86,9 +98,12 @@ class ChainFrame:
         names = [f"{prefix}{name}" for name in [*_components(self.meaning), "timestamp", "at_delta"]]
         refuse_taken(df, names)
         asked = questions_of(df, entity=entity, time=time, known_at=known_at or time)
-        both = asked.unionByName(self._needed(), allowMissingColumns=True)
-        joiner = _JoinAsOf(self.meaning, self.frontiers)
-        joined = together(both).mapInArrow(joiner, answered_type(df, _answers(self.meaning)))
+        if self.files is None:
+            brought = together(asked.unionByName(self._needed(), allowMissingColumns=True))
+        else:
+            brought = asked.repartitionByRange("entity").sortWithinPartitions("entity")
+        joiner = _JoinAsOf(self.meaning, self.frontiers, self.files)
+        joined = brought.mapInArrow(joiner, answered_type(df, _answers(self.meaning)))
         return answered(joined, df, names, time=time, stamp=len(names) - 2)
 
 
@@ -228,18 +243,17 @@ class _StatesAt:
 
 @dataclass(frozen=True)
 class _JoinAsOf:
-    """What runs in the Python workers: questions and segments of whole entities to the questions with their states."""
+    """What runs in the Python workers: questions of whole entities, and their segments, to the questions with their
+    states. The segments come with the questions, or are read from `files`."""
 
     meaning: Meaning
     frontiers: Frontiers
+    files: SegmentFiles | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            is_segment = group.column("ops").is_valid()
-            questions = group.filter(pc.invert(is_segment))
+        for questions, held in self._brought(batches) if self.files is None else self._read(batches, self.files):
             if not questions.num_rows:
                 continue
-            held = group.filter(is_segment)
             entities = pc.unique(held.column("entity").combine_chunks())
             codes = pc.fill_null(pc.index_in(questions.column("entity"), value_set=entities), len(entities))
             asked = [pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known")]
@@ -249,6 +263,19 @@ class _JoinAsOf:
             values = [column for name, column in state_columns(states, self.meaning).items() if name != "delta_count"]
             told = {answer(place): column for place, column in enumerate(values)}
             yield from pa.table({ROW: questions.column(ROW), **told}).to_batches()
+
+    def _brought(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.Table, pa.Table]]:
+        for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
+            is_segment = group.column("ops").is_valid()
+            yield group.filter(pc.invert(is_segment)), group.filter(is_segment)
+
+    def _read(self, batches: Iterator[pa.RecordBatch], files: SegmentFiles) -> Iterator[tuple[pa.Table, pa.Table]]:
+        for questions in whole_groups(batches, ["entity"], least_rows=QUESTIONS):
+            entities = pc.unique(questions["entity"])
+            bounds = pc.min_max(entities).as_py()
+            # nothing is asked of nobody
+            held = files.between(bounds["min"] or "", bounds["max"] or "")
+            yield questions, held.filter(pc.is_in(held["entity"], value_set=entities))
 
 
 def state_columns(states: States, meaning: Meaning) -> dict[str, pa.Array]:

@@ -85,7 +85,7 @@ class ChainWorker:
         entities = pc.unique(pa.concat_arrays([touched, one_chunk(due, "entity")]))
         segments, idle = self._split(segments, rows, entities)
         published = unpack(
-            self._typed(segments.slice(0, 0) if self.everything else segments), entities,
+            typed(segments.slice(0, 0) if self.everything else segments, self.meaning), entities,
             dtype=self.meaning.dtype, dims=self.meaning.dims, ids=self.meaning.with_parents,
         )  # fmt: skip
         policy = self._weighed(segments, rows, entities)
@@ -183,7 +183,7 @@ class ChainWorker:
         place[step.entities] = np.arange(len(step.entities)) + 1
         ends = ends.take(place)
         held = checkpoints_of(
-            self._typed(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_()))), ends.values.dtype
+            typed(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_())), self.meaning), ends.values.dtype
         )
         same = held.same_bits(ends.take(codes)) & (not self.everything)
         fresh = ends.status == Status.LIVE
@@ -204,20 +204,6 @@ class ChainWorker:
     @property
     def _is_float(self) -> bool:
         return self.meaning.dtype != "int64"
-
-    def _typed(self, table: pa.Table) -> pa.Table:
-        """Stored columns under the names of packed segments, of the meaning's type."""
-        names = {
-            TYPED[name][self._is_float]: name for name in TYPED if TYPED[name][self._is_float] in table.column_names
-        }
-        other = [TYPED[name][not self._is_float] for name in TYPED]
-        table = table.drop_columns([name for name in other if name in table.column_names]).rename_columns(
-            [names.get(name, name) for name in table.column_names if name not in other]
-        )
-        kind = pa.list_(pa.from_numpy_dtype(np.dtype(self.meaning.dtype)))
-        for name in names.values():
-            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
-        return table
 
     def _live(self, table: pa.Table, part: str, revision: npt.NDArray[Any]) -> pa.Table:
         n = table.num_rows
@@ -251,6 +237,20 @@ class ChainWorker:
             begins = pc.equal(columns[name], pa.scalar(NO_DELTA, pa.int64()))
             columns[name] = pc.if_else(begins, pa.scalar(None, pa.int64()), columns[name])
         return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
+
+
+def typed(table: pa.Table, meaning: Meaning) -> pa.Table:
+    """Stored columns under the names of packed segments, of the meaning's type."""
+    is_float = meaning.dtype != "int64"
+    names = {TYPED[name][is_float]: name for name in TYPED if TYPED[name][is_float] in table.column_names}
+    other = [TYPED[name][not is_float] for name in TYPED]
+    table = table.drop_columns([name for name in other if name in table.column_names]).rename_columns(
+        [names.get(name, name) for name in table.column_names if name not in other]
+    )
+    kind = pa.list_(pa.from_numpy_dtype(np.dtype(meaning.dtype)))
+    for name in names.values():
+        table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
+    return table
 
 
 def _ages(segments: Segments, policy: CompactionPolicy) -> Ints:

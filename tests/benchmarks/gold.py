@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
+from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of, read_chains, write_chains
 from spark_jobs.checkpoints.frames import columns_needed, needed_for, together
 from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
@@ -219,10 +219,10 @@ def join(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None
     source, asked = write_values(folder, options.rows, options.entities, options.asked)
     policy = CompactionPolicy(TieredMerge(options.keep_recent), delta_threshold=options.keep_recent)
     packed = folder / "packed"
-    chains(spark, source, ONE, policy, drop=False).segments.write.option("compression", "zstd").parquet(str(packed))
+    write_chains(spark, chains(spark, source, ONE, policy, drop=False), str(packed))
 
     def ours(out: Path) -> None:
-        held = ChainFrame(spark.read.parquet(str(packed)), ONE)
+        held = read_chains(spark, str(packed), ONE)
         joined = join_as_of(spark.read.parquet(str(asked)), "entity", "at", chains=held)
         joined.select("n", "entity", "at", "value").write.option("compression", "zstd").parquet(str(out))
 

@@ -198,6 +198,8 @@ class DeltaBatch:
         differ = [name for name in shared if getattr(self, name) != getattr(other, name)]
         if differ:
             raise MalformedDeltasError(expected="two batches of one kind", found=f"other {', '.join(differ)}")
+        if not len(self) or not len(other):
+            return self if len(self) else other
         columns = (*_PER_ROW, "indices", "values", "nulls")
         both = None
         if self.identity is not None or other.identity is not None:
