@@ -12,21 +12,33 @@
 ((1.0, 7.0), 2)
 """
 
-from spark_jobs.checkpoints.chains import Chains, UnknownEntityError, compact, compose, history, state_at
 from spark_jobs.checkpoints.frames import ChainFrame, compact_deltas, join_as_of
+from spark_jobs.checkpoints.in_memory import (
+    Chains,
+    Compaction,
+    UnknownEntityError,
+    compact,
+    compose,
+    history,
+    needs_compaction,
+    state_at,
+)
+from spark_jobs.checkpoints.stored import read_chains, write_chains
 from spark_jobs.kernels.deltas.batch import Delta
-from spark_jobs.kernels.deltas.compact import Compaction, Need, needs_compaction
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy, Need
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
-from spark_jobs.kernels.deltas.versions import Version
+from spark_jobs.kernels.deltas.versions import ChainVersion
 from spark_jobs.model import Frontier
 
 __all__ = [
     "Adaptive",
     "ChainFrame",
+    "ChainVersion",
     "Chains",
     "Compaction",
+    "CompactionPolicy",
     "Delta",
     "EntityState",
     "Frontier",
@@ -39,12 +51,13 @@ __all__ = [
     "TieredMerge",
     "TimeBoundary",
     "UnknownEntityError",
-    "Version",
     "compact",
     "compact_deltas",
     "compose",
     "history",
     "join_as_of",
     "needs_compaction",
+    "read_chains",
     "state_at",
+    "write_chains",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, LongType
 
 from spark_jobs.checkpoints.questions import ROW, answer, answered, answered_type, questions_of, refuse_taken
-from spark_jobs.kernels.deltas.asking import LATEST, refuse_below, states_for
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import LATEST, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import pack, segment_schema, unpack
-from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers, restate_chains
+from spark_jobs.kernels.deltas.restating import restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.transforms import REGISTERED
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 1 << 16
 """Rows that a worker works on at once, if entities are small."""
+
+QUESTIONS = 1 << 13
+"""Questions for which a worker reads the segments of their entities at once, if it reads them from files."""
 
 BUCKET, BUCKETS = "bucket", 4096
 """Column that an entity's rows are brought together by, and how many values it has: Spark sorts by a number several
@@ -47,14 +51,23 @@ NEEDED = (
 """Columns of a segment that a read needs; which of them, the meaning says (`columns_needed`)."""
 
 
+class SegmentFiles(Protocol):
+    """Packed segments in files, which the workers read by themselves."""
+
+    def between(self, least: str, greatest: str) -> pa.Table:
+        """All segments of the entities from `least` to `greatest`, with the columns that a read needs."""
+        ...
+
+
 @dataclass(frozen=True)
 class ChainFrame:
     """Packed segments as a DataFrame (`segments`, times as integers), what its deltas mean, and from which times on all
-    of them are there."""
+    of them are there. `files`: the same segments, where workers can read them without Spark."""
 
     segments: DataFrame
     meaning: Meaning
     frontiers: Frontiers = UNMOVED
+    files: SegmentFiles | None = None
 
     def states(
         self, event_time: int | None = None, *, known_at: int | None = None, entity: str | None = None
@@ -65,7 +78,7 @@ class ChainFrame:
 
         Raises BelowHorizonError or BelowSinceError for a time before the frontiers.
         """
-        refuse_below(self.frontiers, event_time, known_at)
+        self.frontiers.check_read(event_time, known_at)
         rows = self._needed()
         if entity is not None:
             rows = rows.where(F.col("entity") == entity)
@@ -85,9 +98,12 @@ class ChainFrame:
         names = [f"{prefix}{name}" for name in [*_components(self.meaning), "timestamp", "at_delta"]]
         refuse_taken(df, names)
         asked = questions_of(df, entity=entity, time=time, known_at=known_at or time)
-        both = asked.unionByName(self._needed(), allowMissingColumns=True)
-        joiner = _JoinAsOf(self.meaning, self.frontiers)
-        joined = together(both).mapInArrow(joiner, answered_type(df, _answers(self.meaning)))
+        if self.files is None:
+            brought = together(asked.unionByName(self._needed(), allowMissingColumns=True))
+        else:
+            brought = asked.repartitionByRange("entity").sortWithinPartitions("entity")
+        joiner = _JoinAsOf(self.meaning, self.frontiers, self.files)
+        joined = brought.mapInArrow(joiner, answered_type(df, _answers(self.meaning)))
         return answered(joined, df, names, time=time, stamp=len(names) - 2)
 
 
@@ -150,7 +166,7 @@ def needed_for(event_time: int | None, known_at: int | None) -> Column:
 def compact_deltas(
     deltas: DataFrame,
     meaning: Meaning,
-    policy: Policy,
+    policy: CompactionPolicy,
     *,
     as_of: int = LATEST,
     since: int | None = None,
@@ -181,7 +197,7 @@ class _Compactor:
     """What runs in the Python workers: deltas of whole entities to packed segments."""
 
     meaning: Meaning
-    policy: Policy
+    policy: CompactionPolicy
     as_of: int
     frontiers: Frontiers
 
@@ -227,27 +243,39 @@ class _StatesAt:
 
 @dataclass(frozen=True)
 class _JoinAsOf:
-    """What runs in the Python workers: questions and segments of whole entities to the questions with their states."""
+    """What runs in the Python workers: questions of whole entities, and their segments, to the questions with their
+    states. The segments come with the questions, or are read from `files`."""
 
     meaning: Meaning
     frontiers: Frontiers
+    files: SegmentFiles | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            is_segment = group.column("ops").is_valid()
-            questions = group.filter(pc.invert(is_segment))
+        for questions, held in self._brought(batches) if self.files is None else self._read(batches, self.files):
             if not questions.num_rows:
                 continue
-            held = group.filter(is_segment)
             entities = pc.unique(held.column("entity").combine_chunks())
             codes = pc.fill_null(pc.index_in(questions.column("entity"), value_set=entities), len(entities))
             asked = [pc.fill_null(questions.column(c), -LATEST).to_numpy() for c in ("asked_time", "asked_known")]
-            refuse_below(self.frontiers, *(pc.min(questions.column(c)).as_py() for c in ("asked_time", "asked_known")))
+            self.frontiers.check_read(*(pc.min(questions.column(c)).as_py() for c in ("asked_time", "asked_known")))
             segments = unpacked(held.select([c for c in held.column_names if c in NEEDED]), entities, self.meaning)
             states = states_for(segments, codes.to_numpy().astype(np.int64), *asked, transforms=REGISTERED)
             values = [column for name, column in state_columns(states, self.meaning).items() if name != "delta_count"]
             told = {answer(place): column for place, column in enumerate(values)}
             yield from pa.table({ROW: questions.column(ROW), **told}).to_batches()
+
+    def _brought(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.Table, pa.Table]]:
+        for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
+            is_segment = group.column("ops").is_valid()
+            yield group.filter(pc.invert(is_segment)), group.filter(is_segment)
+
+    def _read(self, batches: Iterator[pa.RecordBatch], files: SegmentFiles) -> Iterator[tuple[pa.Table, pa.Table]]:
+        for questions in whole_groups(batches, ["entity"], least_rows=QUESTIONS):
+            entities = pc.unique(questions["entity"])
+            bounds = pc.min_max(entities).as_py()
+            # nothing is asked of nobody
+            held = files.between(bounds["min"] or "", bounds["max"] or "")
+            yield questions, held.filter(pc.is_in(held["entity"], value_set=entities))
 
 
 def state_columns(states: States, meaning: Meaning) -> dict[str, pa.Array]:

@@ -23,10 +23,10 @@ from spark_jobs.checkpoints.frames import (
     together,
     unpacked,
 )
-from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.frontiers import ALWAYS, LATEST
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.ops import Status
-from spark_jobs.kernels.deltas.segments import ALWAYS
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.grouping import whole_groups
 

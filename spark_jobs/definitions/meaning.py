@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
@@ -44,7 +44,7 @@ def weighs_traffic(source: Source) -> bool:
     return source.compaction is not None and source.compaction.strategy == "adaptive"
 
 
-def policy_of(source: Source) -> Policy:
+def policy_of(source: Source) -> CompactionPolicy:
     """When and how chains are compacted; the strategy adaptive still without its counts, as if nobody read."""
     told = source.compaction or Compaction()
     strategies: dict[str, Strategy] = {
@@ -53,7 +53,9 @@ def policy_of(source: Source) -> Policy:
         "time_boundary": TimeBoundary(told.interval_us or 1),
         "adaptive": Adaptive(0, 1, keep_recent=told.newest_pending),
     }
-    return Policy(strategies[told.strategy], told.delta_threshold, told.age_threshold_us, told.max_chain_length)
+    return CompactionPolicy(
+        strategies[told.strategy], told.delta_threshold, told.age_threshold_us, told.max_chain_length
+    )
 
 
 def chain_inputs(updates: DataFrame, source: Source, known_us: int) -> DataFrame:

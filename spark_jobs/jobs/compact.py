@@ -10,6 +10,7 @@ from spark_jobs.jobs.upkeep import keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
+from spark_jobs.storage.chain_files import small_row_groups
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.read_counts import reads_of
 from spark_jobs.storage.tables import STATE
@@ -50,6 +51,7 @@ def _restate_chains(stage: Stage) -> bool:
     if made is None:
         return False
     stage.lake.append(STATE, made.states, None)
-    stage.lake.append(CHAINS, made.segments, None)
+    with small_row_groups(stage.lake.spark):
+        stage.lake.append(CHAINS, made.segments, None)
     stage.summary["chains"] = made.counts
     return True

@@ -26,7 +26,8 @@ from spark_jobs.definitions.folding import fold_rows
 from spark_jobs.definitions.meaning import meaning_of, policy_of
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.config import BatcherConfig
-from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.frontiers import LATEST
 from spark_jobs.kernels.deltas.mapping import changes_of
 from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.restating import restate_chains

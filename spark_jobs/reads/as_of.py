@@ -12,14 +12,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.checkpoints import ChainFrame
+from spark_jobs.checkpoints.frames import state_columns, state_ddl
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.definitions.folding import fold_inputs, fold_rows
+from spark_jobs.definitions.meaning import meaning_of
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.restatement.chains import published_chains
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.frontiers import LATEST
+from spark_jobs.kernels.deltas.ops import Status
+from spark_jobs.kernels.deltas.segments import Segments
+from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.restatement.chains import published_chains, published_segments
 from spark_jobs.restatement.touched import at
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
@@ -128,10 +135,14 @@ def states_at(
     limit_us = current.reached_us - 1 if event_us is None else min(event_us, current.reached_us - 1)
     standing = frontiers.load(lake, source, near=current.token)
     check_state_time(published_horizon(source, standing, current), limit_us)
+    if source.keeps_chains and entity is not None:
+        segments = published_segments(lake, source, current, entity)
+        asked = (LATEST if event_us is None else limit_us, LATEST if known_us is None else time_us)
+        return _of_source(_state_of(lake, source, segments, entity, *asked), source)
     if source.keeps_chains:
-        chains = published_chains(lake, source, current, entity=entity)
+        chains = published_chains(lake, source, current)
         # of the newest times one segment of an entity says all; of others those before it may be needed
-        return _from_chains(chains, source, event_us and limit_us, known_us and time_us)
+        return _of_source(chains.states(event_us and limit_us, known_at=known_us and time_us), source)
     rows = counting_rows(lake, source, standing.arrangement)
     rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") <= at(limit_us)))
     if entity is not None:
@@ -143,8 +154,17 @@ def states_at(
     return folded.withColumn("timestamp", F.timestamp_micros("timestamp"))
 
 
-def _from_chains(chains: ChainFrame, source: Source, event_us: int | None, known_us: int | None) -> DataFrame:
-    states = chains.states(event_us, known_at=known_us)
+def _state_of(lake: Lake, source: Source, segments: Segments, entity: str, event_us: int, known_us: int) -> DataFrame:
+    """As `ChainFrame.states` of one entity, whose segments are at hand."""
+    meaning = meaning_of(source)
+    asked = (np.array([time]) for time in (0, event_us, known_us))
+    states = states_for(segments, *asked, transforms=REGISTERED)
+    live = np.flatnonzero(states.status == Status.LIVE)
+    told = pa.table({"entity": pa.array([entity] * len(live)), **state_columns(states.take(live), meaning)})
+    return lake.spark.createDataFrame([tuple(row.values()) for row in told.to_pylist()], state_ddl(meaning))
+
+
+def _of_source(states: DataFrame, source: Source) -> DataFrame:
     return states.withColumnRenamed("entity", source.entity).withColumn("timestamp", F.timestamp_micros("timestamp"))
 
 

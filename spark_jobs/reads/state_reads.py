@@ -9,20 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from spark_jobs.definitions.meaning import meaning_of
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.frontiers import LATEST
 from spark_jobs.kernels.deltas.ops import Op, Status
-from spark_jobs.kernels.deltas.packing import unpack
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.deltas.transforms import REGISTERED
-from spark_jobs.kernels.deltas.versions import Version, deltas_back, versions
+from spark_jobs.kernels.deltas.versions import ChainVersion, deltas_back, versions
 from spark_jobs.reads.as_of import as_of_time
 from spark_jobs.reads.file_times import STEPS_US, written_time
-from spark_jobs.restatement.chains import published_chains
+from spark_jobs.restatement.chains import published_segments
 from spark_jobs.sources import Source, State
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import instant
@@ -38,7 +36,7 @@ class RollbackNotExpressible(TidemarkError):
     code = "rollback_not_expressible"
 
 
-def entity_history(lake: Lake, source: Source, entity: str) -> list[Version]:
+def entity_history(lake: Lake, source: Source, entity: str) -> list[ChainVersion]:
     """The published deltas of one entity that stand, in order, each with the state after it; times in microseconds.
 
     What retention has let go is in the state that the first one stands on. Empty for an entity without deltas.
@@ -213,10 +211,7 @@ def check_keeps_chains(source: Source) -> None:
 def _segments(lake: Lake, source: Source, entity: str) -> Segments:
     check_keeps_chains(source)
     _, current = as_of_time(lake, source, None)
-    meaning = meaning_of(source)
-    table = published_chains(lake, source, current, entity=entity).segments.toArrow()
-    names = pa.array([entity], pa.string())
-    return unpack(table, names, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
+    return published_segments(lake, source, current, entity)
 
 
 def _state(source: Source) -> State:

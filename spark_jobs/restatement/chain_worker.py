@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from spark_jobs.checkpoints.frames import BUCKET
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN
-from spark_jobs.kernels.deltas.cutting import NEVER, Policy, ages_from
+from spark_jobs.kernels.deltas.cutting import NEVER, CompactionPolicy, ages_from
+from spark_jobs.kernels.deltas.frontiers import STILL_KNOWN, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import checkpoints_of, pack, unpack
-from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
+from spark_jobs.kernels.deltas.restating import Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.sizes import bytes_of
 from spark_jobs.kernels.deltas.states import NO_DELTA, States
@@ -59,7 +59,7 @@ class ChainWorker:
     """
 
     meaning: Meaning
-    policy: Policy
+    policy: CompactionPolicy
     frontiers: Frontiers
     known_from_us: int
     as_of_us: int
@@ -85,7 +85,7 @@ class ChainWorker:
         entities = pc.unique(pa.concat_arrays([touched, one_chunk(due, "entity")]))
         segments, idle = self._split(segments, rows, entities)
         published = unpack(
-            self._typed(segments.slice(0, 0) if self.everything else segments), entities,
+            typed(segments.slice(0, 0) if self.everything else segments, self.meaning), entities,
             dtype=self.meaning.dtype, dims=self.meaning.dims, ids=self.meaning.with_parents,
         )  # fmt: skip
         policy = self._weighed(segments, rows, entities)
@@ -102,7 +102,7 @@ class ChainWorker:
         did["dropped"] += pc.sum(idle["deltas"]).as_py() or 0
         return pa.concat_tables([self._filled(part) for part in parts])
 
-    def _weighed(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> Policy:
+    def _weighed(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> CompactionPolicy:
         """The policy, of the strategy adaptive with the reads and writes of each entity's class."""
         strategy = self.policy.strategy
         if self.traffic is None or not isinstance(strategy, Adaptive):
@@ -145,7 +145,7 @@ class ChainWorker:
         return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
 
     def _segments(
-        self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str], policy: Policy
+        self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy
     ) -> list[pa.Table]:
         """What is to be inserted and what to be closed, and on the first of an entity what retention let go. `did`
         takes what the run is told to have done (`METRICS`)."""
@@ -183,7 +183,7 @@ class ChainWorker:
         place[step.entities] = np.arange(len(step.entities)) + 1
         ends = ends.take(place)
         held = checkpoints_of(
-            self._typed(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_()))), ends.values.dtype
+            typed(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_())), self.meaning), ends.values.dtype
         )
         same = held.same_bits(ends.take(codes)) & (not self.everything)
         fresh = ends.status == Status.LIVE
@@ -204,20 +204,6 @@ class ChainWorker:
     @property
     def _is_float(self) -> bool:
         return self.meaning.dtype != "int64"
-
-    def _typed(self, table: pa.Table) -> pa.Table:
-        """Stored columns under the names of packed segments, of the meaning's type."""
-        names = {
-            TYPED[name][self._is_float]: name for name in TYPED if TYPED[name][self._is_float] in table.column_names
-        }
-        other = [TYPED[name][not self._is_float] for name in TYPED]
-        table = table.drop_columns([name for name in other if name in table.column_names]).rename_columns(
-            [names.get(name, name) for name in table.column_names if name not in other]
-        )
-        kind = pa.list_(pa.from_numpy_dtype(np.dtype(self.meaning.dtype)))
-        for name in names.values():
-            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
-        return table
 
     def _live(self, table: pa.Table, part: str, revision: npt.NDArray[Any]) -> pa.Table:
         n = table.num_rows
@@ -253,7 +239,21 @@ class ChainWorker:
         return pa.table([columns[f.name].cast(f.type) for f in self.schema], schema=self.schema)
 
 
-def _ages(segments: Segments, policy: Policy) -> Ints:
+def typed(table: pa.Table, meaning: Meaning) -> pa.Table:
+    """Stored columns under the names of packed segments, of the meaning's type."""
+    is_float = meaning.dtype != "int64"
+    names = {TYPED[name][is_float]: name for name in TYPED if TYPED[name][is_float] in table.column_names}
+    other = [TYPED[name][not is_float] for name in TYPED]
+    table = table.drop_columns([name for name in other if name in table.column_names]).rename_columns(
+        [names.get(name, name) for name in table.column_names if name not in other]
+    )
+    kind = pa.list_(pa.from_numpy_dtype(np.dtype(meaning.dtype)))
+    for name in names.values():
+        table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
+    return table
+
+
+def _ages(segments: Segments, policy: CompactionPolicy) -> Ints:
     deltas = segments.deltas
     places = (deltas.entity, deltas.event_time, deltas.row_id)
     return ages_from(*places, segments.last_of_entity, segments.entity, policy)
@@ -264,7 +264,7 @@ def _folded(segments: pa.Table) -> int:
     return pc.sum(segments.filter(pc.is_null(segments["end_time"]))["delta_count"]).as_py() or 0
 
 
-def oldest_age(policy: Policy, as_of_us: int) -> int | None:
+def oldest_age(policy: CompactionPolicy, as_of_us: int) -> int | None:
     """What `ages_from` must lie below for a segment to be due by age; None: age compacts nothing."""
     return None if policy.age_threshold is None else as_of_us - policy.age_threshold
 

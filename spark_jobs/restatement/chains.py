@@ -14,21 +14,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame
-from spark_jobs.checkpoints.frames import NEEDED, together
+from spark_jobs.checkpoints.frames import NEEDED, columns_needed, together
 from spark_jobs.definitions.meaning import chain_inputs, meaning_of, policy_of
-from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers
-from spark_jobs.kernels.deltas.segments import ALWAYS
+from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
+from spark_jobs.kernels.deltas.frontiers import ALWAYS, UNMOVED, Frontiers
+from spark_jobs.kernels.deltas.mapping import Meaning
+from spark_jobs.kernels.deltas.packing import unpack
+from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
-from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age
+from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age, typed
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
+from spark_jobs.storage.chain_files import DeltaFiles, delta_files
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART, COMPACTION, METRICS, SEGMENT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
@@ -50,7 +54,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Corrections:
+class ChainCorrections:
     """The rows to append to `gold.state_history` and to `gold.chain_history`."""
 
     states: DataFrame
@@ -64,7 +68,9 @@ class Corrections:
         return dict(self._observed.get)
 
 
-def chain_corrections(lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None) -> Corrections | None:
+def chain_corrections(
+    lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None
+) -> ChainCorrections | None:
     """The corrections of a source that keeps chains; None if nothing touches it. `traffic` is for the strategy
     adaptive."""
     source, publication = scope.source, scope.publication
@@ -98,7 +104,7 @@ def chain_corrections(lake: Lake, scope: Scope, token: int, *, traffic: Traffic 
     states = stamped.where(F.col("part") == STATE_PART).withColumn("timestamp", F.timestamp_micros("timestamp"))
     observation = Observation(f"chains_{token}")
     chains = stamped.where(F.col("part") == SEGMENT_PART).observe(observation, *_counted())
-    return Corrections(
+    return ChainCorrections(
         states.select(*STATE.column_names).repartition(1).sortWithinPartitions("entity"),
         chains.select(*CHAINS.column_names).repartition(1).sortWithinPartitions("entity", "start_time", "start_row"),
         observation,
@@ -196,7 +202,66 @@ def published_chains(
     numbers = {name: of[meaning.dtype != "int64"] for name, of in TYPED.items()}
     kind = {"int64": "bigint", "float64": "double", "float32": "float"}[meaning.dtype]
     columns = [F.col(numbers[c]).cast(f"array<{kind}>").alias(c) if c in numbers else F.col(c) for c in NEEDED]
-    return ChainFrame(_standing(rows).select(*columns), meaning, frontiers)
+    found = delta_files(lake.spark, CHAINS) if entity is None else None
+    files = None if found is None else PublishedFiles(found, source.name, meaning, publication)
+    return ChainFrame(_standing(rows).select(*columns), meaning, frontiers, files)
+
+
+def published_segments(lake: Lake, source: Source, publication: Publication, entity: str) -> Segments:
+    """The published segments of one entity, whose code is 0: read from the table's files, or by Spark where it has to.
+    Times are in microseconds."""
+    meaning = meaning_of(source)
+    files = delta_files(lake.spark, CHAINS)
+    if files is None:
+        table = published_chains(lake, source, publication, entity=entity).segments.toArrow()
+    else:
+        table = PublishedFiles(files, source.name, meaning, publication).between(entity, entity)
+    names = pa.array([entity], pa.string())
+    return unpack(table, names, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
+
+
+@dataclass(frozen=True)
+class PublishedFiles:
+    """The published chains of a source in the files of `gold.chain_history`."""
+
+    files: DeltaFiles
+    source: str
+    meaning: Meaning
+    publication: Publication
+
+    def between(self, least: str, greatest: str) -> pa.Table:
+        """What `published_chains` gives of the entities from `least` to `greatest`, packed."""
+        stored = [of[self.meaning.dtype != "int64"] for of in TYPED.values()]
+        needed = [c for c in columns_needed(self.meaning) if c not in TYPED]
+        schema = _segments_schema([*stored, *needed, *_VISIBLE, "token"])
+        found = [schema.empty_table()]
+        partitions = {"source": [self.source], "era": [LIVE, CLOSING]}
+        for partition, rows in self.files.between(least, greatest, schema.names, partitions):
+            era = pa.array([partition["era"]] * rows.num_rows, pa.string())
+            columns = {name: rows[name] for name in rows.column_names} | {"era": era}
+            missing = {f.name: pa.nulls(rows.num_rows, f.type) for f in schema}
+            found.append(pa.table({f.name: (missing | columns)[f.name].cast(f.type) for f in schema}))
+        rows = pa.concat_tables(found)
+        for name in ("start_time", "start_row"):
+            rows = rows.set_column(rows.schema.get_field_index(name), name, pc.fill_null(rows[name], NO_DELTA))
+        live = without_closed(rows.filter(_published(rows, self.publication)), ["entity", "start_time", "start_row"])
+        return typed(live, self.meaning)
+
+
+def _segments_schema(names: list[str]) -> pa.Schema:
+    kinds = {f.name: f.type for f in chain_schema()} | {"token": pa.int64(), "era": pa.string()}
+    return pa.schema([(name, kinds[name]) for name in dict.fromkeys([*names, "era"])])
+
+
+def _published(rows: pa.Table, publication: Publication) -> pa.Array:
+    """Of rows of the history, which `published_rows` gives; closing rows too, which end some of them."""
+    visible = pc.or_(
+        pc.less_equal(rows["token"], publication.settled),
+        pc.is_in(rows["token"], value_set=pa.array(publication.tokens, pa.int64())),
+    )
+    closing = pc.equal(rows["era"], CLOSING)
+    since = pc.if_else(closing, rows["known_to"], rows["known_from"])
+    return pc.and_(visible, pc.less(since, publication.published_us))
 
 
 def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None:

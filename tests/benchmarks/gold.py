@@ -30,15 +30,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
+from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of, read_chains, write_chains
 from spark_jobs.checkpoints.frames import columns_needed, needed_for, together
-from spark_jobs.kernels.deltas.asking import LATEST, states_for
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import LATEST, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.pooling import Changes
-from spark_jobs.kernels.deltas.restating import Frontiers, restate_chains
+from spark_jobs.kernels.deltas.restating import restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import FullMerge, TieredMerge
@@ -139,7 +140,7 @@ def duck(query: str, out: Path, **places: object) -> None:
         connection.execute(query.format(out=out, **places))
 
 
-def chains(spark: SparkSession, source: Path, meaning: Meaning, policy: Policy, *, drop: bool) -> ChainFrame:
+def chains(spark: SparkSession, source: Path, meaning: Meaning, policy: CompactionPolicy, *, drop: bool) -> ChainFrame:
     deltas = spark.read.parquet(str(source))
     return compact_deltas(deltas, meaning, policy, since=LATEST if drop else None, horizon=LATEST if drop else None)
 
@@ -186,7 +187,7 @@ def compact(spark: SparkSession, folder: Path, options: argparse.Namespace) -> N
 
     def ours(of: Path) -> Callable[[Path], None]:
         def way(out: Path) -> None:
-            done = chains(spark, of, SPARSE, Policy(FullMerge(), delta_threshold=1), drop=True)
+            done = chains(spark, of, SPARSE, CompactionPolicy(FullMerge(), delta_threshold=1), drop=True)
             done.segments.write.option("compression", "zstd").parquet(str(out))
 
         return way
@@ -216,12 +217,12 @@ def compact(spark: SparkSession, folder: Path, options: argparse.Namespace) -> N
 
 def join(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
     source, asked = write_values(folder, options.rows, options.entities, options.asked)
-    policy = Policy(TieredMerge(options.keep_recent), delta_threshold=options.keep_recent)
+    policy = CompactionPolicy(TieredMerge(options.keep_recent), delta_threshold=options.keep_recent)
     packed = folder / "packed"
-    chains(spark, source, ONE, policy, drop=False).segments.write.option("compression", "zstd").parquet(str(packed))
+    write_chains(spark, chains(spark, source, ONE, policy, drop=False), str(packed))
 
     def ours(out: Path) -> None:
-        held = ChainFrame(spark.read.parquet(str(packed)), ONE)
+        held = read_chains(spark, str(packed), ONE)
         joined = join_as_of(spark.read.parquet(str(asked)), "entity", "at", chains=held)
         joined.select("n", "entity", "at", "value").write.option("compression", "zstd").parquet(str(out))
 
@@ -241,7 +242,7 @@ def join(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None
 
 def state(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
     source = write_sparse(folder, options.rows, options.entities)
-    policy = Policy(TieredMerge(options.keep_recent), delta_threshold=options.keep_recent)
+    policy = CompactionPolicy(TieredMerge(options.keep_recent), delta_threshold=options.keep_recent)
     packed = folder / "packed"
     held = chains(spark, source, SPARSE, policy, drop=False).segments.sortWithinPartitions("entity", "start_time")
     held.write.option("compression", "zstd").option("parquet.block.size", 1 << 20).parquet(str(packed))
@@ -279,14 +280,17 @@ def kernels(folder: Path, options: argparse.Namespace) -> None:
     names = pa.array([f"e{i:07d}" for i in range(options.entities)])
     changes = Changes(batch, batch.event_time, np.ones(len(batch), np.int64))
 
-    def packed(policy: Policy, frontiers: Frontiers) -> pa.Table:
+    def packed(policy: CompactionPolicy, frontiers: Frontiers) -> pa.Table:
         nothing = Segments.nothing("float64", DIMS)
         step = restate_chains(nothing, changes, policy, as_of=0, frontiers=frontiers)
         kept = step.segments.take(np.flatnonzero(step.written))
         return pack(kept, names, names=None, full_rows=False)
 
     passed = Frontiers(LATEST, LATEST)
-    full, tiered = Policy(FullMerge(), delta_threshold=1), Policy(TieredMerge(10), delta_threshold=10)
+    full, tiered = (
+        CompactionPolicy(FullMerge(), delta_threshold=1),
+        CompactionPolicy(TieredMerge(10), delta_threshold=10),
+    )
     connection = duckdb.connect(config={"threads": 1})
     connection.register("deltas", as_arrow(batch))
     peer = best_cpu(lambda: connection.sql(IN_MEMORY).to_arrow_table(), options.repeat)
@@ -306,7 +310,7 @@ def _kernel_join(connection: duckdb.DuckDBPyConnection, names: pa.Array, options
     step = restate_chains(
         Segments.nothing("float64", 1),
         changes_of(deltas, names, ONE),
-        Policy(TieredMerge(10), delta_threshold=10),
+        CompactionPolicy(TieredMerge(10), delta_threshold=10),
         as_of=0,
     )
     table = pack(step.segments, names, names=["value"], full_rows=False)

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.checkpoints.frames import BUCKET, together
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning
-from spark_jobs.kernels.deltas.restating import Frontiers
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import TieredMerge
 from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, ChainWorker
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DAY = 1_000_000
 MEANING = Meaning("add", "int64", {"n": 1, "x": "x"})
-POLICY = Policy(TieredMerge(10), delta_threshold=20)
+POLICY = CompactionPolicy(TieredMerge(10), delta_threshold=20)
 
 
 class Year:

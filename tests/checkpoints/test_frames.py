@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of
+from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of, read_chains, write_chains
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.compact import BelowHorizonError, BelowSinceError
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import BelowHorizonError, BelowSinceError
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Status
@@ -85,7 +86,7 @@ def bits(vector: tuple[Any, ...] | None) -> Any:
 
 
 def frame(deltas: Any, mode: str, strategy: Strategy, **frontiers: int) -> ChainFrame:
-    done = compact_deltas(deltas, MEANINGS[mode], Policy(strategy, delta_threshold=4), as_of=200, **frontiers)
+    done = compact_deltas(deltas, MEANINGS[mode], CompactionPolicy(strategy, delta_threshold=4), as_of=200, **frontiers)
     return replace(done, segments=done.segments.localCheckpoint())
 
 
@@ -97,9 +98,13 @@ def frame(deltas: Any, mode: str, strategy: Strategy, **frontiers: int) -> Chain
     ],
 )
 def test_states_and_joins_are_what_a_replay_gives(
-    spark: SparkSession, deltas: Any, mode: str, strategy: Strategy
+    spark: SparkSession, deltas: Any, mode: str, strategy: Strategy, tmp_path: Path
 ) -> None:
     chains = frame(deltas, mode, strategy)
+    write_chains(spark, chains, str(tmp_path / "chains"))
+    stored = read_chains(spark, str(tmp_path / "chains"), MEANINGS[mode])
+    assert chains.files is None
+    assert stored.files is not None
     names = MEANINGS[mode].names
     for event_time, known_at in ((57, 99), (199, 151)):
         found = {row.entity: bits(given(row, names)) for row in chains.states(event_time, known_at=known_at).collect()}
@@ -108,6 +113,8 @@ def test_states_and_joins_are_what_a_replay_gives(
     asked = spark.createDataFrame(QUESTIONS * 2, "entity STRING, at BIGINT, known BIGINT")
     joined = join_as_of(asked, "entity", "at", chains=chains, known_at="known", prefix="was_").collect()
     assert sorted((r.entity, r.at, r.known) for r in joined) == sorted(QUESTIONS * 2)
+    from_files = join_as_of(asked, "entity", "at", chains=stored, known_at="known", prefix="was_").collect()
+    assert sorted(map(repr, from_files)) == sorted(map(repr, joined))
     answers = {q: bits(vector(replayed(ROWS, mode, *q))) for q in QUESTIONS}
     for row in joined:
         assert bits(given(row, names, "was_")) == answers[row.entity, row.at, row.known], row
@@ -139,24 +146,35 @@ def test_no_state_leaks_that_was_not_known_at_the_rows_own_time(spark: SparkSess
         assert bits(given(row, ["x", "y"])) == expected
 
 
-def test_times_below_the_frontiers_are_refused_by_name_and_never_answered(spark: SparkSession, deltas: Any) -> None:
+def test_times_below_the_frontiers_are_refused_by_name_and_never_answered(
+    spark: SparkSession, deltas: Any, tmp_path: Path
+) -> None:
     chains = frame(deltas, "diff", FullMerge(), since=400, horizon=150)
+    write_chains(spark, chains, str(tmp_path / "chains"))
+    stored = read_chains(spark, str(tmp_path / "chains"), chains.meaning, chains.frontiers)
     with pytest.raises(BelowHorizonError):
         chains.states(149)
     with pytest.raises(BelowSinceError):
         chains.states(150, known_at=399)
     # a row without a time asks for nothing
-    rows = [("e0", 150, 400), ("e0", None, 400), ("never", 150, None)]
+    rows = [("e0", 150, 400), ("e0", None, 400), ("never", 150, None), (None, 150, 400)]
     for at, known, code in ((149, 400, "BelowHorizonError"), (150, 399, "BelowSinceError"), (150, 400, None)):
         asked = spark.createDataFrame([*rows, ("e1", at, known)], "entity STRING, at BIGINT, known BIGINT")
         joined = join_as_of(asked, "entity", "at", chains=chains, known_at="known")
+        from_files = join_as_of(asked, "entity", "at", chains=stored, known_at="known")
         if code is None:
+            assert sorted(map(repr, from_files.collect())) == sorted(map(repr, joined.collect()))
             for row in joined.collect():
-                lives = row.at is not None and vector(replayed(ROWS, "diff", row.entity, 150, 400)) is not None
+                lives = (
+                    None not in (row.entity, row.at)
+                    and vector(replayed(ROWS, "diff", row.entity, 150, 400)) is not None
+                )
                 assert (row.at_delta is not None) == lives, row
         else:
             with pytest.raises(PySparkException, match=code):
                 joined.collect()
+            with pytest.raises(PySparkException, match=code):
+                from_files.collect()
 
 
 ODD = "SELECT 'e1' AS `my entity`, 7L AS `a.b`, {} AS `At``time`, 1 AS q, 2 AS Q, named_struct('a b', array(1)) AS row"
@@ -178,7 +196,7 @@ def test_columns_of_every_name_and_every_kind_of_time_are_joined(
     at = [0, day - 1, day, day + 100, day + 101]
     made = [("e1", t, t, n, 1, 10**n) for n, t in enumerate(at)]
     deltas = spark.createDataFrame(made, "entity string, event_time long, time long, row_id long, diff long, x long")
-    chains = compact_deltas(deltas, Meaning("add", "int64", {"row": "x", "Entity": 1}), Policy(FullMerge()))
+    chains = compact_deltas(deltas, Meaning("add", "int64", {"row": "x", "Entity": 1}), CompactionPolicy(FullMerge()))
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
@@ -213,16 +231,16 @@ def test_what_names_no_column_or_no_instant_is_refused_before_spark_reads(spark:
 PROGRAM = """
 from pyspark.sql import SparkSession
 from spark_jobs.checkpoints import TieredMerge, compact_deltas, join_as_of
-from spark_jobs.kernels.deltas.compact import BelowHorizonError, BelowSinceError
-from spark_jobs.kernels.deltas.cutting import Policy
-from spark_jobs.kernels.deltas.mapping import Meaning
+from spark_jobs.kernels.deltas.frontiers import BelowHorizonError, BelowSinceError
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.mapping import Meaning
 
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 assert type(spark).__module__.startswith("pyspark.sql.connect")
 rows = [(f"e{n % 5}", n, n + (n % 4 == 0) * 50, n, 1, n) for n in range(300)]
 deltas = spark.createDataFrame(rows, "entity string, event_time long, time long, row_id long, diff long, x long")
-chains = compact_deltas(deltas, Meaning("add", "int64", {"x": "x"}), Policy(TieredMerge(5), delta_threshold=9))
+policy = CompactionPolicy(TieredMerge(5), delta_threshold=9)
+chains = compact_deltas(deltas, Meaning("add", "int64", {"x": "x"}), policy)
 
 
 def twin(entity, at, known):

@@ -25,7 +25,7 @@ from spark_jobs.checkpoints import (
     state_at,
 )
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.compact import BelowHorizonError
+from spark_jobs.kernels.deltas.frontiers import BelowHorizonError
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.kernels.deltas.strategies import Strategy, TieredMerge, TimeBoundary

@@ -29,9 +29,8 @@ def folded(
     deltas: list[Delta], dtype: str, dims: int | None, base: States | None = None, before: list[Delta] | None = None
 ) -> FoldResult:
     batch = DeltaBatch.from_deltas(deltas, entities=ENTITIES, dtype=dtype, dims=dims)
-    known = before or []
-    ids = (np.array([ENTITIES[d.entity] for d in known], int), np.array([d.row_id for d in known], int))
-    return fold(batch, base, transforms=TRANSFORMS, folded=ids)
+    batch = batch.with_applied_parents(batch.entity, [(ENTITIES[d.entity], d.row_id) for d in before or []])
+    return fold(batch, base, transforms=TRANSFORMS)
 
 
 def replayed(deltas: list[Delta], dtype: str, dims: int | None) -> tuple[dict[str, NaiveEntity], list[Refusal]]:

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.kernels.deltas.asking import states_for
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Op, Refusal
 from spark_jobs.kernels.deltas.packing import pack, unpack
-from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
+from spark_jobs.kernels.deltas.restating import Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.strategies import TimeBoundary
 from spark_jobs.kernels.deltas.tables import Keys, states_table
@@ -53,7 +54,7 @@ def chained(table: pa.Table, dtype: str = "float64", published: Segments | None 
     meaning = Meaning("operations", dtype, operations=COLUMNS, **options.pop("meaning", {}))
     table = table.append_column("time", table["event_time"]).append_column("diff", pa.array([1] * len(table)))
     before = Segments.nothing(dtype, meaning.dims, ids=True) if published is None else published
-    return restate_chains(before, changes_of(table, ENTITIES, meaning), Policy(), as_of=99, **options)
+    return restate_chains(before, changes_of(table, ENTITIES, meaning), CompactionPolicy(), as_of=99, **options)
 
 
 def folded(table: pa.Table, names: list[str] | None = None, **options: Any) -> tuple[dict[str, Any], list[Any]]:
@@ -138,13 +139,13 @@ def test_lists_that_could_not_be_read_refuse_their_row_also_once_stored() -> Non
     table = table.append_column("time", table["event_time"]).append_column("diff", pa.array([1] * len(table)))
     meaning = Meaning("operations", "float64", operations=replace(COLUMNS, unreadable="broken"))
     nothing = Segments.nothing("float64", None, ids=True)
-    step = restate_chains(nothing, changes_of(table, ENTITIES, meaning), Policy(), as_of=99)
+    step = restate_chains(nothing, changes_of(table, ENTITIES, meaning), CompactionPolicy(), as_of=99)
     assert step.segments.refusal.tolist() == [0, Refusal.UNREADABLE_LIST, Refusal.DIMENSION_MISMATCH]
     packed = pack(step.segments, ENTITIES, names=None, full_rows=False)
     stored = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
     later = deltas({"entity": "b", "op": "create", "values": [1.0]}).append_column("time", pa.array([9]))
     later = later.append_column("diff", pa.array([1])).append_column("broken", pa.array([False]))
-    again = restate_chains(stored, changes_of(later, ENTITIES, meaning), Policy(), as_of=99)
+    again = restate_chains(stored, changes_of(later, ENTITIES, meaning), CompactionPolicy(), as_of=99)
     assert again.segments.refusal.tolist() == [0, Refusal.UNREADABLE_LIST, Refusal.DIMENSION_MISMATCH, 0]
 
 
@@ -155,10 +156,10 @@ def test_arithmetic_without_its_scalar_is_refused_also_once_stored(op: str, decl
     rows = rows.append_column("time", rows["event_time"]).append_column("diff", pa.array([1] * len(rows)))
     meaning = Meaning("operations", "float64", operations=COLUMNS if declared else replace(COLUMNS, scalar=None))
     nothing = Segments.nothing("float64", None, ids=True)
-    first = restate_chains(nothing, changes_of(rows.slice(0, 2), ENTITIES, meaning), Policy(), as_of=99)
+    first = restate_chains(nothing, changes_of(rows.slice(0, 2), ENTITIES, meaning), CompactionPolicy(), as_of=99)
     packed = pack(first.segments, ENTITIES, names=None, full_rows=False)
     stored = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
-    again = restate_chains(stored, changes_of(rows.slice(2), ENTITIES, meaning), Policy(), as_of=99)
+    again = restate_chains(stored, changes_of(rows.slice(2), ENTITIES, meaning), CompactionPolicy(), as_of=99)
     for step in (first, again):
         assert step.segments.refusal.tolist()[:2] == [0, Refusal.NULL_OPERAND]
         assert step.states.entity(0).vector == (1.0, 2.0)
@@ -176,7 +177,7 @@ def test_a_refused_row_that_is_taken_back_changes_no_answer_of_before(refused: d
     held = Segments.nothing("float64", None, ids=True)
     answers = []
     for step in (came, went.append_column("diff", pa.array([-1]))):
-        segments = restate_chains(held, changes_of(step, ENTITIES, meaning), Policy(), as_of=99).segments
+        segments = restate_chains(held, changes_of(step, ENTITIES, meaning), CompactionPolicy(), as_of=99).segments
         packed = pack(segments, ENTITIES, names=None, full_rows=False)
         held = unpack(packed, ENTITIES, dtype="float64", dims=None, ids=True)
         answers.append(states_for(held, *(np.array([asked]) for asked in (0, 99, 4))).entity(0))
@@ -188,7 +189,10 @@ def test_a_refused_row_that_is_taken_back_changes_no_answer_of_before(refused: d
 def test_history_stands_on_what_retention_let_go() -> None:
     rows = deltas({"op": "create", "values": [1.0]}, *({"op": "offset", "by": 1.0, "after": "d0"} for _ in range(8)))
     rows = rows.append_column("time", rows["event_time"]).append_column("diff", pa.array([1] * len(rows)))
-    meaning, policy = Meaning("operations", "float64", operations=COLUMNS), Policy(TimeBoundary(2), delta_threshold=1)
+    meaning, policy = (
+        Meaning("operations", "float64", operations=COLUMNS),
+        CompactionPolicy(TimeBoundary(2), delta_threshold=1),
+    )
     held = Segments.nothing("float64", None, ids=True)
     for part, frontiers in ((rows.slice(0, 8), Frontiers()), (rows.slice(8), Frontiers(since=5, horizon=5))):
         changes = changes_of(part, ENTITIES, meaning)

@@ -13,16 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.deltas import asking
-from spark_jobs.kernels.deltas.asking import LATEST, states_for
+from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.batch import Delta, DeltaBatch
-from spark_jobs.kernels.deltas.cutting import Policy, ages_from
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy, ages_from
+from spark_jobs.kernels.deltas.frontiers import LATEST, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError, Op, Refusal
 from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.pooling import RetractionOfNothingError
-from spark_jobs.kernels.deltas.restating import Frontiers, Restated, restate_chains
+from spark_jobs.kernels.deltas.restating import Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
@@ -146,7 +147,9 @@ def stored(segments: Segments, mode: str) -> Segments:
     return unpack(table, ENTITIES, dtype=meaning.dtype, dims=meaning.dims, ids=meaning.with_parents)
 
 
-def restated(published: Segments, rows: list[Row], mode: str, policy: Policy, frontiers: Frontiers) -> Restated:
+def restated(
+    published: Segments, rows: list[Row], mode: str, policy: CompactionPolicy, frontiers: Frontiers
+) -> Restated:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     changes = changes_of(table, ENTITIES, MEANINGS[mode])
     return restate_chains(published, changes, policy, as_of=9, frontiers=frontiers)
@@ -168,7 +171,7 @@ def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
 ) -> None:
     most = data.draw(st.integers(1, 5) | st.just(1000))
     age = data.draw(st.sampled_from([None, 4]))
-    policy = Policy(strategy, delta_threshold=threshold, age_threshold=age, max_chain_length=most)
+    policy = CompactionPolicy(strategy, delta_threshold=threshold, age_threshold=age, max_chain_length=most)
     rows = sorted(rows, key=lambda r: r["time"])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     segments, frontiers = empty(mode), Frontiers()
@@ -214,7 +217,7 @@ def refuse_longer(segments: Segments, most: int) -> None:
 def test_what_both_frontiers_have_passed_goes_and_no_answer_beyond_them_changes(
     mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int, most: int
 ) -> None:
-    policy, frontiers = Policy(strategy, delta_threshold=2, max_chain_length=most), Frontiers(since, horizon)
+    policy, frontiers = CompactionPolicy(strategy, delta_threshold=2, max_chain_length=most), Frontiers(since, horizon)
     step = restated(empty(mode), rows, mode, policy, frontiers)
     gone = ~step.written
     segments = stored(step.segments.take(np.flatnonzero(step.written)), mode)
@@ -234,7 +237,7 @@ def test_what_both_frontiers_have_passed_goes_and_no_answer_beyond_them_changes(
 def test_chains_that_age_would_compact_are_told_without_their_deltas(
     rows: list[Row], strategy: Strategy, threshold: int
 ) -> None:
-    policy = Policy(strategy, delta_threshold=threshold, age_threshold=4)
+    policy = CompactionPolicy(strategy, delta_threshold=threshold, age_threshold=4)
     segments = restated(empty("add"), rows, "add", policy, Frontiers()).segments
     deltas, last = segments.deltas, segments.last_of_entity
     told = ages_from(deltas.entity, deltas.event_time, deltas.row_id, last, segments.entity, policy)
@@ -246,7 +249,7 @@ def test_chains_that_age_would_compact_are_told_without_their_deltas(
 
 @pytest.mark.parametrize("strategy", [TieredMerge(10), Adaptive(0, 1, keep_recent=10), TimeBoundary(100), FullMerge()])
 def test_no_strategy_leaves_a_chain_that_must_be_compacted(strategy: Strategy) -> None:
-    policy = Policy(strategy, delta_threshold=100, max_chain_length=5)
+    policy = CompactionPolicy(strategy, delta_threshold=100, max_chain_length=5)
     segments = restated(empty("add"), [row(i, x=1) for i in range(43)], "add", policy, Frontiers()).segments
     assert (segments.lengths.max(), segments.lengths.sum()) == (
         5 if strategy in (FullMerge(), TimeBoundary(100)) else 4,
@@ -257,13 +260,15 @@ def test_no_strategy_leaves_a_chain_that_must_be_compacted(strategy: Strategy) -
 
 def test_two_chains_that_meet_at_one_time_and_row_id_are_cut_apart() -> None:
     rows = [row(i, x=1) for i in range(1, 5)] + [row(i, x=1, entity="b") for i in range(4, 8)]
-    segments = restated(empty("add"), rows, "add", Policy(FullMerge(), delta_threshold=4), Frontiers()).segments
+    segments = restated(
+        empty("add"), rows, "add", CompactionPolicy(FullMerge(), delta_threshold=4), Frontiers()
+    ).segments
     assert segments.lengths.tolist() == [4, 0, 4, 0]
 
 
 def test_deltas_behind_both_frontiers_leave_the_chain() -> None:
     rows = [row(i, x=1) for i in range(40)]
-    policy = Policy(TieredMerge(4), delta_threshold=10)
+    policy = CompactionPolicy(TieredMerge(4), delta_threshold=10)
     kept = restated(empty("add"), rows, "add", policy, Frontiers())
     assert kept.segments.lengths.sum() == 40
     dropped = restated(empty("add"), rows, "add", policy, Frontiers(since=99, horizon=99))
@@ -281,7 +286,7 @@ def row(i: int, **values: Any) -> Row:
 
 def test_a_late_row_restates_the_checkpoints_behind_it_and_no_other_entity() -> None:
     rows = [row(i, x=1) for i in range(1, 9)] + [row(i, x=1, entity="b") for i in range(11, 19)]
-    policy = Policy(TieredMerge(2), delta_threshold=4)
+    policy = CompactionPolicy(TieredMerge(2), delta_threshold=4)
     first = restated(empty("add"), rows, "add", policy, Frontiers())
     late = [row(5, row_id=90, x=10, time=50)]
     step = restated(first.segments, late, "add", policy, Frontiers())
@@ -299,10 +304,14 @@ def test_what_a_chain_refuses_is_decided_anew_when_a_late_row_changes_it() -> No
         return row(i, **{"op": op, "id": f"d{i}", **values})
 
     rows = [operation(1, "create", values=[1.0, 2.0]), operation(5, "create", values=[3.0, 4.0])]
-    step = restated(empty("operations"), rows, "operations", Policy(), Frontiers())
+    step = restated(empty("operations"), rows, "operations", CompactionPolicy(), Frontiers())
     assert step.segments.refusal.tolist() == [Refusal.NONE, Refusal.CREATE_ON_LIVE]
     late = restated(
-        stored(step.segments, "operations"), [operation(3, "delete", time=9)], "operations", Policy(), Frontiers()
+        stored(step.segments, "operations"),
+        [operation(3, "delete", time=9)],
+        "operations",
+        CompactionPolicy(),
+        Frontiers(),
     )
     assert late.segments.refusal.tolist() == [Refusal.NONE, Refusal.NONE, Refusal.NONE]
     assert late.states.values.tolist() == [3.0, 4.0]
@@ -321,7 +330,7 @@ def told_of_each(table: pa.Table) -> pa.Table:
 def test_what_holds_of_all_deltas_is_told_once() -> None:
     rows = [row(i, x=1.0) for i in range(3)] + [row(i, x=1.0, time=9, entity="b") for i in range(3)]
     rows += [row(7, entity="b", time=9, gone=True), row(8, entity="b", time=9, x=2.0, y=1.0)]
-    step = restated(empty("upsert"), rows, "upsert", Policy(), Frontiers())
+    step = restated(empty("upsert"), rows, "upsert", CompactionPolicy(), Frontiers())
     table = pack(step.segments, ENTITIES, names=["x", "y"], full_rows=False)
     assert table["known"].to_pylist() == [[], [9]]
     assert table["ops"].to_pylist() == [[Op.UPSERT], [Op.UPSERT] * 3 + [Op.DELETE, Op.UPSERT]]
@@ -333,7 +342,7 @@ def test_what_holds_of_all_deltas_is_told_once() -> None:
 @given(rows=updates(), strategy=st.sampled_from(STRATEGIES))
 @settings(max_examples=tries(15), deadline=None)
 def test_lists_of_older_tables_say_the_same(mode: str, rows: list[Row], strategy: Strategy) -> None:
-    step = restated(empty(mode), rows, mode, Policy(strategy, delta_threshold=3), Frontiers())
+    step = restated(empty(mode), rows, mode, CompactionPolicy(strategy, delta_threshold=3), Frontiers())
     meaning = MEANINGS[mode]
     table = pack(step.segments, ENTITIES, names=meaning.names, full_rows=meaning.full_rows)
     new, old = (
@@ -354,7 +363,9 @@ def test_full_rows_are_stored_as_what_they_change_where_that_is_smaller() -> Non
         }
     )  # fmt: skip
     entities = pa.array(["a"])
-    step = restate_chains(Segments.nothing("float64", 16), changes_of(rows, entities, meaning), Policy(), as_of=30)
+    step = restate_chains(
+        Segments.nothing("float64", 16), changes_of(rows, entities, meaning), CompactionPolicy(), as_of=30
+    )
     table = pack(step.segments, entities, names=meaning.names, full_rows=True)
     assert table["encoding"].to_pylist() == ["changes"]
     assert table["sizes"].to_pylist()[0] == [16] + [1] * 29
@@ -375,7 +386,9 @@ def test_deltas_that_set_most_dimensions_are_stored_by_dimension() -> None:
         }
     )  # fmt: skip
     entities = pa.array(["a"])
-    step = restate_chains(Segments.nothing("float64", 10), changes_of(rows, entities, meaning), Policy(), as_of=3)
+    step = restate_chains(
+        Segments.nothing("float64", 10), changes_of(rows, entities, meaning), CompactionPolicy(), as_of=3
+    )
     table = pack(step.segments, entities, names=None, full_rows=False)
     assert table["encoding"].to_pylist() == ["dense"]
     assert table["sizes"].to_pylist() == [[10]]
@@ -391,7 +404,7 @@ def test_a_delta_id_that_another_row_carries_now_is_the_parent_that_stands() -> 
     child = row(6, op="scale", scalar=10.0, id="child", parent="step")
     rows = [create, old, child, {**old, "time": 7, "diff": -1}, {**new, "time": 7}]
     for order in permutations(rows):
-        for policy in (Policy(), Policy(FullMerge(), delta_threshold=1)):
+        for policy in (CompactionPolicy(), CompactionPolicy(FullMerge(), delta_threshold=1)):
             step = restated(empty("operations"), list(order), "operations", policy, Frontiers())
             assert step.states.values.tolist() == [20.0, 30.0]
             held = stored(step.segments, "operations")
@@ -403,9 +416,11 @@ def test_a_delta_id_that_stands_twice_is_refused_where_parents_are_declared() ->
     rows = [row(1, op="create", values=[1.0, 2.0], id="d"), row(2, op="offset", scalar=1.0, id="d")]
     child = row(5, op="scale", scalar=2.0, id="child", parent="d")
     with pytest.raises(DuplicateDeltaError) as error:
-        restated(empty("operations"), [child, *rows], "operations", Policy(), Frontiers())
+        restated(empty("operations"), [child, *rows], "operations", CompactionPolicy(), Frontiers())
     assert error.value.facts == {"delta_id": "d", "row_ids": [1, 2]}
-    assert restated(empty("operations"), rows, "operations", Policy(), Frontiers()).states.values.tolist() == [2.0, 3.0]
+    assert restated(
+        empty("operations"), rows, "operations", CompactionPolicy(), Frontiers()
+    ).states.values.tolist() == [2.0, 3.0]
 
 
 def test_a_row_that_stands_twice_at_any_time_is_refused() -> None:
@@ -413,31 +428,33 @@ def test_a_row_that_stands_twice_at_any_time_is_refused() -> None:
     for rows in ([one, other], [one, other, {**one, "time": 9, "diff": -1}]):
         for order in permutations(rows):
             with pytest.raises(DuplicateDeltaError) as error:
-                restated(empty("add"), list(order), "add", Policy(), Frontiers())
+                restated(empty("add"), list(order), "add", CompactionPolicy(), Frontiers())
             assert error.value.facts == {"entity": 0, "event_time": 1, "row_id": 1}
-    step = restated(empty("add"), [other, {**one, "time": 5, "diff": -1}, one], "add", Policy(), Frontiers())
+    step = restated(empty("add"), [other, {**one, "time": 5, "diff": -1}, one], "add", CompactionPolicy(), Frontiers())
     assert step.states.values.tolist() == [2, 1]
 
 
 def test_versions_that_came_at_one_time_are_told_apart_by_what_they_say() -> None:
     one, other = row(1, x=1), row(1, x=2)
     for order in permutations([one, other, {**one, "diff": -1}]):
-        step = restated(empty("add"), list(order), "add", Policy(), Frontiers())
+        step = restated(empty("add"), list(order), "add", CompactionPolicy(), Frontiers())
         assert step.states.values.tolist() == [2, 1]
 
 
 def test_a_retraction_of_what_no_chain_holds_is_an_error() -> None:
     with pytest.raises(RetractionOfNothingError) as error:
-        restated(empty("add"), [row(3, x=1), row(4, x=1, diff=-1)], "add", Policy(), Frontiers())
+        restated(empty("add"), [row(3, x=1), row(4, x=1, diff=-1)], "add", CompactionPolicy(), Frontiers())
     assert (error.value.event_time, error.value.row_id) == (4, 4)
 
 
 def test_a_delta_that_leaves_int64_is_refused_until_a_late_row_makes_room_for_it() -> None:
     rows = [row(i, x=2**62) for i in range(3)]
-    step = restated(empty("add"), rows, "add", Policy(FullMerge(), delta_threshold=1), Frontiers())
+    step = restated(empty("add"), rows, "add", CompactionPolicy(FullMerge(), delta_threshold=1), Frontiers())
     assert step.segments.refusal.tolist() == [0, Refusal.INT64_OVERFLOW, Refusal.INT64_OVERFLOW]
     assert step.states.values.tolist() == [2**62, 1]
     late = [row(0, row_id=9, x=-(2**62), time=5)]
-    step = restated(stored(step.segments, "add"), late, "add", Policy(FullMerge(), delta_threshold=1), Frontiers())
+    step = restated(
+        stored(step.segments, "add"), late, "add", CompactionPolicy(FullMerge(), delta_threshold=1), Frontiers()
+    )
     assert step.segments.refusal.tolist() == [0, 0, 0, Refusal.INT64_OVERFLOW]
     assert step.states.values.tolist() == [2**62, 3]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.kernels.deltas.asking import states_for
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.restating import restate_chains
@@ -55,7 +55,7 @@ def told(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 def test_the_state_at_every_hour_is_the_row_of_that_hour(strategy: Strategy) -> None:
     rows = weather()
     entities = pa.array(["EWR", "JFK", "LGA"])
-    policy = Policy(strategy, delta_threshold=24)
+    policy = CompactionPolicy(strategy, delta_threshold=24)
     segments = Segments.nothing("float64", len(COMPONENTS))
     times = rows["event_time"].to_numpy()
     quarters = np.quantile(times, [0, 0.25, 0.5, 0.75, 1])

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from spark_jobs.checkpoints.frames import BUCKET, columns_needed
 from spark_jobs.checkpoints.versions import VersionsAt
-from spark_jobs.kernels.deltas.asking import LATEST, states_for
-from spark_jobs.kernels.deltas.cutting import Policy
+from spark_jobs.kernels.deltas.asking import states_for
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import LATEST, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import unpack
-from spark_jobs.kernels.deltas.restating import UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.sizes import bytes_of
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
@@ -44,7 +44,7 @@ def _as_read(row: Row) -> Row:
 
 
 def needed_rows(
-    rows: list[Row], held: list[Row], frontiers: Frontiers, policy: Policy, as_of: int, whole: bool
+    rows: list[Row], held: list[Row], frontiers: Frontiers, policy: CompactionPolicy, as_of: int, whole: bool
 ) -> list[Row]:
     """The slow twin of what a run reads of what is published."""
     least: dict[str, int] = {}
@@ -70,7 +70,7 @@ def as_a_set(rows: list[Row]) -> set[str]:
 class Published:
     """What the history tables hold, and runs over it."""
 
-    def __init__(self, mode: str, policy: Policy, traffic: Traffic | None = None) -> None:
+    def __init__(self, mode: str, policy: CompactionPolicy, traffic: Traffic | None = None) -> None:
         self.mode, self.policy, self.traffic, self.known_from = mode, policy, traffic, 0
         meaning = MEANINGS[mode]
         self.meaning = replace(meaning, operations=OPERATIONS) if meaning.operations else meaning
@@ -177,7 +177,7 @@ def test_a_segment_that_is_written_alone_ends_where_the_next_one_starts() -> Non
     first = {"entity": "a", "x": None, "y": None, "gone": True, "op": "create", "indices": [], "values": [1.0, 1.0]}
     first |= {"scalar": 0.5, "id": "d1", "parent": None, "event_time": 0, "row_id": 1, "time": 0, "diff": 1}
     second = {**first, "event_time": 1, "row_id": 2, "id": "d2", "time": 1}
-    published = Published("operations", Policy(FullMerge(), delta_threshold=1))
+    published = Published("operations", CompactionPolicy(FullMerge(), delta_threshold=1))
     published.run([first])
     published.run([second, {**second, "time": 2, "diff": -1}])
     published.run([{**second, "time": 2}])
@@ -193,7 +193,9 @@ def test_runs_in_any_slicing_publish_what_a_replay_gives(
     mode: str, rows: list[Row], strategy: Strategy, data: st.DataObject
 ) -> None:
     age = data.draw(st.sampled_from([None, None, 0, 3]))
-    published = Published(mode, Policy(strategy, delta_threshold=data.draw(st.integers(1, 4)), age_threshold=age))
+    published = Published(
+        mode, CompactionPolicy(strategy, delta_threshold=data.draw(st.integers(1, 4)), age_threshold=age)
+    )
     rows = sorted(rows, key=lambda r: r["time"])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     merged: list[int] = []
@@ -223,7 +225,7 @@ def test_runs_in_any_slicing_publish_what_a_replay_gives(
 def test_what_retention_passes_goes_and_no_answer_beyond_it_changes(
     mode: str, rows: list[Row], strategy: Strategy, since: int, horizon: int
 ) -> None:
-    published = Published(mode, Policy(strategy, delta_threshold=2))
+    published = Published(mode, CompactionPolicy(strategy, delta_threshold=2))
     # a parent that retention has let go of counts as missing, so none is declared here
     rows = sorted(({**row, "parent": None} for row in rows), key=lambda r: r["time"])
     early = [row for row in rows if row["time"] <= since]
@@ -240,10 +242,10 @@ def test_what_retention_passes_goes_and_no_answer_beyond_it_changes(
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> Policy:
+def policies(draw: st.DrawFn) -> CompactionPolicy:
     strategy = draw(st.sampled_from([*STRATEGIES, TieredMerge(0), Adaptive(0, 1, keep_recent=1)]))
     longest = draw(st.integers(1, 6))
-    return Policy(strategy, draw(st.integers(1, longest)), draw(st.sampled_from([None, 0, 4])), longest)
+    return CompactionPolicy(strategy, draw(st.integers(1, longest)), draw(st.sampled_from([None, 0, 4])), longest)
 
 
 @pytest.mark.parametrize("mode", list(MEANINGS))
@@ -282,7 +284,7 @@ def test_another_policy_for_every_run_and_retention_between_them_change_no_answe
 
 def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_worker, "LEAST_ROWS", 1)
-    published = Published("add", Policy(TieredMerge(2), delta_threshold=4))
+    published = Published("add", CompactionPolicy(TieredMerge(2), delta_threshold=4))
     base = dict.fromkeys(SCHEMA.names)
     rows = [
         {**base, "entity": "ab"[i % 2], "event_time": i, "time": i, "row_id": i, "diff": 1, "x": 1} for i in range(20)
@@ -303,7 +305,7 @@ def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(m
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_chain_that_comes_of_age_is_compacted_once_though_no_row_touches_it(strategy: Strategy) -> None:
-    published = Published("add", Policy(strategy, delta_threshold=99, age_threshold=7))
+    published = Published("add", CompactionPolicy(strategy, delta_threshold=99, age_threshold=7))
     base = dict.fromkeys(SCHEMA.names)
     rows = [
         {**base, "entity": "ab"[i % 2], "event_time": i, "time": i, "row_id": i, "diff": 1, "x": 1} for i in range(8)
@@ -323,7 +325,7 @@ def test_a_chain_that_comes_of_age_is_compacted_once_though_no_row_touches_it(st
 
 
 def test_a_run_tells_the_bytes_of_what_it_replaced_and_of_what_it_wrote() -> None:
-    published = Published("add", Policy(TieredMerge(2), delta_threshold=4))
+    published = Published("add", CompactionPolicy(TieredMerge(2), delta_threshold=4))
     base = dict.fromkeys(SCHEMA.names)
     rows = [{**base, "entity": "a", "event_time": i, "time": i, "row_id": i, "diff": 1, "x": 1} for i in range(12)]
     published.run(rows[:6])
@@ -348,7 +350,7 @@ def test_adaptive_weighs_the_reads_and_writes_of_entities_with_about_as_many_del
     traffic = Traffic(2, {2: 30}, {2: 10, 4: 10}, {2: 30, 4: 120})
     told = traffic.of_entities(np.array([3, 12, 2, 100]))
     assert [column.tolist() for column in told] == [[50, 20, 50, 2], [30, 120, 30, 64]]
-    published = Published("add", Policy(Adaptive(0, 1, keep_recent=2), delta_threshold=2), traffic)
+    published = Published("add", CompactionPolicy(Adaptive(0, 1, keep_recent=2), delta_threshold=2), traffic)
     base = dict.fromkeys(SCHEMA.names) | {"diff": 1, "x": 1}
     rows = [{**base, "entity": "b", "event_time": i, "time": i, "row_id": i} for i in range(12)]
     rows += [{**base, "entity": "a", "event_time": i, "time": i, "row_id": 50 + i} for i in range(2)]
@@ -362,7 +364,7 @@ def test_adaptive_weighs_the_reads_and_writes_of_entities_with_about_as_many_del
 
 
 def test_a_row_that_changes_no_state_leaves_it_as_it_is() -> None:
-    published = Published("operations", Policy(FullMerge(), delta_threshold=9))
+    published = Published("operations", CompactionPolicy(FullMerge(), delta_threshold=9))
     base = dict.fromkeys(SCHEMA.names) | {"entity": "a", "diff": 1}
     first = {**base, "event_time": 1, "time": 1, "row_id": 1, "op": "dense", "values": [1.0, 2.0], "id": "d1"}
     refused = {**base, "event_time": 2, "time": 2, "row_id": 2, "op": "create", "values": [5.0, 5.0], "id": "d2"}

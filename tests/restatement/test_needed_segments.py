@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
-from spark_jobs.kernels.deltas.cutting import Policy
-from spark_jobs.kernels.deltas.restating import Frontiers
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy
+from spark_jobs.kernels.deltas.frontiers import Frontiers
 from spark_jobs.restatement.chain_worker import SEGMENT_PART, STATE_PART, oldest_age
 from spark_jobs.restatement.chains import needed_segments, touched_entities
 from tests.restatement.test_chain_worker import needed_rows
@@ -37,7 +37,7 @@ def stored() -> list[dict[str, Any]]:
 def test_a_run_reads_what_its_rows_reach_what_is_of_age_and_what_retention_passed(
     spark: SparkSession, whole: bool, frontiers: Frontiers, age: int | None
 ) -> None:
-    policy, held = Policy(age_threshold=age), stored()
+    policy, held = CompactionPolicy(age_threshold=age), stored()
     rows = [{"entity": "b'`", "event_time": 15}, {"entity": "b'`", "event_time": 25}, {"entity": "", "event_time": 21}]
     touched = touched_entities(
         spark.createDataFrame([tuple(r.values()) for r in rows], "entity STRING, event_time BIGINT")

@@ -12,7 +12,7 @@ from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
 
 if TYPE_CHECKING:
-    from spark_jobs.kernels.deltas.versions import Version
+    from spark_jobs.kernels.deltas.versions import ChainVersion
 
 EntityArgument = Annotated[str, typer.Argument(help="The entity.")]
 
@@ -57,7 +57,7 @@ def history(source: SourceArgument, entity: EntityArgument, as_json: JsonOption 
     emit(as_json, found, lambda: table(columns, [[row[c] for c in columns] for row in found]))
 
 
-def _plain(version: Version) -> dict[str, Any]:
+def _plain(version: ChainVersion) -> dict[str, Any]:
     from spark_jobs.storage.times import instant as of_micros
 
     return {

@@ -17,18 +17,13 @@ import numpy.typing as npt
 from numba import njit
 
 from spark_jobs.kernels.deltas.batch import NO_PARENT, DeltaBatch
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN, BelowHorizonError, BelowSinceError
 from spark_jobs.kernels.deltas.fold import Transform, fold
 from spark_jobs.kernels.deltas.ops import Refusal
 from spark_jobs.kernels.deltas.packing import UNRESOLVED_PARENT
-from spark_jobs.kernels.deltas.restating import Frontiers
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 
 Array = npt.NDArray[Any]
-
-LATEST = STILL_KNOWN - 1
-"""A time later than every one that a delta has."""
 
 AT_ONCE = 1 << 17
 """Questions answered together: what is folded for them is held in memory."""
@@ -36,22 +31,6 @@ AT_ONCE = 1 << 17
 FOLDED_AT_ONCE = 1 << 22
 """Deltas folded together, if no single question needs more: an entity that many ask for at times when much of it was
 not known yet has to be folded from far back for each."""
-
-
-def refuse_below(frontiers: Frontiers, event_time: int | None, known_at: int | None) -> None:
-    """Raise BelowHorizonError or BelowSinceError for a time before the frontiers; None: no time is asked for."""
-    if event_time is not None and event_time < frontiers.horizon:
-        raise BelowHorizonError(
-            expected=f"an event time at or after the horizon, {frontiers.horizon}", found=str(event_time),
-            consequence="no answer was given, since states before the horizon are not kept exact",
-            next_step="leave out what lies before it", event_time=event_time, horizon=frontiers.horizon,
-        )  # fmt: skip
-    if known_at is not None and known_at < frontiers.since:
-        raise BelowSinceError(
-            expected=f"a visible time at or after since, {frontiers.since}", found=str(known_at),
-            consequence="no answer was given, since times before it are no longer told apart",
-            next_step="leave out what lies before it, or ask as known later", known_at=known_at, since=frontiers.since,
-        )  # fmt: skip
 
 
 def states_for(

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from numba import njit, types
 from numba.extending import overload
 
-from spark_jobs.kernels.deltas.chains import MISSING_PARENT_ROW
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
+from spark_jobs.kernels.deltas.ordering import MISSING_PARENT_ROW
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +48,7 @@ UNDECIDED = 253
 class Columns(NamedTuple):
     """A batch's columns, per delta in chain order: reading them by row would miss the cache for each of them.
 
-    The payload cells `first:end` stay where the batch has them. `parent` and `earlier` are those of `chains.Parents`,
+    The payload cells `first:end` stay where the batch has them. `parent` and `earlier` are those of `ordering.Parents`,
     `refusal` is what the rows alone show, `outcome` what the fold decides.
     """
 
@@ -58,7 +58,6 @@ class Columns(NamedTuple):
     first: Array
     end: Array
     scalar: Array
-    weight: Array
     parent: Array
     earlier: Array
     refusal: Array
@@ -129,7 +128,7 @@ def fold_until_transform(
                 if outcome == LEGAL:
                     cells.event_time[entity] = columns.event_time[row]
                     cells.row_id[entity] = columns.row_id[row]
-                    cells.delta_count[entity] += columns.weight[row]
+                    cells.delta_count[entity] += 1
             row += 1
         cursor[entity] = row
     return fetched
@@ -171,8 +170,8 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
 
     One call per run: taking arrays out of the tuples costs more than changing a few cells.
     """
-    op, refusal, outcome, parent, earlier, weight = (
-        columns.op, columns.refusal, columns.outcome, columns.parent, columns.earlier, columns.weight,
+    op, refusal, outcome, parent, earlier = (
+        columns.op, columns.refusal, columns.outcome, columns.parent, columns.earlier,
     )  # fmt: skip
     first, after, indices, given, null = columns.first, columns.end, columns.indices, columns.values, columns.nulls
     values, seen, nulls = cells.values, cells.seen, cells.nulls
@@ -200,7 +199,7 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
                 outcome[row] = LEGAL
             if outcome[row] == LEGAL:
                 last = row
-                count += weight[row]
+                count += 1
     if last >= 0:
         cells.status[entity] = _LIVE
         cells.dims[entity] = dims
@@ -212,7 +211,7 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
 
 @njit(cache=True)
 def _parent_applied(parent: int, earlier: Array, outcome: Array) -> bool:
-    """Whether no parent is declared, or it is folded already, or any delta of its identity before is applied."""
+    """Whether no parent is declared, or any delta of its identity before is applied."""
     while parent >= 0 and outcome[parent] != LEGAL:
         parent = earlier[parent]
     return parent != MISSING_PARENT_ROW

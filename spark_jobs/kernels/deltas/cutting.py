@@ -1,6 +1,6 @@
 """Where chains are cut: which pending deltas a checkpoint is placed behind.
 
-A chain needs it (`Policy`) once its last segment is long or old enough; the strategy says where:
+A chain needs it (`CompactionPolicy`) once its last segment is long or old enough; the strategy says where:
 
 ==============  ====================================================================================================
 FullMerge       behind the newest delta
@@ -21,6 +21,7 @@ are never parted, may be more.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,6 @@ from spark_jobs.kernels.deltas.strategies import (
 
 Array = npt.NDArray[Any]
 
-
 TIERED = TieredMerge()
 
 NEVER = np.iinfo(np.int64).max
@@ -46,7 +46,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CompactionPolicy:
     """When a chain needs compaction, and how it is done.
 
     `delta_threshold`: pending deltas from which on it is due. `age_threshold`: ticks of event time that its first
@@ -63,6 +63,28 @@ class Policy:
         require_at_least("max_chain_length", self.max_chain_length, 1)
 
 
+class Need(IntEnum):
+    """Whether a chain should be compacted."""
+
+    NONE = 0
+    SCHEDULED = 1
+    """Long or old enough that the next run should."""
+    FORCED = 2
+    """Too long: compact before more is accepted."""
+
+
+def needs(lengths: Array, first_time: Array, policy: CompactionPolicy, *, as_of: int) -> Array:
+    """`Need` per chain, of its pending deltas and the event time of the first one; see `CompactionPolicy`.
+
+    `as_of` is an event time, never the wall clock. A chain without pending deltas needs nothing.
+    """
+    due = lengths >= policy.delta_threshold
+    if policy.age_threshold is not None:
+        due |= as_of - first_time > policy.age_threshold
+    due &= lengths > 0
+    return np.where(lengths >= policy.max_chain_length, Need.FORCED, np.where(due, Need.SCHEDULED, Need.NONE))
+
+
 def cuts(
     segment: Array,
     event_time: Array,
@@ -70,7 +92,7 @@ def cuts(
     last: Array,
     entity: Array,
     droppable: Array,
-    policy: Policy,
+    policy: CompactionPolicy,
     *,
     as_of: int,
 ) -> Array:
@@ -91,9 +113,9 @@ def cuts(
     starts = np.flatnonzero(np.diff(segment, prepend=-1))
     numbers = segment[starts]
     lengths = np.diff(np.append(starts, len(segment)))
-    due = lengths >= min(policy.delta_threshold, policy.max_chain_length)
-    if policy.age_threshold is not None:
-        due |= last[numbers] & (as_of - event_time[starts] > policy.age_threshold)
+    by_length = replace(policy, age_threshold=None)
+    due = needs(lengths, event_time[starts], by_length, as_of=as_of) != Need.NONE
+    due |= last[numbers] & (needs(lengths, event_time[starts], policy, as_of=as_of) != Need.NONE)
     follows = segment[1:] == segment[:-1]
     row_ends = np.append(~(follows & (event_time[1:] == event_time[:-1]) & (row_id[1:] == row_id[:-1])), True)
     prefix, dropped, over = np.where(due, lengths, 0), np.zeros(len(starts), np.int64), np.zeros(len(segment), np.bool_)
@@ -148,7 +170,9 @@ def _behind(
     return cut
 
 
-def ages_from(segment: Array, event_time: Array, row_id: Array, last: Array, entity: Array, policy: Policy) -> Array:
+def ages_from(
+    segment: Array, event_time: Array, row_id: Array, last: Array, entity: Array, policy: CompactionPolicy
+) -> Array:
     """Per segment the event time of its first delta, if `cuts` would part it once that is old enough, else `NEVER`.
 
     By it the chains that are due by age alone are found without looking at their deltas. Arguments as of `cuts`.
@@ -165,7 +189,7 @@ def ages_from(segment: Array, event_time: Array, row_id: Array, last: Array, ent
     return result
 
 
-def _kept_and_piece(strategy: Strategy, policy: Policy, entity: Array) -> tuple[Array, Array]:
+def _kept_and_piece(strategy: Strategy, policy: CompactionPolicy, entity: Array) -> tuple[Array, Array]:
     """Per segment how many deltas stay pending, and how many stand between two checkpoints at most."""
     whole = max(min(policy.delta_threshold, policy.max_chain_length), 1)
     tiered = strategy.keep_recent if isinstance(strategy, TieredMerge | Adaptive) else 0

@@ -199,7 +199,7 @@ def _with_whole(batch: DeltaBatch, rows: Array, values: Array, nulls: Array) -> 
     keep = np.ones(len(batch), np.bool_)
     keep[rows] = False
     others = np.flatnonzero(keep)
-    columns = ("entity", "event_time", "row_id", "scalar", "transform", "parent", "weight", "refusal")
+    columns = ("entity", "event_time", "row_id", "scalar", "transform", "parent", "refusal")
     whole = DeltaBatch(
         entity_count=batch.entity_count, dims=batch.dims, transform_names=batch.transform_names,
         op=np.full(count, Op.DENSE, np.uint8), offsets=np.arange(count + 1, dtype=np.int64) * dims,

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.kernels.deltas.batch import DeltaBatch
-from spark_jobs.kernels.deltas.chains import Chains, chains_of, parents_of
 from spark_jobs.kernels.deltas.compiled import (
     UNDECIDED,
     Cells,
@@ -39,6 +38,7 @@ from spark_jobs.kernels.deltas.ops import (
     Status,
     TransformResultError,
 )
+from spark_jobs.kernels.deltas.ordering import ChainOrder, chain_order, parents_of
 from spark_jobs.kernels.deltas.states import NO_DELTA, States
 from spark_jobs.kernels.deltas.validate import refusals_of_rows
 
@@ -66,7 +66,6 @@ def fold(
     base: States | None = None,
     *,
     transforms: Mapping[str, Transform] | None = None,
-    folded: tuple[Array, Array] | None = None,
     continues: Array | None = None,
 ) -> FoldResult:
     """Apply every chain of `batch` onto `base` (entities that never were, if None).
@@ -75,7 +74,6 @@ def fold(
         batch: deltas in any row order.
         base: checkpoints, one per entity code of the batch, of the batch's value type.
         transforms: registered transforms by name; a Transform of any other name is refused.
-        folded: entity codes and row ids of the deltas inside `base`, needed only to find declared parents among them.
         continues: mask of the entity codes that stand for the next part of the chain of the code before them: they
             begin with the state in which that one ends, and their own base is not read.
 
@@ -85,11 +83,11 @@ def fold(
     start = States.absent(batch.entity_count, batch.dtype) if base is None else base
     linked = np.zeros(batch.entity_count, np.bool_) if continues is None else continues.copy()
     _check_base(batch, start)
-    chains = chains_of(batch)
+    chains = chain_order(batch)
     _check_order(batch, chains, start)
     registered = transforms or {}
     family = np.cumsum(~linked) - 1
-    columns = _columns(batch, chains, _refusals(batch, registered), folded, family)
+    columns = _columns(batch, chains, _refusals(batch, registered), family)
     cells = _cells(batch, chains, start, family)
     cursor = chains.starts[:-1].copy()
     known_dims = -1 if batch.dims is None else batch.dims
@@ -105,11 +103,9 @@ def fold(
         cursor[waiting] += 1
 
 
-def _columns(
-    batch: DeltaBatch, chains: Chains, refusal: Array, folded: tuple[Array, Array] | None, family: Array
-) -> Columns:
+def _columns(batch: DeltaBatch, chains: ChainOrder, refusal: Array, family: Array) -> Columns:
     order = chains.order
-    parents = parents_of(batch, order, folded, family)
+    parents = parents_of(batch, order, family)
     return Columns(
         op=batch.op[order],
         event_time=batch.event_time[order],
@@ -117,7 +113,6 @@ def _columns(
         first=batch.offsets[:-1][order],
         end=batch.offsets[1:][order],
         scalar=batch.scalar[order],
-        weight=batch.weight[order],
         parent=parents.last,
         earlier=parents.earlier,
         refusal=refusal[order],
@@ -144,7 +139,7 @@ def _check_base(batch: DeltaBatch, base: States) -> None:
         )
 
 
-def _check_order(batch: DeltaBatch, chains: Chains, base: States) -> None:
+def _check_order(batch: DeltaBatch, chains: ChainOrder, base: States) -> None:
     occupied = np.flatnonzero((chains.starts[1:] > chains.starts[:-1]) & (base.row_id != NO_DELTA))
     first = chains.order[chains.starts[:-1][occupied]]
     time, last = batch.event_time[first], base.event_time[occupied]
@@ -171,7 +166,7 @@ def _refusals(batch: DeltaBatch, registered: Mapping[str, Transform]) -> Array:
     return refusal
 
 
-def _cells(batch: DeltaBatch, chains: Chains, base: States, family: Array) -> Cells:
+def _cells(batch: DeltaBatch, chains: ChainOrder, base: States, family: Array) -> Cells:
     """Mutable room per entity for its longest whole vector, its checkpoint and the declared length."""
     room = np.zeros(batch.entity_count, dtype=np.int64)
     whole = (batch.op == Op.CREATE) | (batch.op == Op.DENSE)
@@ -247,5 +242,5 @@ def _transformed(transform: Transform, vectors: Array) -> tuple[Array, Array]:
 
 def _note_applied(columns: Columns, cells: Cells, entities: Array, rows: Array) -> None:
     cells.event_time[entities], cells.row_id[entities] = columns.event_time[rows], columns.row_id[rows]
-    cells.delta_count[entities] += columns.weight[rows]
+    cells.delta_count[entities] += 1
     cells.status[entities] = Status.LIVE

@@ -72,9 +72,8 @@ def delta_batch(
         refusal[broken] = Refusal.UNREADABLE_LIST
     lengths = np.where((whole | indexed) & (refusal == Refusal.NONE), value_lengths, 0)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
-    cells = np.arange(offsets[-1]) + np.repeat(value_starts - offsets[:-1], lengths)
     transform = _encoded(table, columns.transform)
-    payload = values.take(pa.array(cells))
+    payload = _gathered(values, value_starts, lengths)
     return DeltaBatch.from_columns(
         entity_count=len(keys),
         entity=keys.rows,
@@ -83,8 +82,8 @@ def delta_batch(
         op=op,
         offsets=offsets,
         indices=_gathered_indices(indices, index_starts, np.where(indexed, lengths, 0), whole, lengths),
-        values=pc.fill_null(payload, 0).to_numpy(zero_copy_only=False),
-        nulls=payload.is_null().to_numpy(zero_copy_only=False),
+        values=_filled(payload, 0),
+        nulls=payload.is_null().to_numpy(zero_copy_only=False) if payload.null_count else None,
         scalar=scalar,
         transform=transform[0],
         transform_names=transform[1],
@@ -105,7 +104,9 @@ def _ragged(table: pa.Table, name: str | None, element: pa.DataType) -> tuple[pa
     """Elements of a list column, and per row where its own start and how many they are; a null list is empty."""
     if name is None:
         return pa.array([], element), np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
-    lists = _cast(one_chunk(table, name), pa.list_(element), name)
+    lists = one_chunk(table, name)
+    if lists.type != pa.list_(pa.int32()) or element != pa.int64():
+        lists = _cast(lists, pa.list_(element), name)
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     return lists.values, lists.offsets.to_numpy(zero_copy_only=False)[:-1].astype(np.int64), lengths
 
@@ -121,12 +122,31 @@ def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
 def _gathered_indices(indices: pa.Array, starts: Array, lengths: Array, whole: Array, all_lengths: Array) -> Array:
     """Indices cell by cell; a whole vector has none, a null index becomes -1, which no vector has."""
-    gathered = np.zeros(int(all_lengths.sum()), dtype=np.int64)
-    ends = np.cumsum(lengths)
-    cells = np.arange(lengths.sum()) + np.repeat(starts - ends + lengths, lengths)
-    found = pc.fill_null(indices.take(pa.array(cells)), -1).to_numpy(zero_copy_only=False)
-    gathered[~np.repeat(whole, all_lengths)] = np.clip(found, -1, np.iinfo(np.int32).max)
+    found = _filled(_gathered(indices, starts, lengths), -1)
+    if found.dtype != np.int32:
+        found = np.clip(found, -1, np.iinfo(np.int32).max).astype(np.int32)
+    if len(found) == all_lengths.sum():
+        return found
+    gathered = np.zeros(int(all_lengths.sum()), dtype=np.int32)
+    gathered[~np.repeat(whole, all_lengths)] = found
     return gathered
+
+
+def _gathered(elements: pa.Array, starts: Array, lengths: Array) -> pa.Array:
+    """The elements of lists that start at `starts`, list after list."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    held = np.flatnonzero(lengths)
+    first = int(starts[held[0]]) if total else 0
+    if np.array_equal(starts[held], first + ends[held] - lengths[held]):
+        return elements.slice(first, total)
+    return elements.take(pa.array(np.arange(total) + np.repeat(starts - ends + lengths, lengths)))
+
+
+def _filled(elements: pa.Array, default: int) -> Array:
+    """A copy of the elements with `default` for null: compiled code takes arrays that could be written."""
+    filled = pc.fill_null(elements, default) if elements.null_count else elements
+    return np.array(filled.to_numpy(zero_copy_only=False))
 
 
 def _scalars(table: pa.Table, name: str | None, dtype: npt.DTypeLike) -> tuple[Array, Array]:

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.deltas.batch import NO_PARENT, DeltaBatch
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN
 from spark_jobs.kernels.deltas.encoding import CHANGES, DENSE, encode, whole_rows
+from spark_jobs.kernels.deltas.frontiers import ALWAYS, STILL_KNOWN
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
-from spark_jobs.kernels.deltas.segments import ALWAYS, Segments
+from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import NO_DELTA, States
 from spark_jobs.kernels.deltas.tables import one_chunk
 

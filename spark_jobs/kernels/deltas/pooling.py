@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.kernels.deltas.batch import DeltaBatch
-from spark_jobs.kernels.deltas.chains import duplicate_at, in_chain_order
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.frontiers import STILL_KNOWN
 from spark_jobs.kernels.deltas.ops import DeltaError, DuplicateDeltaError
+from spark_jobs.kernels.deltas.ordering import duplicate_at, in_chain_order
 from spark_jobs.kernels.deltas.packing import known_parents
 from spark_jobs.kernels.deltas.segments import Segments
 
@@ -64,31 +64,42 @@ def pool_of(published: Segments, changes: Changes, since: int) -> Pool:
     held = published.deltas
     held = replace(held, entity=published.entity[held.entity], entity_count=changes.deltas.entity_count)
     held = replace(held.named_like(changes.deltas), parent=known_parents(published))
-    comes = np.flatnonzero(changes.diff > 0)
-    comes = comes[np.argsort(changes.time[comes], kind="stable")]
-    inserted = changes.deltas.named_like(held).take(comes)
+    changed = changes.deltas.named_like(held)
     ids = [None, None]
     if changes.delta_ids is not None and changes.parents is not None:
-        ours, picked = (published.delta_ids, published.parents), pa.array(comes)
-        theirs = (changes.delta_ids.take(picked), changes.parents.take(picked))
+        ours, theirs = (published.delta_ids, published.parents), (changes.delta_ids, changes.parents)
         ids = [pa.concat_arrays([one, other]) for one, other in zip(ours, theirs, strict=True)]
     both = Pool(
-        held.concat(inserted),
-        np.concatenate((published.known_from, changes.time[comes])),
-        np.concatenate((published.known_to, np.full(len(comes), STILL_KNOWN))),
-        np.concatenate((np.zeros(len(held), np.bool_), np.ones(len(comes), np.bool_))),
+        held.concat(changed),
+        np.concatenate((published.known_from, changes.time)),
+        np.concatenate((published.known_to, np.full(len(changed), STILL_KNOWN))),
+        np.concatenate((np.zeros(len(held), np.bool_), np.ones(len(changed), np.bool_))),
         *ids,
     )
-    deltas = both.deltas
-    order, _, _ = in_chain_order(deltas.entity, deltas.event_time, deltas.row_id, deltas.entity_count)
-    if np.any(np.diff(order) != 1):
-        both = both.take(order)
+    # what the deltas hold is moved once
+    both = both.take(_standing_order(held, changed, changes))
     _take_back(both, changes)
     kept = (both.known_to > both.known_from) & (both.known_to > since)
     both = both if kept.all() else both.take(np.flatnonzero(kept))
     _refuse_rows_that_come_twice(both)
     _refuse_ids_that_come_twice(both)
     return both
+
+
+def _standing_order(held: DeltaBatch, changed: DeltaBatch, changes: Changes) -> Array:
+    """Chain order of `held`, followed by the rows of `changed` that come, by their places in both one after the other;
+    versions of one row are in the order in which they became known."""
+    comes = np.flatnonzero(changes.diff > 0)
+    for _ in range(2):
+        entity, event_time, row_id = (
+            np.concatenate((getattr(held, name), getattr(changed, name)[comes]))
+            for name in ("entity", "event_time", "row_id")
+        )
+        order, _, repeated = in_chain_order(entity, event_time, row_id, changed.entity_count)
+        if repeated < 0:
+            break
+        comes = comes[np.argsort(changes.time[comes], kind="stable")]
+    return np.concatenate((np.arange(len(held)), len(held) + comes))[order]
 
 
 def _refuse_rows_that_come_twice(pool: Pool) -> None:

@@ -20,13 +20,13 @@ import pyarrow as pa
 from numba import njit
 
 from spark_jobs.kernels.deltas.batch import NO_PARENT, DeltaBatch
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN
-from spark_jobs.kernels.deltas.cutting import Policy, cuts
+from spark_jobs.kernels.deltas.cutting import CompactionPolicy, cuts
 from spark_jobs.kernels.deltas.fold import Transform, fold
+from spark_jobs.kernels.deltas.frontiers import ALWAYS, STILL_KNOWN, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.ops import Refusal
 from spark_jobs.kernels.deltas.packing import with_parents
 from spark_jobs.kernels.deltas.pooling import Changes, Pool, pool_of
-from spark_jobs.kernels.deltas.segments import ALWAYS, Segments, first_segments
+from spark_jobs.kernels.deltas.segments import Segments, first_segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import TimeBoundary
 
@@ -34,27 +34,17 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Frontiers:
-    """Retention's frontiers in ticks, as far as they have moved; `ALWAYS` before they did."""
-
-    since: int = ALWAYS
-    horizon: int = ALWAYS
-
-
-UNMOVED = Frontiers()
-"""Nothing has passed."""
-
-
-@dataclass(frozen=True, slots=True)
 class Restated:
     """`segments` is what should stand; `written` marks those that are new or other, `closed` the published ones that
-    no longer stand as they were. `states` are the entities' states after all that stands, by the codes in `entities`;
-    `dropped` is how many standing deltas of each both frontiers have passed: they are in none of the segments written.
+    no longer stand as they were; `passed` marks those that both frontiers have passed, which do not stand at all.
+    `states` are the entities' states after all that stands, by the codes in `entities`; `dropped` is how many standing
+    deltas of each both frontiers have passed: they are in none of the segments written.
     """
 
     segments: Segments
     written: Array
     closed: Array
+    passed: Array
     entities: Array
     states: States
     dropped: Array
@@ -63,7 +53,7 @@ class Restated:
 def restate_chains(
     published: Segments,
     changes: Changes,
-    policy: Policy,
+    policy: CompactionPolicy,
     *,
     as_of: int,
     frontiers: Frontiers = UNMOVED,
@@ -84,11 +74,12 @@ def restate_chains(
     touched = np.bincount(segments.deltas.entity[pool.touched], minlength=len(segments)) > 0
     standing = np.bincount(segments.deltas.entity[segments.standing], minlength=len(segments))
     dropped = np.add.reduceat(standing * passed, np.append(0, last[:-1] + 1)) if len(last) else last
+    segments = _without_passed_parents(segments, passed)
     if isinstance(policy.strategy, TimeBoundary):
         segments = _emptied(segments, passed)
         passed = np.zeros(len(segments), np.bool_)
     same, kept = _unchanged(published, segments, touched, passed)
-    return Restated(segments, ~same & ~passed, ~kept, entities, states, dropped)
+    return Restated(segments, ~same & ~passed, ~kept, passed, entities, states, dropped)
 
 
 def _heads(published: Segments, deltas: DeltaBatch, horizon: int) -> tuple[Segments, Array]:
@@ -132,7 +123,7 @@ def _segment_of(heads: Segments, pool: Pool) -> Array:
 
 
 def _cut(
-    heads: Segments, emptied: Array, pool: Pool, policy: Policy, *, as_of: int, frontiers: Frontiers
+    heads: Segments, emptied: Array, pool: Pool, policy: CompactionPolicy, *, as_of: int, frontiers: Frontiers
 ) -> tuple[Segments, Array]:
     """Segments with their deltas, cut as the policy says, checkpoints still missing behind the first of each entity."""
     deltas, number = pool.deltas, _segment_of(heads, pool)
@@ -223,6 +214,18 @@ def _judge_parents_of_gone(segments: Segments, refusal: Array) -> None:
         parent_place = applied.get((int(chain[row]), int(deltas.parent[row])), len(deltas))
         if parent_place > row and refusal[row] == Refusal.NONE:
             refusal[row] = Refusal.MISSING_PARENT
+
+
+def _without_passed_parents(segments: Segments, passed: Array) -> Segments:
+    """The same segments, in which deltas no longer look for a parent that is behind both frontiers: which of those were
+    applied will not change. Parents by delta id are not looked for twice (`known_parents`)."""
+    deltas = segments.deltas
+    if segments.parents is not None or not passed.any() or not deltas.declares_parents:
+        return segments
+    chain = segments.entity[deltas.entity]
+    gone = np.flatnonzero(passed[deltas.entity] & segments.standing & (segments.refusal == Refusal.NONE))
+    applied = zip(chain[gone].tolist(), deltas.identities[gone].tolist(), strict=True)
+    return replace(segments, deltas=deltas.with_applied_parents(chain, applied))
 
 
 def _emptied(segments: Segments, passed: Array) -> Segments:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.deltas.chains import in_chain_order
 from spark_jobs.kernels.deltas.ops import DeltaError, DuplicateDeltaError, MalformedDeltasError
+from spark_jobs.kernels.deltas.ordering import in_chain_order
 from spark_jobs.kernels.deltas.tables import Keys, encode_entities, one_chunk, required, ticks
 
 Array = npt.NDArray[Any]

@@ -1,9 +1,9 @@
 """Chains cut into segments: each a checkpoint and the deltas after it, up to the next segment's checkpoint.
 
 A chain holds every delta that some readable visible time knows: `known_from <= T < known_to`. A segment's checkpoint
-(`base`) is the state of all that stands before it, and says so from the visible time `settled` on: since then nothing
-before it has come or gone. So the state at (E, T) is the last segment's checkpoint with `start <= E` and
-`settled <= T`, and the deltas after it that have `event_time <= E` and are known at T, folded onto it.
+(`base`) is the state of all that stands before it, and says so from the visible time `settled` on (`ALWAYS`: from the
+beginning): since then nothing before it has come or gone. So the state at (E, T) is the last segment's checkpoint with
+`start <= E` and `settled <= T`, and the deltas after it that have `event_time <= E` and are known at T, folded onto it.
 
 Only the first checkpoint stands for deltas that are gone; the others are caches, placed by `cutting.py`.
 """
@@ -18,13 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.kernels.deltas.batch import DeltaBatch
-from spark_jobs.kernels.deltas.compact import STILL_KNOWN
+from spark_jobs.kernels.deltas.frontiers import ALWAYS, STILL_KNOWN
 from spark_jobs.kernels.deltas.states import NO_DELTA, States
 
 Array = npt.NDArray[Any]
-
-ALWAYS = np.iinfo(np.int64).min
-"""`settled` of a checkpoint that held from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +73,11 @@ class Segments:
         number = np.repeat(np.arange(len(self)), self.lengths)
         np.maximum.at(settled, number, np.where(self.standing, self.known_from, self.known_to))
         return settled
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that checkpoints and deltas hold, without the texts of ids."""
+        return self.base.nbytes + self.deltas.nbytes + self.known_from.nbytes + self.known_to.nbytes
 
     @property
     def end_time(self) -> Array:

@@ -1,4 +1,4 @@
-"""Compaction strategies: how much of the old part of a chain is folded, and into what."""
+"""Compaction strategies: how much of the old part of a chain goes into checkpoints (`cutting.py`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_CHAIN_LENGTH = 1000
 
 @dataclass(frozen=True, slots=True)
 class FullMerge:
-    """Fold everything that may be folded into the checkpoint. A chain with nothing pending keeps its checkpoint."""
+    """Place a checkpoint behind the newest delta. A chain with nothing pending keeps its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class TieredMerge:
-    """Fold all but the newest `keep_recent` pending deltas into the checkpoint; `keep_recent=0` is FullMerge.
+    """Place a checkpoint behind all but the newest `keep_recent` deltas; `keep_recent=0` is FullMerge.
 
     Of a chain that may have no more than so many, fewer stay: see `max_chain_length`.
     """
@@ -39,10 +39,9 @@ class TieredMerge:
 
 @dataclass(frozen=True, slots=True)
 class TimeBoundary:
-    """Compose the deltas of each `[k*interval, (k+1)*interval)` of event time; the state at every boundary is kept.
+    """Place a checkpoint behind the deltas of each `[k*interval, (k+1)*interval)` of event time that is over.
 
-    `interval` is in ticks. The checkpoint stays where it was, unless more would be left than `max_chain_length` allows:
-    then the oldest go into it.
+    `interval` is in ticks. The state at every boundary is kept, also where both frontiers have passed its deltas.
     """
 
     interval: int

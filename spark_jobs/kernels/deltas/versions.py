@@ -18,22 +18,21 @@ _KNOWN = frozenset(map(int, Op))
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ChainVersion:
     """One delta of a chain's history: where it stands, what it did, and the state after it.
 
     `op` is None where the row names no operation. `refusal` is the reason if the chain refused it (then `state` is the
-    state before), else None. `deltas` is how many deltas it stands for, more than 1 once a strategy composed some.
+    state before), else None.
     """
 
     event_time: int
     row_id: int
     op: Op | None
-    deltas: int
     refusal: str | None
     state: EntityState
 
 
-def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None = None) -> list[Version]:
+def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None = None) -> list[ChainVersion]:
     """The deltas of one entity that stand, in order; `segments` are all that it has."""
     standing = np.flatnonzero(segments.standing)
     count = len(standing)
@@ -47,11 +46,10 @@ def versions(segments: Segments, *, transforms: Mapping[str, Transform] | None =
     continues = np.arange(count) > 0
     result = fold(batch, base, transforms=transforms, continues=continues)
     return [
-        Version(
+        ChainVersion(
             event_time=int(batch.event_time[i]),
             row_id=int(batch.row_id[i]),
             op=Op(int(batch.op[i])) if batch.op[i] in _KNOWN else None,
-            deltas=int(batch.weight[i]),
             refusal=None if result.refusal[i] == Refusal.NONE else Refusal(int(result.refusal[i])).code,
             state=result.states.entity(i),
         )

@@ -18,21 +18,18 @@ NO_PARENT_ROW = -1
 """`parent_row` of a delta that declares no parent."""
 
 MISSING_PARENT_ROW = -2
-"""`parent_row` of a delta whose parent is neither before it in the batch nor among the folded deltas."""
-
-FOLDED_PARENT_ROW = -3
-"""`parent_row` of a delta whose parent is already folded into the checkpoint."""
+"""`parent_row` of a delta whose parent is not before it in the batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
+class ChainOrder:
     """Row numbers of a batch in chain order: entity `e` owns `order[starts[e]:starts[e + 1]]`."""
 
     order: Array
     starts: Array
 
 
-def chains_of(batch: DeltaBatch) -> Chains:
+def chain_order(batch: DeltaBatch) -> ChainOrder:
     """Group a batch by entity and order each chain by (event_time, row_id). O(n) for chains that arrive in order.
 
     Raises DuplicateDeltaError if an entity has two deltas at one (event_time, row_id).
@@ -40,7 +37,7 @@ def chains_of(batch: DeltaBatch) -> Chains:
     order, starts, duplicate = in_chain_order(batch.entity, batch.event_time, batch.row_id, batch.entity_count)
     if duplicate >= 0:
         raise duplicate_at(batch, duplicate)
-    return Chains(order, starts)
+    return ChainOrder(order, starts)
 
 
 def duplicate_at(batch: DeltaBatch, row: int) -> DuplicateDeltaError:
@@ -64,10 +61,9 @@ class Parents:
     earlier: Array
 
 
-def parents_of(batch: DeltaBatch, order: Array, folded: tuple[Array, Array] | None, family: Array) -> Parents:
+def parents_of(batch: DeltaBatch, order: Array, family: Array) -> Parents:
     """The parents that the deltas of a batch declare, found along `order`, so that no other order of rows matters.
 
-    `folded` names the deltas that went into the checkpoints: their entity codes and row ids, in any order.
     `family` numbers the entities anew where several codes stand for parts of one entity's chain.
     """
     last = np.full(len(batch), NO_PARENT_ROW, dtype=np.int64)
@@ -75,18 +71,14 @@ def parents_of(batch: DeltaBatch, order: Array, folded: tuple[Array, Array] | No
         return Parents(last, last[:0])
     earlier = np.full(len(batch), MISSING_PARENT_ROW, dtype=np.int64)
     places: dict[tuple[int, int], int] = {}
-    if folded:
-        places = dict.fromkeys(zip(family[folded[0]].tolist(), folded[1].tolist(), strict=True), FOLDED_PARENT_ROW)
     columns = (family[batch.entity], batch.identities, batch.parent)
     for place, (chain, identity, parent) in enumerate(
         zip(*(column[order].tolist() for column in columns), strict=True)
     ):
         if parent != NO_PARENT:
             last[place] = places.get((chain, parent), MISSING_PARENT_ROW)
-        before = places.get((chain, identity), MISSING_PARENT_ROW)
-        earlier[place] = before
-        if before != FOLDED_PARENT_ROW:
-            places[chain, identity] = place
+        earlier[place] = places.get((chain, identity), MISSING_PARENT_ROW)
+        places[chain, identity] = place
     return Parents(last, earlier)
 
 

@@ -1,0 +1,185 @@
+"""Rows of one entity out of a Delta table's files, by pyarrow in this process: a Spark job costs more than all of it.
+
+Delta's log names the files and their bounds, and the `deltalake` library follows it from one version to the next. A
+table that needs more of its reader than Delta's first version (deletion vectors, mapped columns), and a lake on a file
+system whose credentials Spark alone knows, are left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+from spark_jobs.storage.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROW_GROUP_BYTES = 2 << 20
+"""Of a row group: the least of a file that pyarrow reads for an entity."""
+
+_ROW_GROUP = "parquet.block.size"
+_READER_VERSION = 1
+_S3A = {
+    "spark.hadoop.fs.s3a.access.key": "AWS_ACCESS_KEY_ID",
+    "spark.hadoop.fs.s3a.secret.key": "AWS_SECRET_ACCESS_KEY",
+    "spark.hadoop.fs.s3a.session.token": "AWS_SESSION_TOKEN",
+    "spark.hadoop.fs.s3a.endpoint": "AWS_ENDPOINT_URL",
+    "spark.hadoop.fs.s3a.endpoint.region": "AWS_REGION",
+}
+"""Spark's settings of S3, by the names that deltalake has for them. What is not set, both take from the environment."""
+
+_open: dict[tuple[Any, ...], DeltaLog] = {}
+_opening = Lock()
+
+
+@dataclass(frozen=True)
+class DeltaFiles:
+    """The files of one version of a Delta table: `place` is its folder, a path or a URI with `options` to reach it,
+    `files` their partitions and bounds, as Delta's log has them. It may be sent to other processes."""
+
+    place: str
+    options: dict[str, str]
+    partitions: tuple[str, ...]
+    files: pa.Table
+
+    def between(
+        self, least: str, greatest: str, columns: Sequence[str], partitions: Mapping[str, Sequence[str]]
+    ) -> Iterator[tuple[dict[str, str], pa.Table]]:
+        """Per file that may hold entities from `least` to `greatest`: its partition, and the rows of those entities.
+
+        Args:
+            least: of the column `entity`, by whose bounds files and row groups are skipped.
+            greatest: the last entity that is wanted.
+            columns: those read. One that a file lacks, since it is newer, is left out.
+            partitions: per partition column the values wanted.
+        """
+        of_table = self._file_system()
+        for file in self.files.filter(_may_hold(self.files, least, greatest, partitions)).to_pylist():
+            partition = {name: str(file[f"partition.{name}"]) for name in self.partitions}
+            with of_table.open_input_file(unquote(file["path"])) as opened:
+                yield partition, rows_between(opened, least, greatest, columns)
+
+    def _file_system(self) -> fs.FileSystem:
+        if "://" in self.place:
+            return fs.PyFileSystem(DeltaStorageHandler(self.place, self.options))
+        return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())
+
+
+class DeltaLog:
+    """A Delta table that is followed from one version to the next."""
+
+    def __init__(self, place: str, options: dict[str, str]) -> None:
+        self._place, self._options, self._lock = place, options, Lock()
+        self._table = DeltaTable(place, storage_options=options or None)
+        self._now = self._listed()
+
+    def now(self) -> DeltaFiles | None:
+        """The files of the newest version; None where a file's rows are not just the table's."""
+        with self._lock:
+            before = self._table.version()
+            self._table.update_incremental()
+            if self._table.version() != before:
+                self._now = self._listed()
+            return self._now if self._table.protocol().min_reader_version <= _READER_VERSION else None
+
+    def _listed(self) -> DeltaFiles:
+        partitions = tuple(self._table.metadata().partition_columns)
+        return DeltaFiles(self._place, self._options, partitions, pa.table(self._table.get_add_actions(flatten=True)))
+
+
+def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
+    """The files of a table of the session's lake; None where Spark has to read it."""
+    place, options = _place(spark, table), {}
+    if place is None:
+        return None
+    if "://" in place:
+        found = {name: spark.conf.get(setting, None) for setting, name in _S3A.items()}
+        options = {name: value for name, value in found.items() if value}
+        if options.get("AWS_ENDPOINT_URL", "").startswith("http:"):
+            options["AWS_ALLOW_HTTP"] = "true"
+    try:
+        key = (place, *_identity(place), *sorted(options.items()))
+        with _opening:
+            if key not in _open:
+                _open[key] = DeltaLog(place, options)
+        return _open[key].now()
+    except (OSError, TableNotFoundError, DeltaError):
+        # Spark finds it elsewhere, or says what is wrong
+        return None
+
+
+@contextmanager
+def small_row_groups(spark: SparkSession) -> Iterator[None]:
+    """What the session writes in the block has row groups of `ROW_GROUP_BYTES`."""
+    before = spark.conf.get(_ROW_GROUP, None)
+    spark.conf.set(_ROW_GROUP, str(ROW_GROUP_BYTES))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_ROW_GROUP)
+        else:
+            spark.conf.set(_ROW_GROUP, before)
+
+
+def _place(spark: SparkSession, table: Table) -> str | None:
+    """Where Spark's warehouse keeps a managed table: a path, or a URI of S3; None for other file systems."""
+    root = urlsplit(str(spark.conf.get("spark.sql.warehouse.dir")))
+    inner = f"{root.path.rstrip('/')}/{table.database}.db/{table.table}"
+    if root.scheme in ("", "file"):
+        return unquote(inner)
+    return f"s3://{root.netloc}{inner}" if root.scheme in ("s3", "s3a", "s3n") else None
+
+
+def _identity(place: str) -> tuple[int, ...]:
+    """What tells a folder apart from one that comes to stand in its place."""
+    if "://" in place:
+        return ()
+    status = (Path(place) / "_delta_log").stat()
+    return (status.st_dev, status.st_ino)
+
+
+def _may_hold(files: pa.Table, least: str, greatest: str, partitions: Mapping[str, Sequence[str]]) -> pa.Array:
+    wanted = pa.array([True] * files.num_rows, pa.bool_())
+    for name, values in partitions.items():
+        column = pc.cast(files[f"partition.{name}"], pa.string())
+        wanted = pc.and_(wanted, pc.is_in(column, value_set=pa.array(list(values), pa.string())))
+    for bound, fits, wished in (("min", pc.less_equal, greatest), ("max", pc.greater_equal, least)):
+        if f"{bound}.entity" in files.column_names:
+            wanted = pc.and_(wanted, pc.fill_null(fits(files[f"{bound}.entity"], wished), fill_value=True))
+    return wanted
+
+
+def rows_between(opened: Any, least: str, greatest: str, columns: Sequence[str]) -> pa.Table:
+    """Of an open Parquet file the rows of the entities from `least` to `greatest`, out of the row groups that hold
+    any."""
+    file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
+    present = dict.fromkeys(["entity", *(column for column in columns if column in file.schema_arrow.names)])
+    leaf = [file.schema.column(i).path for i in range(len(file.schema))].index("entity")
+    groups = []
+    for number in range(file.num_row_groups):
+        bounds = file.metadata.row_group(number).column(leaf).statistics
+        if bounds is None or not bounds.has_min_max or (bounds.min <= greatest and bounds.max >= least):
+            groups.append(number)
+    # lists cost much more to read than texts
+    holding = [n for n in groups if pc.any(_within(file.read_row_group(n, ["entity"]), least, greatest)).as_py()]
+    rows = file.read_row_groups(holding, columns=list(present))
+    return rows.filter(_within(rows, least, greatest))
+
+
+def _within(rows: pa.Table, least: str, greatest: str) -> pa.Array:
+    return pc.and_(pc.greater_equal(rows["entity"], least), pc.less_equal(rows["entity"], greatest))
