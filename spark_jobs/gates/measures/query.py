@@ -7,6 +7,7 @@ example of a failed measure is a row that adds to it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,11 +36,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measured values by name, and the way to rows that violate."""
+    """Measured values by name, the seconds that it took, and the way to rows that violate."""
 
     spark: SparkSession
     parts: Sequence[Part]
     values: dict[str, int]
+    seconds: float = 0.0
 
     def examples(self, measures: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         """Per measure up to `MAX_EXAMPLES` rows that add to it; nothing for a measure that no row adds to."""
@@ -68,12 +70,14 @@ def violation(condition: str) -> str:
 
 def measure(spark: SparkSession, parts: Sequence[Part], known: Mapping[str, int] | None = None) -> Measurement:
     """Sum all parts in one query; a measure without rows is 0. `known`: values of measures that no part adds to."""
+    begun = time.monotonic()
     measures = list(dict.fromkeys(m for part in parts for m in part.adds))
     united = " UNION ALL ".join(_contributions(part, measures) for part in parts)
     sums = ", ".join(f"CAST(coalesce(sum({name(m)}), 0) AS STRING) AS {name(m)}" for m in measures)
     with _planned_once(spark):
         row = spark.sql(f"SELECT {sums} FROM ({united})").collect()[0]
-    return Measurement(spark, parts, {**(known or {}), **{m: int(row[m]) for m in measures}})
+    values = {**(known or {}), **{m: int(row[m]) for m in measures}}
+    return Measurement(spark, parts, values, time.monotonic() - begun)
 
 
 def _contributions(part: Part, measures: Sequence[str]) -> str:
