@@ -53,9 +53,9 @@ class Installation:
             start_new_session=True,
         )
 
-    def json(self, *arguments: str) -> Any:
-        """The result of a `tidemark` command that must succeed."""
-        done = self.run(str(TIDEMARK), *arguments, "--json")
+    def json(self, *arguments: str, wait_s: float = 300) -> Any:
+        """The result of a `tidemark` command that must succeed within `wait_s` seconds."""
+        done = self.run(str(TIDEMARK), *arguments, "--json", timeout_s=wait_s)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 

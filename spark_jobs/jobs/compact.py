@@ -9,7 +9,8 @@ from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.upkeep import keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
-from spark_jobs.restatement.states import state_corrections
+from spark_jobs.restatement.states import row_bytes, state_corrections
+from spark_jobs.storage.batches import cut_by_rows
 from spark_jobs.storage.chain_files import small_row_groups
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.read_counts import reads_of
@@ -33,7 +34,9 @@ def restate_states(stage: Stage) -> bool:
     rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
     if rows is None:
         return False
-    stage.lake.append(STATE, rows, None)
+    of_row = row_bytes(stage.source)
+    with cut_by_rows(stage.lake.spark, of_row is not None, row_bytes=of_row or 0):
+        stage.lake.append(STATE, rows, None)
     left = chains_left_behind(stage.lake, stage.scope, stage.fence.token)
     if left is not None:
         stage.lake.append(CHAINS, left, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = F
     Raises:
         GateFailed: an expectation does not hold; the verdicts of this run are in the table then, too.
     """
+    begun = time.monotonic()
     try:
         verdicts = run_gate(
             gate,
@@ -39,6 +41,8 @@ def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = F
     if not again:
         stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + [asdict(v) for v in verdicts]
     stage.summary["gate"] = f"{gate}: {len(verdicts)} expectations hold"
+    spent = measured.seconds + time.monotonic() - begun
+    stage.summary["gate_seconds"] = round(stage.summary.get("gate_seconds", 0.0) + spent, 3)
 
 
 def write_verdicts(stage: Stage) -> None:

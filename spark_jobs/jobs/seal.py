@@ -48,6 +48,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
         unpublished=_is_unpublished(stage),
         publication=stage.publication,
         n_landed=pending.n_rows,
+        is_settled=pending.is_settled,
     )
     stage.summary.update(
         appended=moved.appended,

@@ -9,7 +9,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX
-from spark_jobs.landing.standing import DUPLICATE, standing_identities, standing_rows
+from spark_jobs.landing.standing import DUPLICATE, STANDS, identities, standing_rows, stories
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.row_json import as_json
@@ -37,10 +37,19 @@ def contest(lake: Lake, source: Source, new: DataFrame) -> Contest:
     """Compare new rows (`row_id`, `delta_id` and more) with each other and with those that count."""
     if source.delta_id is None:
         return Contest(None)
-    ids = new.groupBy("delta_id").agg(F.min("row_id").alias("least_new"), F.count(F.lit(1)).alias("n"))
-    standing = standing_identities(lake, source, ids).groupBy("delta_id").agg(F.min("row_id").alias("standing"))
-    several = ids.join(standing, "delta_id", "left").where("n > 1 OR standing IS NOT NULL").drop("n")
+    # brought together once, told apart twice: by row, then by delta_id
+    came = new.select("row_id", "delta_id", F.lit(True).alias("is_new"), *_absent("diff", "landing"))
+    both = came.unionByName(identities(lake, source).withColumn("is_new", F.lit(False))).repartition("delta_id")
+    rows = both.groupBy("delta_id", "row_id").agg(F.max("is_new").alias("is_new"), *stories())
+    new_row, standing = F.when(F.col("is_new"), F.col("row_id")), F.when(F.expr(STANDS), F.col("row_id"))
+    counts = (F.min(new_row).alias("least_new"), F.count(new_row).alias("n"), F.min(standing).alias("standing"))
+    ids = rows.groupBy("delta_id").agg(*counts)
+    several = ids.where("n > 1 OR (n > 0 AND standing IS NOT NULL)").drop("n")
     return Contest(several.withColumn("least", F.least("least_new", "standing")))
+
+
+def _absent(*columns: str) -> list[Column]:
+    return [F.lit(None).cast("bigint").alias(column) for column in columns]
 
 
 def counted_row(new: DataFrame, contested: DataFrame) -> DataFrame:

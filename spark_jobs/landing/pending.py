@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 class Pending:
     """Updates to append, with the columns of `tables.updates` but batch, time and token (None: nothing landed), and the
     landings of the ledger that are not in the trace yet, oldest first, with the number of their updates and the drops
-    that they are about."""
+    that they are about.
+
+    `is_settled`: no two of the updates are of the same row, and the rows lie by entity: in so many partitions that each
+    has `ROWS_A_TASK` at most, all rows of an entity in one, in the order of entities.
+    """
 
     rows: DataFrame | None
     landings: tuple[int, ...]
     n_rows: int = 0
     drops: tuple[int, ...] = ()
+    is_settled: bool = False
+
+
+ROWS_A_TASK = 250_000
+"""Updates that one task takes out of chunks and writes."""
 
 
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
@@ -35,12 +44,23 @@ def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     with_rows = [number for number, landing in found.items() if landing.n_updates]
     if not with_rows:
         return Pending(None, tuple(found), 0, drops)
-    rows = chunk_rows(lake, source).where(F.col("landing").isin(with_rows)).drop("landing")
-    return Pending(rows, tuple(found), sum(landing.n_updates for landing in found.values()), drops)
+    n_rows = sum(landing.n_updates for landing in found.values())
+    settled = not any(landing.counts["rows_back"] for landing in found.values())
+    held = lake.read(chunks(source)).where(F.col("landing").isin(with_rows))
+    if settled:
+        # a chunk is moved and sorted for all of its rows
+        held = held.repartition(max(-(-n_rows // ROWS_A_TASK), 1), "entity").sortWithinPartitions("entity")
+    rows = rows_of_chunks(held, source).drop("landing")
+    return Pending(rows, tuple(found), n_rows, drops, settled)
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:
     """The chunks of a source as rows: the columns of `tables.row_columns`, and `diff` and `landing`."""
+    return rows_of_chunks(lake.read(chunks(source)), source)
+
+
+def rows_of_chunks(held: DataFrame, source: Source) -> DataFrame:
+    """Chunks as rows, in the order of the chunks: the columns of `tables.row_columns`, and `diff` and `landing`."""
     plural = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
     per_chunk = ("seq_no", "entity")
     in_arrays = [c for c in row_columns(source) if c.name not in per_chunk]
@@ -50,7 +70,7 @@ def chunk_rows(lake: Lake, source: Source) -> DataFrame:
         for c in in_arrays
     ]
     of_landing = ("diff", "landing")
-    zipped = lake.read(chunks(source)).select(*of_landing, *per_chunk, *arrays)
+    zipped = held.select(*of_landing, *per_chunk, *arrays)
     rows = zipped.select(*of_landing, *per_chunk, F.explode(F.arrays_zip(*[c.name for c in in_arrays])).alias("r"))
     return rows.select(
         *[F.col(c.name) if c.name in per_chunk else F.col(f"r.{c.name}") for c in row_columns(source)], *of_landing

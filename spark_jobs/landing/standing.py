@@ -44,13 +44,14 @@ def identities(lake: Lake, source: Source) -> DataFrame:
     return rows.select(F.col("r.row_ids").alias("row_id"), F.col("r.delta_ids").alias("delta_id"), "diff", "landing")
 
 
-def standing_identities(lake: Lake, source: Source, delta_ids: DataFrame) -> DataFrame:
-    """`row_id` and `delta_id` of the rows that count under one of `delta_ids` (a frame with that column)."""
-    found = identities(lake, source).join(delta_ids.select("delta_id"), "delta_id", "left_semi")
-    # as `_not_taken_back`, in one pass over the table: both sides of a row's story are under its id
-    came, went = (F.max(F.when(F.expr(condition), F.col("landing"))) for condition in ("diff > 0", "diff < 0"))
-    story = found.groupBy("row_id", "delta_id").agg(came.alias("came"), went.alias("went"))
-    return story.where("went IS NULL OR came >= went").select("row_id", "delta_id")
+STANDS = "came IS NOT NULL AND (went IS NULL OR came >= went)"
+"""SQL: whether a row stands, by its `stories`: as `_not_taken_back`, in one pass over the table."""
+
+
+def stories() -> list[Column]:
+    """Aggregates over all `identities` of a row: by which landing it `came`, and `went`, last."""
+    of = {"came": "diff > 0", "went": "diff < 0"}
+    return [F.max(F.when(F.expr(sign), F.col("landing"))).alias(what) for what, sign in of.items()]
 
 
 def _not_taken_back(rows: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from spark_jobs.kernels.deltas.rows import RowsNeededError
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
+from spark_jobs.storage.batches import cut_by_rows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import STATE
 
@@ -36,8 +37,22 @@ _OUT = [c for c in STATE.columns if c.name not in ("source", "token")]
 _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "known_from", "revision"]
 
 
+_SEEN_BYTES, _VALUE_BYTES, _NAME_BYTES = 1, 16, 4
+"""Of a component in a batch: its flag, a whole number and a floating one, and the offset of its name."""
+
+
+def row_bytes(source: Source) -> int | None:
+    """Bytes of a state's lists, and of a row's values, as workers are handed them; None where they are not known ahead:
+    of vectors without declared length."""
+    state = source.state
+    if state is None or state.width is None:
+        return None
+    return state.width * (_SEEN_BYTES + _VALUE_BYTES + _NAME_BYTES) + sum(map(len, state.components))
+
+
 def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
-    """The rows to append to `gold.state_history`, of a source with state; None if nothing touches it."""
+    """The rows to append to `gold.state_history`, of a source with state; None if nothing touches it. They are to be
+    written with batches cut as `row_bytes` says."""
     source = scope.source
     prior = _prior(lake, scope)
     touching = fold_inputs(scope.touching(lake), source)
@@ -45,12 +60,15 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
         return _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
     if touching.isEmpty():
         return None
-    # a state that no row touches stays as it is, and is not brought to the workers
-    prior = prior.join(touching.select("entity").distinct(), "entity", "left_semi")
+    # a state that no row touches stays as it is, and is not brought to the workers; the entities are looked up in a
+    # table of them, which sorts neither side
+    prior = prior.join(touching.select("entity").distinct().hint("shuffle_hash"), "entity", "left_semi")
     # not `persist`: Spark plans a cached query again at every write to a table that it reads;
     # not eager: looking for what must be folded again runs through all of it
     folded = _folded(touching, prior, source, scope, onto_prior=True).localCheckpoint(eager=False)
-    refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
+    of_row = row_bytes(source)
+    with cut_by_rows(lake.spark, of_row is not None, row_bytes=of_row or 0):
+        refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
     made = folded.where(F.col("era") != REFOLD)
     if refold:
         of_refolded = F.col("entity").isin(refold)

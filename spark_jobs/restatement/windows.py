@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 BUCKET_US = 3_600_000_000
 """Touched times are gathered by the hour: finer buckets read less but cost the driver more."""
 
+DROPS_A_FILE = 2
+"""Lengths of a drop that a file of windows may cover as it comes from the workers, in the order of keys: what a daily
+run restates is read as a whole when it is restated again. More is sorted by time."""
+
 TIMES = ("window_start", "window_end", "known_from", "known_to")
 
 
@@ -70,17 +74,15 @@ def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> d
     """Per definition the ranges of its own time where rows came or went, in one job."""
     if not definitions:
         return {}
-    buckets = F.array(*[_bucket(d, time) for d in definitions for time in _touched_times(d)])
-    rows = (
-        scope.touching(lake)
-        .select(F.explode(buckets).alias("b"))
-        .select("b.name", "b.bucket")
-        .where("bucket IS NOT NULL")
-        .distinct()
-    )
+    times = [(d.name, _bucket(d, time)) for d in definitions for time in _touched_times(d)]
+    columns = [bucket.alias(f"b{i}") for i, (_, bucket) in enumerate(times)]
+    # first told apart as they are, by numbers alone: a row is taken apart once for many
+    together = scope.touching(lake).select(*columns).distinct()
+    each = F.array(*[F.struct(F.lit(i).alias("place"), F.col(f"b{i}").alias("bucket")) for i in range(len(times))])
+    rows = together.select(F.explode(each).alias("b")).select("b.*").where("bucket IS NOT NULL").distinct()
     found: dict[str, list[Range]] = {d.name: [] for d in definitions}
     for row in rows.collect():
-        found[row.name].append((row.bucket * BUCKET_US, (row.bucket + 1) * BUCKET_US - 1))
+        found[times[row.place][0]].append((row.bucket * BUCKET_US, (row.bucket + 1) * BUCKET_US - 1))
     return {definition: coalesce_ranges(ranges) for definition, ranges in found.items()}
 
 
@@ -91,8 +93,7 @@ def _touched_times(definition: Definition) -> list[Column]:
 
 
 def _bucket(definition: Definition, time: Column) -> Column:
-    bucket = F.when(has_key(definition), _floored(time, BUCKET_US))
-    return F.struct(F.lit(definition.name).alias("name"), bucket.alias("bucket"))
+    return F.when(has_key(definition), _floored(time, BUCKET_US))
 
 
 def has_key(definition: Definition) -> Column:
@@ -136,8 +137,15 @@ def corrections(
     columns = [c for c in definition.table().column_names if c != "token"]
     stamped = observed.select(*[F.timestamp_micros(c).alias(c) if c in TIMES else F.col(name(c)) for c in columns])
     stamped = stamped.withColumn("token", F.lit(token).cast("bigint"))
-    # by time first: the files of a backfill are cut along it, and what restates a few days reads few of them
-    return Corrections(stamped.sortWithinPartitions("window_start", *definition.key), observation)
+    if scope.everything or _span(ranges) > DROPS_A_FILE * definition.source.drops.every_us:
+        # by time first: the files of a backfill are cut along it, and what restates a few days reads few of them
+        stamped = stamped.sortWithinPartitions("window_start", *definition.key)
+    return Corrections(stamped, observation)
+
+
+def _span(ranges: list[Range]) -> int:
+    """How far apart the first and the last of the touched times are."""
+    return max((hi for _, hi in ranges), default=0) - min((lo for lo, _ in ranges), default=0)
 
 
 def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | None) -> list[Range]:

@@ -19,16 +19,33 @@ MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNBOUNDED = str((1 << 31) - 1)
 
 
+MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BATCH_ROWS = 10_000
+"""Spark's own number of rows of a batch."""
+BATCH_BYTES = 1 << 26
+"""Spark's own bound of a batch's bytes."""
+
+
 @contextmanager
-def cut_by_rows(spark: SparkSession, rows_are_small: bool) -> Iterator[None]:
+def cut_by_rows(spark: SparkSession, rows_are_small: bool, *, row_bytes: int = 0) -> Iterator[None]:
     """Let what runs in the block cut batches by their rows alone, if these are small: a few numbers and short texts.
-    Ten thousand of them are held at once, however large they are."""
+
+    Args:
+        spark: the session.
+        rows_are_small: whether they are; else batches are cut as Spark does.
+        row_bytes: the bytes that a row takes beside them, in lists of known length: as many rows make a batch as stay
+            within Spark's own bound, ten thousand at most.
+    """
     if not rows_are_small:
         yield
         return
-    before = spark.conf.get(MAX_BYTES)
-    spark.conf.set(MAX_BYTES, UNBOUNDED)
+    rows = min(BATCH_ROWS, max(BATCH_BYTES // max(row_bytes, 1), 1))
+    wanted = {MAX_BYTES: UNBOUNDED} | ({MAX_ROWS: str(rows)} if rows < BATCH_ROWS else {})
+    before = {setting: str(spark.conf.get(setting)) for setting in wanted}
+    for setting, value in wanted.items():
+        spark.conf.set(setting, value)
     try:
         yield
     finally:
-        spark.conf.set(MAX_BYTES, str(before))
+        for setting, value in before.items():
+            spark.conf.set(setting, value)

@@ -104,12 +104,14 @@ def advance(
     unpublished: bool,
     publication: Publication,
     n_landed: int = 0,
+    is_settled: bool = False,
 ) -> Advance:
     """Append `landed` (columns of `updates` but batch, time, below_horizon, token; null if nothing landed), seal and
     drain.
 
     `drops` have landed then, in the order of time. `unpublished` says that `publication` does not show what the
-    frontiers and the source file ask for. `n_landed` is about how many rows `landed` has.
+    frontiers and the source file ask for. `n_landed` is about how many rows `landed` has; `is_settled`: no two of them
+    are of the same row, and they lie as a batch has them, see `DeltaPlane.store`.
     """
     after = replace(
         reduce(SourceFrontiers.with_landed, drops, frontiers),
@@ -127,7 +129,8 @@ def advance(
         fresh = None if landed is None else landed.withColumn("time", visible_time(source, frontiers.seal_us))
         removed = frontiers.removable(publication.token)
         passed = passed_by_horizon(source, frontiers, drops[0].start if drops else 0)
-        moved = _write(lake, source, fence, moving, fresh, passed, seal_us, n_landed, removed)
+        settled = is_settled and not moving
+        moved = _write(lake, source, fence, moving, fresh, passed, seal_us, n_landed, removed, settled)
         after = after.without_replaced(removed)
     state = _transitions(frontiers.arrangement, seal_us, moving, moved)
     after = replace(after.replacing(state, fence.token), published_us=published_us)
@@ -165,6 +168,7 @@ def _write(
     seal_us: int,
     n_landed: int,
     removed: list[str],
+    settled: bool,
 ) -> _Moved:
     plane, below = source_plane(lake, source, fence), BELOW_HORIZON.name
     parts = []
@@ -183,7 +187,10 @@ def _write(
     placed = rows.withColumn("batch", F.when(sealed, F.lit(drained)).otherwise(rest))
     observed = placed.observe(observation, *metrics).drop("landed")
     n_rows = n_landed + sum(b.n_updates for b in moving)
-    stored = plane.store(observed, [drained, *rests], consolidate=True, n_rows=n_rows, removed=removed)
+    # rows that landed once have nothing to be consolidated with
+    stored = plane.store(
+        observed, [drained, *rests], consolidate=not settled, settled=settled, n_rows=n_rows, removed=removed
+    )
     # updates that cancel make an empty batch
     of_trace = stored.pop(drained, StoredBatch(drained, 0, 0, 0, 0))
     waiting = tuple(stored[handle] for handle in rests if handle in stored)

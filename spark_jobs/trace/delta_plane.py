@@ -152,22 +152,25 @@ class DeltaPlane(DataPlane["DataFrame"]):
         consolidate: bool = False,
         n_rows: int = 0,
         removed: Sequence[str] = (),
+        settled: bool = False,
     ) -> dict[str, StoredBatch]:
         """Write batches with one commit; `rows` have `batch`, one of `handles`. Returns those that hold any update.
 
         `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: about how many rows there
         are. Up to ROWS_PER_FILE of them make one file, sorted by data, then time; of more, each file is sorted and all
         updates of one value of the first column of the order are in one file. `removed`: batches that go with the
-        same commit.
+        same commit. `settled`: the rows lie so already, but for the order of those of one value of that first column.
         """
         n_files = max(-(-n_rows // ROWS_PER_FILE), 1)
-        spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
+        spread = rows
+        if not settled:
+            spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
         if consolidate:
             # needs no shuffle of its own: what it groups by is where it belongs already
             spread = self._consolidated(spread, [BATCH, *self._data, TIME])
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
-        ordered = spread.sortWithinPartitions(BATCH, *self._order, TIME)
+        ordered = spread if settled else spread.sortWithinPartitions(BATCH, *self._order, TIME)
         if removed:
             self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles])
         else:

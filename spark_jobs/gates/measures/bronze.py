@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, violation
+from spark_jobs.gates.measures.query import BITS, WORD, Measurement, Part, listed, measure, violation
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.schema import Table
@@ -48,8 +48,13 @@ def _chunks(source: Source, landings: Sequence[int]) -> Part:
     bounds = [("event_min", "event_max", "event_times")]
     bounds += [(f"min_{t}", f"max_{t}", f"t_{t}") for t in source.timelines]
     loose = [f"NOT ({lo} <=> array_min({a}) AND {hi} <=> array_max({a}))" for lo, hi, a in bounds]
-    # sort_array: array_sort compares each pair by an interpreted function
-    unsorted = [f"(sorted_{t} AND {_present(t)} <> sort_array({_present(t)}))" for t in source.timelines]
+    # sort_array: array_sort compares each pair by an interpreted function, as filter tests each value by one; so
+    # what is in order as it is goes by. Not with AND, whose both sides Spark works out where they share a part
+    unsorted = [
+        f"CASE WHEN NOT sorted_{t} OR t_{t} = sort_array(t_{t}) THEN false"
+        f" ELSE {_present(t)} <> sort_array({_present(t)}) END"
+        for t in source.timelines
+    ]
     foreign = [f"shiftright({end}(row_ids), {PLACE_BITS}) <> seq_no" for end in ("array_min", "array_max")]
     flags = {
         "chunk_rows": "rows",
@@ -59,7 +64,9 @@ def _chunks(source: Source, landings: Sequence[int]) -> Part:
         "chunks_with_loose_bounds": violation(_any(loose)),
         "chunks_falsely_sorted": violation(_any(unsorted)),
         "chunks_without_entity": violation("entity IS NULL"),
-        "rows_without_event_time": "size(filter(event_times, t -> t IS NULL))",
+        # nulls come first where they are sorted
+        "rows_without_event_time": "IF(get(sort_array(event_times), 0) IS NULL,"
+        " size(filter(event_times, t -> t IS NULL)), 0)",
     }
     judged = ", ".join(f"coalesce({flag}, 1) AS {name(measure)}" for measure, flag in flags.items())
     return Part(f"SELECT {', '.join(_CHUNK)}, {judged} {ours}", {m: name(m) for m in flags}, _CHUNK)
@@ -67,16 +74,19 @@ def _chunks(source: Source, landings: Sequence[int]) -> Part:
 
 def _row_ids(source: Source, landings: Sequence[int]) -> Part:
     """How many row ids of a landing there are beyond the distinct ones, of rows that came and of rows that went: a bit
-    for each id, in words of Spark's size, so that no table of all ids is held. Of two landings that are measured
+    for each id, in words of 64, so that no table of all ids is held. Of two landings that are measured
     together, the later one may take back and land again what the earlier one brought."""
     table = chunks(source)
     each = (
         f"SELECT {', '.join(_CHUNK)}, diff, row_id FROM {qualified(table.database, table.table)}"
         f" LATERAL VIEW explode(row_ids) AS row_id WHERE landing IN {listed(landings)}"
     )
-    word = "landing, diff, bitmap_bucket_number(row_id)"
-    bits = "bitmap_count(bitmap_construct_agg(bitmap_bit_position(row_id)))"
-    surplus = f"SELECT count(*) - {bits} AS surplus FROM ({each}) GROUP BY {word}"
+    # the columns of the examples are left out of what is counted: a chunk's texts would be copied for each of its rows
+    ids = (
+        f"SELECT landing, diff, row_id FROM {qualified(table.database, table.table)}"
+        f" LATERAL VIEW explode(row_ids) AS row_id WHERE landing IN {listed(landings)}"
+    )
+    surplus = f"SELECT count(*) - bit_count({BITS}) AS surplus FROM ({ids}) GROUP BY landing, diff, {WORD}"
     shown = ", ".join(f"any_value({column}) AS {column}" for column in _CHUNK)
     repeats = "row_id, count(*) AS times, count(*) - 1 AS surplus"
     by_id = f"SELECT {repeats}, {shown} FROM ({each}) GROUP BY landing, row_id, diff"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.gates.measures.chains import REFUSING, chains, entities_past_balance, gain, refused_updates
 from spark_jobs.gates.measures.query import Measurement, Part, measure, timestamp, violation
 from spark_jobs.gates.measures.touching import of_changed_entities, touching
+from spark_jobs.gates.measures.versions import Versions, measure_with_versions
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import State
 from spark_jobs.storage.publication import visible_sql
@@ -30,6 +31,7 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
     """
     state = scope.source.state
     parts = [] if state is None else _parts(scope, state, token)
+    versions = [] if state is None else [_versions(scope, token)]
     names = (
         "repeated_entities",
         "closings_of_nothing",
@@ -45,7 +47,7 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
         "segments_at_wrong_time",
         REFUSING,
     )
-    measured = measure(spark, parts, dict.fromkeys(names, 0))
+    measured = measure_with_versions(spark, parts, versions, dict.fromkeys(names, 0))
     if state is not None and measured.values[REFUSING] and _additive(state):
         measured.values.update(measure(spark, _balance_beside_refused(scope, state, token)).values)
     off = [m for m, value in measured.values.items() if m.startswith(BALANCE) and value]
@@ -61,10 +63,11 @@ def _balance_beside_refused(scope: Scope, state: State, token: int) -> list[Part
     for part in (_states(scope, state, token), _rows(scope, state)):
         adds = {m: value for m, value in part.adds.items() if m.startswith(BALANCE)}
         relation = f"SELECT * FROM ({part.relation}) LEFT ANTI JOIN ({past}) USING (entity)"
-        balanced.append(Part(relation, adds, part.shows))
+        balanced.append(Part(relation, adds, part.shows, wide=frozenset(adds)))
     refused = f"SELECT * FROM ({refused_updates(scope, token)}) LEFT ANTI JOIN ({past}) USING (entity)"
     skipped = {f"{BALANCE}{component}": f"sign * diff * {each}" for component, each in _of_rows(state).items()}
-    return [*balanced, Part(refused, skipped, ("sign", "row_id", "entity", "event_time", "time", "diff"))]
+    shows = ("sign", "row_id", "entity", "event_time", "time", "diff")
+    return [*balanced, Part(refused, skipped, shows, wide=frozenset(skipped))]
 
 
 def _parts(scope: Scope, state: State, token: int) -> list[Part]:
@@ -75,10 +78,9 @@ def _parts(scope: Scope, state: State, token: int) -> list[Part]:
 
 
 def _states(scope: Scope, state: State, token: int) -> Part:
-    """One row per changed entity: how many of its states stand, and what is wrong with the rows of this attempt."""
+    """What is wrong with the rows of this attempt, each by itself, and what they add to the sums over all entities."""
     vector = "ints" if state.datatype == "int64" else "floats"
-    own, live = f"token = {token}", "era = 'live'"
-    known_from = timestamp(scope.known_from_us)
+    live, known_from = "era = 'live'", timestamp(scope.known_from_us)
     right_time = (
         f"IF({live}, known_from = {known_from} AND known_to IS NULL, known_to = {known_from} AND known_from < known_to)"
     )
@@ -86,51 +88,40 @@ def _states(scope: Scope, state: State, token: int) -> Part:
     # a vector without declared length is as long as its flags
     width = "size(seen)" if state.width is None else str(state.width)
     shape = " AND ".join(f"size({array}) = {width}" for array in arrays)
-    columns = {
-        "opened": f"coalesce(collect_list(IF({live}, known_from, NULL)), array())",
-        "closed": f"coalesce(collect_list(IF({live}, NULL, known_from)), array())",
-        "new_revision": f"max(IF({own} AND {live}, revision, NULL))",
-        "closed_revision": f"max(IF({own} AND NOT {live}, revision, NULL))",
-        "wrong_width": f"count_if({own} AND {live} AND NOT coalesce({shape}, false))",
-        "without_deltas": f"count_if({own} AND {live} AND coalesce(delta_count, 0) < 1)",
-        "beyond_reached": f"count_if({own} AND {live} AND timestamp >= {timestamp(scope.frontiers.reached_us)})",
-        "wrong_time": f"count_if({own} AND NOT coalesce({right_time}, false))",
-        "gained_deltas": f"sum(IF({own}, {gain(scope, 'delta_count')}, 0))",
-    }
     adds = {
-        "repeated_entities": violation(
-            "size(array_except(opened, closed)) > 1 OR size(array_distinct(opened)) < size(opened)"
-        ),
-        "closings_of_nothing": violation(
-            "size(array_except(closed, opened)) > 0 OR size(array_distinct(closed)) < size(closed)"
-        ),
-        "changed_without_revision": violation("new_revision <> coalesce(closed_revision + 1, 0)"),
-        "states_of_wrong_width": "wrong_width",
-        "states_without_deltas": "without_deltas",
-        "states_beyond_reached": "beyond_reached",
-        "changes_at_wrong_time": "wrong_time",
+        "states_of_wrong_width": violation(f"{live} AND NOT coalesce({shape}, false)"),
+        "states_without_deltas": violation(f"{live} AND coalesce(delta_count, 0) < 1"),
+        "states_beyond_reached": violation(f"{live} AND timestamp >= {timestamp(scope.frontiers.reached_us)}"),
+        "changes_at_wrong_time": violation(f"NOT coalesce({right_time}, false)"),
     }
     if not scope.source.keeps_chains:
-        adds["deltas_folded"] = "gained_deltas"
-    for i, component in enumerate(_additive(state)):
-        gained = f"CAST(coalesce(get(ints, {i}), 0) AS DECIMAL(38, 0))"
-        columns[f"gained_{component}"] = f"sum(IF({own}, {gain(scope, gained)}, 0))"
-        adds[f"{BALANCE}{component}"] = name(f"gained_{component}")
-    listed = ", ".join(f"{expression} AS {name(column)}" for column, expression in columns.items())
-    relation = (
-        f"SELECT entity, {listed} FROM {qualified(STATE.database, STATE.table)}"
-        f" WHERE source = {literal(scope.source.name)} AND era IN ('live', 'closing')"
-        f" AND {visible_sql(scope.publication, token)}{of_changed_entities(scope, STATE, token)}"
-        f" GROUP BY entity HAVING bool_or({own})"
-    )
-    return Part(relation, adds, ("entity", *columns))
+        adds["deltas_folded"] = gain(scope, "delta_count")
+    balances = {
+        f"{BALANCE}{component}": gain(scope, f"CAST(coalesce(get(ints, {i}), 0) AS DECIMAL(38, 0))")
+        for i, component in enumerate(_additive(state))
+    }
+    shows = ("entity", "timestamp", "delta_count", vector, "seen", "known_from", "known_to", "revision", "era")
+    return Part(f"{_visible(scope)} AND token = {token}", adds | balances, shows, wide=frozenset(balances))
+
+
+def _versions(scope: Scope, token: int) -> Versions:
+    """The states of the entities that the attempt changed."""
+    table = f"{_visible(scope)} AND {visible_sql(scope.publication, token)}{of_changed_entities(scope, STATE, token)}"
+    rows = f"SELECT entity, era = 'live' AS is_live, known_from, revision, token = {token} AS own FROM ({table})"
+    return Versions(rows, ("entity",), "repeated_entities")
+
+
+def _visible(scope: Scope) -> str:
+    """The source's rows that a publication can show, as SQL that goes on with AND."""
+    history = qualified(STATE.database, STATE.table)
+    return f"SELECT * FROM {history} WHERE source = {literal(scope.source.name)} AND era IN ('live', 'closing')"
 
 
 def _rows(scope: Scope, state: State) -> Part:
     """What the rows that came and went add, as the fold must have added it."""
     adds = {f"{BALANCE}{component}": f"-diff * {each}" for component, each in _of_rows(state).items()}
     shows = ("row_id", "entity", "event_time", "time", "diff")
-    return Part(touching(scope), {"deltas_accepted": "diff", **adds}, shows)
+    return Part(touching(scope), {"deltas_accepted": "diff", **adds}, shows, wide=frozenset(adds))
 
 
 def _of_rows(state: State) -> dict[str, str]:

@@ -1,12 +1,16 @@
 """One query per gate: parts that each add to named measures, summed into one row.
 
-A part is a relation and, per measure, what each of its rows adds. Parts are united before they are summed, so a gate
-costs one Spark job, and one more per table read for Delta's listing of files. What is summed can also be shown: an
-example of a failed measure is a row that adds to it.
+A part is a relation and, per measure, what each of its rows adds. Each part is summed by itself, in the pass that reads
+its rows, and the sums are united: so a gate costs one Spark job, and one more per table read for Delta's listing of
+files. What is summed can also be shown: an example of a failed measure is a row that adds to it.
+
+Spark adds numbers of 64 bits in the code that it compiles for a scan; decimals are objects, and a group that collects
+values or keeps a text is sorted. So measures are sums of whole numbers, and a group keeps nothing but numbers.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,26 +24,40 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+WORD = "shiftright(row_id, 6)"
+"""SQL of the word of 64 bits that has a row id's bit."""
+BITS = "bit_or(shiftleft(1L, CAST(row_id & 63 AS INT)))"
+"""SQL of a word's bits, of all row ids of a group. A number, unlike Spark's bitmaps, for which it would sort."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """`relation`: a query. `adds`: measure -> SQL of the whole number a row adds. `shows`: an example's columns.
 
     `traced`: the query whose rows are the examples, where those of `relation` are summed too far to show any.
+    `wide`: the measures whose sum may pass 64 bits.
     """
 
     relation: str
     adds: Mapping[str, str]
     shows: Sequence[str]
     traced: str | None = None
+    wide: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measured values by name, and the way to rows that violate."""
+    """Measured values by name, the seconds that it took, and the way to rows that violate."""
 
     spark: SparkSession
     parts: Sequence[Part]
     values: dict[str, int]
+    seconds: float = 0.0
+
+    def plus(self, other: Measurement) -> Measurement:
+        """Both together, of different measures."""
+        both = self.values | other.values
+        return Measurement(self.spark, [*self.parts, *other.parts], both, self.seconds + other.seconds)
 
     def examples(self, measures: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         """Per measure up to `MAX_EXAMPLES` rows that add to it; nothing for a measure that no row adds to."""
@@ -68,17 +86,26 @@ def violation(condition: str) -> str:
 
 def measure(spark: SparkSession, parts: Sequence[Part], known: Mapping[str, int] | None = None) -> Measurement:
     """Sum all parts in one query; a measure without rows is 0. `known`: values of measures that no part adds to."""
+    begun = time.monotonic()
     measures = list(dict.fromkeys(m for part in parts for m in part.adds))
-    united = " UNION ALL ".join(_contributions(part, measures) for part in parts)
+    united = " UNION ALL ".join(_sums(part, measures) for part in parts)
     sums = ", ".join(f"CAST(coalesce(sum({name(m)}), 0) AS STRING) AS {name(m)}" for m in measures)
     with _planned_once(spark):
         row = spark.sql(f"SELECT {sums} FROM ({united})").collect()[0]
-    return Measurement(spark, parts, {**(known or {}), **{m: int(row[m]) for m in measures}})
+    values = {**(known or {}), **{m: int(row[m]) for m in measures}}
+    return Measurement(spark, parts, values, time.monotonic() - begun)
 
 
-def _contributions(part: Part, measures: Sequence[str]) -> str:
-    columns = ", ".join(f"CAST({part.adds.get(m, '0')} AS DECIMAL(38, 0)) AS {name(m)}" for m in measures)
-    return f"SELECT {columns} FROM ({part.relation})"
+def _sums(part: Part, measures: Sequence[str]) -> str:
+    """One row: what all rows of the part add to each measure."""
+
+    def total(measure: str) -> str:
+        if measure not in part.adds:
+            return "CAST(0 AS DECIMAL(38, 0))"
+        number = "DECIMAL(38, 0)" if measure in part.wide else "BIGINT"
+        return f"CAST(sum(CAST({part.adds[measure]} AS {number})) AS DECIMAL(38, 0))"
+
+    return f"SELECT {', '.join(f'{total(m)} AS {name(m)}' for m in measures)} FROM ({part.relation})"
 
 
 @contextmanager

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.gates.measures.query import Measurement, Part, measure, texts, timestamp, violation
+from spark_jobs.gates.measures.query import Measurement, Part, texts, timestamp, violation
 from spark_jobs.gates.measures.touching import touching
+from spark_jobs.gates.measures.versions import Versions, measure_with_versions
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.late import BELOW, KEPT_BELOW
 from spark_jobs.restatement.touched import Range, Scope
@@ -42,7 +43,7 @@ def silver(
     the touched rows, per definition that had any. `ranges` are the touched times per definition, by which files are
     skipped; without them all windows are read.
     """
-    parts = [_windows(scope, d, token, (ranges or {}).get(d.name)) for d in definitions]
+    parts = [_own_windows(scope, d, token) for d in definitions]
     parts += [_rows_due(scope, definitions), _late(scope, definitions, token)]
     names = (
         "repeated_windows",
@@ -63,57 +64,48 @@ def silver(
         "rows_counted": sum(counted),
         "late_rows_due": sum(account.late for account in accounts.values()),
     }
-    return measure(spark, parts, known)
+    versions = [_versions(scope, d, token, (ranges or {}).get(d.name)) for d in definitions]
+    return measure_with_versions(spark, parts, versions, known)
 
 
-def _windows(scope: Scope, definition: Definition, token: int, ranges: Sequence[Range] | None) -> Part:
-    """One row per changed (key, start): how many of its windows stand, what is wrong with the rows of this attempt."""
-    table = definition.table()
+def _own_windows(scope: Scope, definition: Definition, token: int) -> Part:
+    """What is wrong with the rows of this attempt, each by itself."""
     identity = [name(column) for column in definition.identity]
-    own, live = f"token = {token}", "era = 'live'"
-    known_from = timestamp(scope.known_from_us)
+    live, known_from = "era = 'live'", timestamp(scope.known_from_us)
     missing = " OR ".join(f"{column} IS NULL" for column in [*identity, "window_end"])
     right_time = (
         f"IF({live}, known_from = {known_from} AND known_to IS NULL, known_to = {known_from} AND known_from < known_to)"
     )
     rows = _row_counter(definition)
-    columns = [
-        f"{literal(definition.name)} AS definition",
-        *identity,
-        f"coalesce(collect_list(IF({live}, known_from, NULL)), array()) AS opened",
-        f"coalesce(collect_list(IF({live}, NULL, known_from)), array()) AS closed",
-        f"max(IF({own} AND {live}, revision, NULL)) AS new_revision",
-        f"max(IF({own} AND NOT {live}, revision, NULL)) AS closed_revision",
-        f"count_if({own} AND {live} AND ({_wrong_length(definition)})) AS wrong_length",
-        f"count_if({own} AND {live} AND {rows or 1} < 1) AS without_rows",
-        f"count_if({own} AND ({missing})) AS without_key",
-        f"count_if({own} AND NOT coalesce({right_time}, false)) AS wrong_time",
-        f"sum(IF({own}, IF({live}, 1, -1) * {rows or 0}, 0)) AS gained_rows",
-    ]
-    adds = {
-        "repeated_windows": violation(
-            "size(array_except(opened, closed)) > 1 OR size(array_distinct(opened)) < size(opened)"
-        ),
-        "closings_of_nothing": violation(
-            "size(array_except(closed, opened)) > 0 OR size(array_distinct(closed)) < size(closed)"
-        ),
-        "changed_without_revision": violation("new_revision <> coalesce(closed_revision + 1, 0)"),
-        "windows_of_wrong_length": "wrong_length",
-        "windows_without_rows": "without_rows",
-        "windows_without_key": "without_key",
-        "changes_at_wrong_time": "wrong_time",
+    of_row = {
+        "windows_of_wrong_length": violation(f"{live} AND ({_wrong_length(definition)})"),
+        "windows_without_rows": violation(f"{live} AND {rows or 1} < 1"),
+        "windows_without_key": violation(missing),
+        "changes_at_wrong_time": violation(f"NOT coalesce({right_time}, false)"),
     }
     if _is_balanced(scope, definition):
-        adds["rows_windowed"] = "gained_rows"
-    relation = (
-        f"SELECT {', '.join(columns)} FROM {qualified(table.database, table.table)}"
-        f" WHERE era IN ('live', 'closing') AND {visible_sql(scope.publication, token)}"
-        f" AND ({own} OR {_near(definition, ranges)} OR {_falls_due(scope, definition)})"
-        f" GROUP BY {', '.join(identity)} HAVING bool_or({own})"
+        of_row["rows_windowed"] = f"IF({live}, 1, -1) * {rows}"
+    own = f"SELECT *, {literal(definition.name)} AS definition FROM {_history(definition)} AND token = {token}"
+    bounds = () if "window_end" in definition.identity else ("window_end",)
+    shows = ("definition", *definition.identity, *bounds, "known_from", "known_to", "revision", "era")
+    return Part(own, of_row, shows)
+
+
+def _versions(scope: Scope, definition: Definition, token: int, ranges: Sequence[Range] | None) -> Versions:
+    """The windows that the attempt can have changed, told apart by key and start."""
+    identity = ", ".join(map(name, definition.identity))
+    rows = (
+        f"SELECT {identity}, {literal(definition.name)} AS definition, era = 'live' AS is_live, known_from, revision,"
+        f" token = {token} AS own FROM {_history(definition)} AND {visible_sql(scope.publication, token)}"
+        f" AND (token = {token} OR {_near(definition, ranges)} OR {_falls_due(scope, definition)})"
     )
-    return Part(
-        relation, adds, ("definition", *definition.identity, "opened", "closed", "new_revision", "closed_revision")
-    )
+    return Versions(rows, ("definition", *definition.identity), "repeated_windows")
+
+
+def _history(definition: Definition) -> str:
+    """The windows that a publication can show, as SQL that goes on with AND."""
+    table = definition.table()
+    return f"{qualified(table.database, table.table)} WHERE era IN ('live', 'closing')"
 
 
 def _near(definition: Definition, ranges: Sequence[Range] | None) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from spark_jobs.gates.measures.query import Measurement, Part, listed, measure, texts, timestamp, violation
+from spark_jobs.gates.measures.query import BITS, WORD, Measurement, Part, listed, measure, texts, timestamp, violation
 from spark_jobs.kernels.arrangement import ArrangementError, ArrangementState, TraceBatch, UnsealedBatch, check_state
 from spark_jobs.model import Frontier
 from spark_jobs.sources import Source
@@ -16,6 +16,9 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+MET_AGAIN = "rows_met_again"
+"""Measure: updates of a batch that have the row and the sign of another one."""
 
 
 def trace(
@@ -44,10 +47,6 @@ def trace(
         "updates_without_identity": "row_id IS NULL OR entity IS NULL OR event_time IS NULL OR time IS NULL",
         "visible_before_event": "time < event_time",
     }
-    adds = {measure: measure for measure in checks} | {
-        "updates_added": "added",
-        "repeated_updates": violation("times > 1"),
-    }
     landed = (
         f"SELECT * FROM {qualified(FILES.database, FILES.table)}"
         f" WHERE source = {literal(source.name)} AND landing IN {listed(landings)}"
@@ -57,31 +56,52 @@ def trace(
     # what one merge wrote and the next one read, in the same attempt
     passing = [handle for handle, replaced_by in after.obsolete if replaced_by == token and handle not in known]
     own = f"token = {token} AND batch NOT IN {texts(passing)}" if passing else f"token = {token}"
-    shown = ("batch", "row_id", "time", "sign", "entity", "times")
+    shown = ("batch", "row_id", "time", "diff", "entity", "event_time")
+    adds = {measure: violation(f"own AND ({check})") for measure, check in checks.items()}
     parts = [
-        Part(_updates_by_row(source, own, consumed, checks), adds, shown),
+        Part(_written(source, own, consumed), adds | {"updates_added": "IF(own, diff, -diff)"}, shown),
         Part(
             landed, {"rows_landed": "rows - coalesce(rows_back, 0)"}, ("seq_no", "path", "landing", "rows", "rows_back")
         ),
         Part(_batches(source, own), {"batches_as_stated": violation(_as_stated(stated))}, ("batch", "n_updates")),
+        _rows_met_again(source, own),
     ]
-    return measure(spark, parts, {"batches_stated": len(stated), **_frontier_measures(before, after)})
+    measured = measure(spark, parts, {"batches_stated": len(stated), **_frontier_measures(before, after)})
+    repeated = _repeated_updates(source, own)
+    if measured.values[MET_AGAIN]:
+        return measured.plus(measure(spark, [repeated]))
+    return measured.plus(Measurement(spark, [repeated], dict.fromkeys(repeated.adds, 0)))
 
 
-def _updates_by_row(source: Source, own: str, consumed: Sequence[str], checks: Mapping[str, str]) -> str:
-    """One row per update of this attempt, and what the drained and merged batches had in its place."""
+def _written(source: Source, own: str, consumed: Sequence[str]) -> str:
+    """The updates of this attempt, and those of the batches that it drained and merged in their place."""
     table = qualified("trace", updates(source).table)
-    columns = "batch, row_id, time, diff, entity, event_time, below_horizon"
     # two scans, so that each skips files: by the token's statistics, and by the batches' partitions
-    rows = f"SELECT {columns}, true AS own FROM {table} WHERE {own}"
+    rows = f"SELECT *, true AS own FROM {table} WHERE {own}"
     if consumed:
-        rows += f" UNION ALL SELECT {columns}, false AS own FROM {table} WHERE batch IN {texts(consumed)}"
-    counts = ", ".join(f"count_if(own AND ({check})) AS {measure}" for measure, check in checks.items())
-    return (
-        "SELECT batch, row_id, time, sign(diff) AS sign, any_value(entity) AS entity, count_if(own) AS times,"
-        f" sum(IF(own, diff, -diff)) AS added, {counts} FROM ({rows})"
-        " GROUP BY batch, row_id, time, sign(diff), below_horizon"
+        rows += f" UNION ALL SELECT *, false AS own FROM {table} WHERE batch IN {texts(consumed)}"
+    return rows
+
+
+def _rows_met_again(source: Source, own: str) -> Part:
+    """How many updates of a batch have the row and the sign of another one: a bit for each row id, in words of 64, so
+    that no table of all ids is held. Only where there are such can an update be repeated, at the same time too."""
+    alike = f"batch, sign(diff), below_horizon, {WORD}"
+    relation = (
+        f"SELECT batch, count(*) - coalesce(bit_count({BITS}), 0) AS surplus"
+        f" FROM {qualified('trace', updates(source).table)} WHERE {own} GROUP BY {alike}"
     )
+    return Part(relation, {MET_AGAIN: "surplus"}, ("batch", "surplus"))
+
+
+def _repeated_updates(source: Source, own: str) -> Part:
+    """One row per batch, row, time and sign, with the number of its updates."""
+    alike = "batch, row_id, time, sign(diff), below_horizon"
+    count = "sign(diff) AS sign, count(*) AS times"
+    table = qualified("trace", updates(source).table)
+    relation = f"SELECT batch, row_id, time, {count} FROM {table} WHERE {own} GROUP BY {alike}"
+    shown = ("batch", "row_id", "time", "sign", "times")
+    return Part(relation, {"repeated_updates": violation("times > 1")}, shown)
 
 
 def _batches(source: Source, own: str) -> str:
