@@ -2,8 +2,8 @@
 
 Spark ends a batch after `spark.sql.execution.arrow.maxRecordsPerBatch` rows (10,000) or, if earlier, once it holds
 `maxBytesPerBatch` (64 MiB). To know the latter it adds up the buffers of all columns after every row, which takes
-longer than to write a row of a few numbers; for the greatest bound there is it does not. Spark reads the bound when a job
-starts, so it can't be set for one DataFrame alone.
+longer than to write a row of a few numbers; for the greatest bound there is it does not. Spark reads the bound when a
+job starts, so it can't be set for one DataFrame alone.
 """
 
 from __future__ import annotations
