@@ -1,7 +1,8 @@
 """Corrections: late data and backfills become small, exact diffs.
 
-`CorrectionBuffer` takes data of any type; `CodedCorrections` takes integer row codes and is the fast path of the
-pipeline. Neither needs Spark.
+`CodedCorrections` takes integer codes of rows. The workers that restate windows put what is desired (+) and what is
+published (−) through one; what it has left is what a run writes. `CorrectionBuffer` is its face for data of any type,
+for programs of your own. Neither needs Spark.
 """
 
 from spark_jobs.kernels.corrections.buffer import CodedCorrections

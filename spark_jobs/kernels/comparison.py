@@ -13,11 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 
+from spark_jobs.kernels.corrections.buffer import CodedCorrections
+from spark_jobs.kernels.corrections.columns import Updates
 from spark_jobs.kernels.equality import same_values
 from spark_jobs.kernels.windows import Kind
-from spark_jobs.kernels.windows.rows import encode, group_rows
+from spark_jobs.kernels.windows.rows import encode, group_rows, own, sorted_order
 from spark_jobs.kernels.windows.streams import Place
+from spark_jobs.model import Frontier
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -129,11 +133,11 @@ class Comparison:
     everything: bool
     expired: int | None
 
-    def asks_for(self, desired: pa.Table, touched: pa.Table) -> Mask:
-        """Which windows that could be made are desired, and can be changed by rows of `touched` (key columns,
-        PLACED)."""
+    def asks_for(self, desired: pa.Table, touched: pa.Table | None) -> Mask:
+        """Which windows that could be made are desired, and can be changed by rows of `touched` (key columns, PLACED);
+        None: all rows are touched, and with them every window."""
         kept = ~_ended(desired, self.expired)
-        return kept if self.everything else kept & self._affected(desired, touched)
+        return kept if touched is None or self.everything else kept & self._affected(desired, touched)
 
     def corrections(self, desired: pa.Table, published: pa.Table, touched: pa.Table) -> pa.Table:
         """Corrections of the published windows that rows of `touched` can have changed, or that ended; of desired ones
@@ -145,17 +149,34 @@ class Comparison:
         return _difference(desired, published, self.order.identity, self.known_from)
 
     def _affected(self, windows: pa.Table, touched: pa.Table) -> Mask:
-        window_codes, touched_codes = key_codes([windows, touched], self.order.key)
-        start, end = (windows.column(name).to_numpy() for name in ("window_start", "window_end"))
-        times = touched.column(PLACED).to_numpy()
-        low, high = self.kind.changed_by(start, end)
-        ranks = np.unique(times)
-        width = np.int64(ranks.size + 1)
-        composite = np.sort(touched_codes * width + np.searchsorted(ranks, times))
-        first = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, low, "left"))
-        past = np.searchsorted(composite, window_codes * width + np.searchsorted(ranks, high, "right") - 1, "right")
-        affected: Mask = past > first
-        return affected
+        if not windows.num_rows or not touched.num_rows:
+            return np.zeros(windows.num_rows, np.bool_)
+        window_codes, codes = key_codes([windows, touched], self.order.key)
+        start, end = (own(windows.column(name).combine_chunks()) for name in ("window_start", "window_end"))
+        times = own(touched.column(PLACED).combine_chunks())
+        order = sorted_order(codes, times)
+        if order is not None:
+            codes, times = codes[order], times[order]
+        begin = np.searchsorted(codes, np.arange(max(int(codes[-1]), int(window_codes.max())) + 2))
+        return _is_one_between(begin, times, window_codes, *self.kind.changed_by(start, end))
+
+
+@njit(cache=True, nogil=True)
+def _is_one_between(begin: Ints, times: Ints, codes: Ints, low: Ints, high: Ints) -> Mask:
+    """Per window whether its key has a time from `low` to `high`; key c has the times `begin[c] .. begin[c+1]-1`, which
+    do not fall."""
+    found = np.zeros(codes.size, np.bool_)
+    for window in range(codes.size):
+        first, past = begin[codes[window]], begin[codes[window] + 1]
+        stop = past
+        while first < past:
+            middle = (first + past) >> 1
+            if times[middle] < low[window]:
+                first = middle + 1
+            else:
+                past = middle
+        found[window] = first < stop and times[first] <= high[window]
+    return found
 
 
 def without_closed(rows: pa.Table, identity: Sequence[str]) -> pa.Table:
@@ -208,30 +229,50 @@ def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...
     """Insertions and closings that turn `published` into `desired`; both hold each identity once."""
     values = [name for name in published.column_names if name not in ("known_from", "revision")]
     desired = desired.select(values).cast(published.select(values).schema)
+    if not published.num_rows:
+        return _insertions(desired, np.zeros(desired.num_rows, np.int32), known_from, published.schema)
     ours, theirs = _matches(desired, published, identity)
     same = np.ones(ours.size, np.bool_)
     for name in values:
         same &= same_values(desired.column(name).take(pa.array(ours)), published.column(name).take(pa.array(theirs)))
-    inserted, closed = np.ones(desired.num_rows, np.bool_), np.ones(published.num_rows, np.bool_)
-    inserted[ours[same]] = False
-    closed[theirs[same]] = False
-    revision = np.zeros(desired.num_rows, np.int32)
+    n, m = desired.num_rows, published.num_rows
+    codes = np.arange(n, n + m, dtype=np.int64)
+    codes[theirs[same]] = ours[same]
+    inserted, closed = _remaining(n, codes)
+    revision = np.zeros(n, np.int32)
     revision[ours] = published.column("revision").to_numpy()[theirs] + 1
-    n = desired.num_rows
-    insertions = (
-        desired.append_column("known_from", pa.array(np.full(n, known_from, np.int64)))
-        .append_column("revision", pa.array(revision))
-        .append_column("known_to", pa.nulls(n, pa.int64()))
-        .append_column("era", pa.array([LIVE] * n, pa.string()))
-        .filter(pa.array(inserted))
-    )
-    m = published.num_rows
-    closings = (
-        published.append_column("known_to", pa.array(np.full(m, known_from, np.int64)))
-        .append_column("era", pa.array([CLOSING] * m, pa.string()))
-        .filter(pa.array(closed))
-    )
+    insertions = _insertions(desired.take(pa.array(inserted)), revision[inserted], known_from, published.schema)
+    closings = published.take(pa.array(np.flatnonzero(np.isin(codes, closed))))
+    closings = closings.append_column("known_to", pa.array(np.full(closed.size, known_from, np.int64)))
+    closings = closings.append_column("era", pa.repeat(CLOSING, closed.size))
     return pa.concat_tables([insertions, closings.select(insertions.column_names).cast(insertions.schema)])
+
+
+def _remaining(n_desired: int, published: Ints) -> tuple[Ints, Ints]:
+    """What is left of the desired windows 0, 1, … and of the published ones, by codes that are equal for equal windows:
+    those to insert, and those to close.
+
+    Desired ones are updates of +1, published ones go in negated: what the buffer holds is what must be written. All are
+    of the one time of this publication.
+    """
+    buffer = CodedCorrections()
+    buffer.insert(_at_once(np.arange(n_desired, dtype=np.int64)))
+    buffer.insert_negated(_at_once(published))
+    left = buffer.updates_before(Frontier.at(1))
+    return left.data[left.diffs > 0], left.data[left.diffs < 0]
+
+
+def _at_once(codes: Ints) -> Updates:
+    return Updates(np.zeros(codes.size, np.uint64), codes, np.ones(codes.size, np.int64))
+
+
+def _insertions(desired: pa.Table, revision: npt.NDArray[np.int32], known_from: int, columns: pa.Schema) -> pa.Table:
+    """Desired windows as live rows: the columns of published ones, `known_to` and `era`."""
+    n = desired.num_rows
+    own_columns = {"known_from": pa.array(np.full(n, known_from, np.int64)), "revision": pa.array(revision)}
+    held = [own_columns[name] if name in own_columns else desired.column(name) for name in columns.names]
+    table = pa.table(held, names=columns.names)
+    return table.append_column("known_to", pa.nulls(n, pa.int64())).append_column("era", pa.repeat(LIVE, n))
 
 
 def _matches(desired: pa.Table, published: pa.Table, identity: tuple[str, ...]) -> tuple[Ints, Ints]:

@@ -68,8 +68,9 @@ def restate(
     find, settled = partial(_windows_of_standing, windowing), partial(_settled, windowing.kind)
     for step in steps(rows, find, settled, most_rows=pace.most_rows, held=pace.held):
         updates = step.found.rows.table
-        touched = updates.filter(updates.column("touched")).select([*windowing.key, PLACED])
-        desired = tables.of(step, _Wanted(comparison, touched, windowing.own_slice))
+        touched = updates.select([*windowing.key, PLACED]).filter(updates.column("touched"))
+        telling = touched if touched.num_rows < updates.num_rows else None
+        desired = tables.of(step, _Wanted(comparison, telling, windowing.own_slice))
         parts = whole_parts(desired, step.upto, order)
         for ours, theirs in side_by_side(parts, published, order):
             pace.made(ours.nbytes + theirs.nbytes)
@@ -110,7 +111,7 @@ class _Wanted:
     """Asks for the windows that start in their slice, that the comparison is about, and that are kept."""
 
     comparison: Comparison
-    touched: pa.Table
+    touched: pa.Table | None
     own_slice: OwnSlice | None
 
     def __call__(self, windows: pa.Table) -> npt.NDArray[np.bool_]:

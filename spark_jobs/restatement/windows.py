@@ -18,10 +18,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account
+from spark_jobs.kernels.comparison import PLACED
 from spark_jobs.kernels.records.times import LEAST_US
+from spark_jobs.kernels.windows import MemoryBudget
 from spark_jobs.kernels.windows.slices import copied
 from spark_jobs.restatement.published import published_rows
-from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, result_schema
+from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema, result_schema
 from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, within
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
@@ -212,10 +214,18 @@ def _rows(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range])
 
 def _spread(scope: Scope, definition: Definition, rows: DataFrame) -> Spread | None:
     """How rows are spread over tasks, as in the library; None: as Spark has it, where a run touches few of them."""
-    if scope.touches_about <= DEFAULT_ROWS_A_SLICE:
+    rows_a_slice = _rows_a_slice(definition)
+    if scope.touches_about <= rows_a_slice:
         return None
     keyed = rows.where("time IS NOT NULL")
-    return spread(keyed, definition.kind, hashed=_hash(definition), time="time", rows_a_slice=DEFAULT_ROWS_A_SLICE)
+    return spread(keyed, definition.kind, hashed=_hash(definition), time="time", rows_a_slice=rows_a_slice)
+
+
+def _rows_a_slice(definition: Definition) -> int:
+    """About how many rows a task is given: no more than it sorts without putting any on disk."""
+    columns = len(given_schema(definition, sliced=True)) + len((PLACED, "min_end"))
+    budget = MemoryBudget(definition.source.memory.max_bytes)
+    return min(DEFAULT_ROWS_A_SLICE, budget.rows_held(8 * columns))
 
 
 def _together(definition: Definition, over: Spread | None, rows: DataFrame, stand: DataFrame) -> DataFrame:

@@ -7,7 +7,9 @@
     adaptive_windows   as long as the rate of rows asks, cut by triggers
 
 `skipped_rows` gives the rows that a call leaves out, `skipped_counts` how many there are. Aggregates are values
-(`count()`, `sum_("column")`, …); a subclass of `Monoid` is one of your own.
+(`count()`, `sum_("column")`, …); a subclass of `Monoid` is one of your own. A call over numbers and times lets its
+session end Arrow batches by rows alone, unless the session has set `spark.sql.execution.arrow.maxBytesPerBatch` itself:
+see `batches`.
 """
 
 from spark_jobs.kernels.windows import (

@@ -28,6 +28,7 @@ from spark_jobs.kernels.windows.monoid import columns_read
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, copied
 from spark_jobs.kernels.windows.streams import Windowing
 
+from .batches import count_rows_alone
 from .expressions import column, quoted, ticks_of
 from .hot_keys import Spread, key_hash, spread
 from .parameters import DEFAULT_ROWS_A_SLICE, Duration, Frame, Running, is_integer, refuse, ticks
@@ -154,6 +155,7 @@ class WindowCall:
     def _apply(self, kind: Kind, task: Task, fields: list[StructField], over: Spread | None = None) -> DataFrame:
         """`task` over the needed columns, all rows of a key, or of a slice of it, together."""
         rows, needed = self.frame.df, self._needed()
+        count_rows_alone(rows.sparkSession, [self.frame.types[name] for name in needed if name not in self.key])
         # named c0, c1, …: mapInArrow takes no names with dots
         chosen = [f"{quoted(name)} AS c{place}" for place, name in enumerate(needed)]
         if self.grace is not None:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import Observation
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.windows import naive
+from spark_jobs.kernels.windows import Sessions, Sliding, naive
 from spark_jobs.kernels.windows.naive import LEAST, Row
 from spark_jobs.windows import (
     avg,
@@ -25,7 +25,7 @@ from spark_jobs.windows import (
     tumbling_windows,
     variance,
 )
-from spark_jobs.windows.hot_keys import spread
+from spark_jobs.windows.hot_keys import key_hash, spread
 
 pytestmark = pytest.mark.spark
 
@@ -303,16 +303,15 @@ def long_rows(seed, *, keys=3, a_key=150, times=600):
     ]
 
 
-def hot_of(df, *, key, rows_a_slice, halo, gap=None):
-    hashed = f"xxhash64({', '.join(key)})"
-    return spread(df.selectExpr(f"{hashed} AS h", "t"), rows_a_slice=rows_a_slice, halo=halo, gap=gap).hot
+def hot_of(df, kind, *, key, rows_a_slice):
+    return spread(df, kind, hashed=key_hash(key), time="t", rows_a_slice=rows_a_slice).hot
 
 
 @pytest.mark.parametrize("rows_a_slice", [12, 60])
 def test_hot_keys_cut_by_time_give_the_same_windows(spark, rows_a_slice):
     rows = [*long_rows(rows_a_slice), *((case, "b", 5, 0, 1.0) for case in range(CASES))]
     df = spark.createDataFrame(rows, SCHEMA).cache()
-    hot = hot_of(df, key=["case", "k"], rows_a_slice=rows_a_slice, halo=(4, 1))
+    hot = hot_of(df, Sliding(4, False), key=["case", "k"], rows_a_slice=rows_a_slice)
     assert [key.cells for key in hot] == [{12: 13, 60: 3}[rows_a_slice]] * 3
     shared = {"key": ["case", "k"], "time": "t", "aggregates": AGGREGATES | EDGES, "rows_a_slice": rows_a_slice}
     windows = sliding_windows(df, size=4, clip_at_zero=False, grace=3, arrival="at", stream="case", **shared)
@@ -320,7 +319,9 @@ def test_hot_keys_cut_by_time_give_the_same_windows(spark, rows_a_slice):
     check(windows, wanted, by_arrival=True)
     windows = hopping_windows(df, size=5, advance=2, offset=1, **shared)
     check(windows, contents(rows, naive.hopping, null_values="skip_value", size=5, advance=2, offset=1))
-    hot = hot_of(df, key=["case", "k"], rows_a_slice=rows_a_slice, halo=None, gap=3)
+    windows = tumbling_windows(df, size=5, offset=1, **shared)
+    check(windows, contents(rows, naive.hopping, null_values="skip_value", size=5, advance=5, offset=1))
+    hot = hot_of(df, Sessions(3), key=["case", "k"], rows_a_slice=rows_a_slice)
     # cells of 46 ticks have no break near their beginnings, those of some 195 have
     assert sum(at is not None for key in hot for at in key.breaks) == {12: 0, 60: 5}[rows_a_slice]
     windows = session_windows(df, gap=3, **shared)
@@ -330,7 +331,7 @@ def test_hot_keys_cut_by_time_give_the_same_windows(spark, rows_a_slice):
 
 def test_sessions_without_a_break_are_not_cut(spark):
     df = spark.range(400).selectExpr("'a' AS k", "id AS t")
-    assert hot_of(df, key=["k"], rows_a_slice=50, halo=None, gap=1) == ()
+    assert hot_of(df, Sessions(1), key=["k"], rows_a_slice=50) == ()
     held = session_windows(df, key="k", time="t", gap=1, aggregates={"n": count()}, rows_a_slice=50).collect()
     assert [tuple(row) for row in held] == [("a", 0, 399, 400)]
 

@@ -67,6 +67,10 @@ class MemoryBudget:
         """Whether rows may be held, up to a share of their part of the budget."""
         return self.sorting_bytes(n_bytes, n_rows) <= share * (1 - _WINDOWS_SHARE) * self.max_bytes
 
+    def rows_held(self, row_bytes: int) -> int:
+        """How many rows of so many bytes can be held and sorted where they are."""
+        return int(HIGH_WATER * (1 - _WINDOWS_SHARE) * self.max_bytes) // self.sorting_bytes(row_bytes, 1)
+
     def windowing_bytes(self, n_bytes: int, n_rows: int, windows_a_row: int) -> int:
         """What it takes to find the windows of rows of so many bytes; tables of windows come on top."""
         return 2 * n_bytes + n_rows * (_WORK_BYTES_A_ROW + windows_a_row * _WORK_BYTES_A_WINDOW)

@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 
 from spark_jobs.errors import ParameterError
 
 Ints = npt.NDArray[np.int64]
+_DENSE = 8
+"""Integers that lie this close, in numbers to a row, are counted off rather than hashed."""
 NullValues = Literal["skip_row", "skip_value"]
 """A null in a column that an aggregate reads: the row counts nowhere, or this aggregate passes over it (as in SQL)."""
 
@@ -130,12 +133,38 @@ def encode(values: pa.Array) -> tuple[Ints, pa.Array]:
         plain = [_with_one_zero(value) for value in values.to_pylist()]
         codes, rows = _numbered(plain)
         return codes, pa.array([plain[row] for row in rows], values.type)
+    if pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type) and len(values):
+        numbers = own(values.cast(pa.int64()))
+        least = int(numbers.min())
+        width = int(numbers.max()) - least + 1
+        if width <= _DENSE * len(values):
+            codes, distinct = _dense_codes(numbers, least, width)
+            return codes, pa.array(distinct).cast(values.type)
     encoded = values.dictionary_encode()
     ascending = pc.sort_indices(encoded.dictionary)
     rank = np.empty(len(ascending), np.int64)
     rank[ascending.to_numpy()] = np.arange(len(ascending))
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     return rank[codes] if rank.size else np.empty(0, np.int64), encoded.dictionary.take(ascending)
+
+
+@njit(cache=True, nogil=True)
+def _dense_codes(numbers: Ints, least: int, width: int) -> tuple[Ints, Ints]:
+    """Codes of numbers that lie within `width` from `least`, and the distinct ones in ascending order."""
+    code = np.full(width, -1, np.int64)
+    for row in range(numbers.size):
+        code[numbers[row] - least] = 0
+    distinct = np.empty(min(width, numbers.size), np.int64)
+    n = 0
+    for place in range(width):
+        if code[place] == 0:
+            code[place] = n
+            distinct[n] = place + least
+            n += 1
+    codes = np.empty(numbers.size, np.int64)
+    for row in range(numbers.size):
+        codes[row] = code[numbers[row] - least]
+    return codes, distinct[:n]
 
 
 def _numbered(values: list[Any]) -> tuple[Ints, list[int]]:

@@ -1,0 +1,39 @@
+"""Hot keys that the pipeline cuts into slices publish what whole keys do."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.restatement import windows
+from spark_jobs.windows.hot_keys import Spread
+from tests.golden.test_golden import compare, home
+from tests.jobs.harness import run, write_source
+from tests.jobs.test_windows import records, source_text, write
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["home"]
+
+
+def test_keys_cut_into_slices_publish_the_same_days(
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = 0
+    spread = windows.spread
+
+    def counted(*args: object, **how: object) -> Spread:
+        nonlocal cut
+        over = spread(*args, **how)
+        cut += len(over.hot)
+        return over
+
+    monkeypatch.setattr(windows, "_rows_a_slice", lambda _: 8)
+    monkeypatch.setattr(windows, "spread", counted)
+    write_source(home, source_text())
+    write(home, records(seed=31))
+    for day in (2, 0, 3, 1):
+        run(lake, home, day, day)
+    assert cut > 10
+    compare("meters-2031", lake)
