@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.checkpoints.frames import BUCKET, together
 from spark_jobs.definitions.folding import fold_inputs, fold_rows
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.rows import RowsNeededError
+from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
@@ -27,6 +29,9 @@ from spark_jobs.storage.tables import STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+LEAST_ROWS = 1 << 18
+"""Rows that are folded at once, if entities have few."""
 
 REFOLD = "refold"
 """Mark of an entity whose state does not follow from its prior state and the new rows."""
@@ -77,28 +82,25 @@ def _folded(rows: DataFrame, prior: DataFrame, source: Source, scope: Scope, *, 
     )
     schema = ", ".join(f"`{c.name}` {'BIGINT' if c.name in _TIMES else c.type}" for c in _OUT)
     folder = _Folder(source, scope.known_from_us, onto_prior)
-    return both.repartition("entity").mapInArrow(folder, schema)
+    return together(both).mapInArrow(folder, schema)
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """What runs in the Python workers: touching rows and prior states of a partition's entities to corrections."""
+    """What runs in the Python workers: touching rows and prior states of whole entities to corrections."""
 
     source: Source
     known_from_us: int
     onto_prior: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = list(batches)
-        if not held:
-            return
-        both = pa.Table.from_batches(held)
-        is_prior = both.column("is_prior")
-        rows = both.filter(pc.invert(is_prior))
-        prior = without_closed(both.filter(is_prior), ["entity"])
-        refold, states = self._fold(rows, prior)
-        kept = pc.invert(pc.is_in(prior.column("entity"), refold))
-        yield from self._corrections(states, prior.filter(kept), refold).to_batches()
+        for both in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
+            is_prior = both.column("is_prior")
+            rows = both.filter(pc.invert(is_prior))
+            prior = without_closed(both.filter(is_prior), ["entity"])
+            refold, states = self._fold(rows, prior)
+            kept = pc.invert(pc.is_in(prior.column("entity"), refold))
+            yield from self._corrections(states, prior.filter(kept), refold).to_batches()
 
     def _fold(self, rows: pa.Table, prior: pa.Table) -> tuple[pa.Array, pa.Table]:
         """The entities that need all their rows, and the states of the others."""

@@ -16,19 +16,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNBOUNDED = str((1 << 31) - 1)
 
 
 @contextmanager
-def cut_by_rows(spark: SparkSession, rows_are_small: bool) -> Iterator[None]:
+def cut_by_rows(spark: SparkSession, rows_are_small: bool, *, most_rows: int | None = None) -> Iterator[None]:
     """Let what runs in the block cut batches by their rows alone, if these are small: a few numbers and short texts.
-    Ten thousand of them are held at once, however large they are."""
+    Ten thousand of them, or `most_rows`, are held at once, however large they are."""
     if not rows_are_small:
         yield
         return
-    before = spark.conf.get(MAX_BYTES)
-    spark.conf.set(MAX_BYTES, UNBOUNDED)
+    wanted = {MAX_BYTES: UNBOUNDED} | ({} if most_rows is None else {MAX_ROWS: str(most_rows)})
+    before = {name: str(spark.conf.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(MAX_BYTES, str(before))
+        for name, value in before.items():
+            spark.conf.set(name, value)
