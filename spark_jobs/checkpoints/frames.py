@@ -46,7 +46,7 @@ parent may stand anywhere before its child."""
 PLACE = "place"
 """Column with the event time from which on a row changes its chain."""
 
-QUESTIONS = 1 << 13
+QUESTIONS = 1 << 14
 """Questions for which a worker reads the segments of their entities at once, if it reads them from files."""
 
 BUCKET, BUCKETS = "bucket", 4096
