@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
@@ -24,7 +25,8 @@ from spark_jobs.kernels.deltas.frontiers import LATEST, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import pack, segment_schema, unpack
-from spark_jobs.kernels.deltas.restating import restate_chains
+from spark_jobs.kernels.deltas.parting import parts_of
+from spark_jobs.kernels.deltas.restating import Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.transforms import REGISTERED
@@ -36,7 +38,15 @@ if TYPE_CHECKING:
 LEAST_ROWS = 1 << 16
 """Rows that a worker works on at once, if entities are small."""
 
-QUESTIONS = 1 << 13
+PART_BYTES = 1 << 26
+"""Bytes of deltas and segments, as Arrow has them, that a worker works on at once: an entity that has more, or that
+shares its bucket with such a one, is worked on in stretches of event time. Where rows declare parents it is not: a
+parent may stand anywhere before its child."""
+
+PLACE = "place"
+"""Column with the event time from which on a row changes its chain."""
+
+QUESTIONS = 1 << 14
 """Questions for which a worker reads the segments of their entities at once, if it reads them from files."""
 
 BUCKET, BUCKETS = "bucket", 4096
@@ -145,10 +155,11 @@ def columns_needed(meaning: Meaning) -> list[str]:
     return [c for c in NEEDED if c not in never]
 
 
-def together(rows: DataFrame) -> DataFrame:
-    """All rows of an entity in one partition, next to each other up to a few entities more: whole by `BUCKET`."""
+def together(rows: DataFrame, *within: str) -> DataFrame:
+    """All rows of an entity in one partition, next to each other up to a few entities more: whole by `BUCKET`, and
+    ordered by the columns `within` it."""
     bucket = F.pmod(F.xxhash64("entity"), F.lit(BUCKETS)).cast("int")
-    return rows.withColumn(BUCKET, bucket).repartition("entity").sortWithinPartitions(BUCKET)
+    return rows.withColumn(BUCKET, bucket).repartition("entity").sortWithinPartitions(BUCKET, *within)
 
 
 def needed_for(event_time: int | None, known_at: int | None) -> Column:
@@ -188,7 +199,8 @@ def compact_deltas(
     """
     given = {name: value for name, value in (("since", since), ("horizon", horizon)) if value is not None}
     compactor = _Compactor(meaning, policy, min(as_of, LATEST), Frontiers(**given))
-    made = together(deltas).mapInArrow(compactor, _ddl(compactor.schema()))
+    placed = deltas.withColumn(PLACE, F.col("event_time"))
+    made = together(placed, PLACE).mapInArrow(compactor, _ddl(compactor.schema()))
     return ChainFrame(made, meaning, compactor.frontiers)
 
 
@@ -205,16 +217,24 @@ class _Compactor:
         return segment_schema(pa.from_numpy_dtype(np.dtype(self.meaning.dtype)))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            entities = pc.unique(group.column("entity").combine_chunks())
-            nothing = Segments.nothing(self.meaning.dtype, self.meaning.dims, ids=self.meaning.with_parents)
+        most_bytes = None if self.meaning.with_parents else PART_BYTES
+        parts = parts_of(batches, group=BUCKET, time=PLACE, least_rows=LEAST_ROWS, most_bytes=most_bytes)
+        ahead = self.schema().empty_table()
+        for part, until in parts:
+            names = pa.chunked_array([*ahead["entity"].chunks, *part["entity"].chunks], pa.string())
+            entities = pc.unique(names)
             step = restate_chains(
-                nothing, changes_of(group, entities, self.meaning), self.policy, as_of=self.as_of,
-                frontiers=self.frontiers, transforms=REGISTERED,
+                unpacked(ahead, entities, self.meaning), changes_of(part, entities, self.meaning), self.policy,
+                as_of=self.as_of, frontiers=self.frontiers, transforms=REGISTERED,
             )  # fmt: skip
-            written, meaning = np.flatnonzero(step.written), self.meaning
-            packed = pack(step.segments, entities, names=meaning.names, full_rows=meaning.full_rows, only=written)
-            yield from packed.to_batches()
+            # what later deltas of the entity may fall into is worked on with them
+            reached = np.full(len(step.segments), False) if until is None else step.segments.end_time >= until
+            done, ahead = (self._packed(step, entities, which) for which in (~reached, reached))
+            yield from done.to_batches()
+
+    def _packed(self, step: Restated, entities: pa.Array, which: npt.NDArray[np.bool_]) -> pa.Table:
+        numbers, meaning = np.flatnonzero(which & ~step.passed), self.meaning
+        return pack(step.segments, entities, names=meaning.names, full_rows=meaning.full_rows, only=numbers)
 
 
 def unpacked(table: pa.Table, entities: pa.Array, meaning: Meaning) -> Segments:

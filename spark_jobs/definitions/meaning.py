@@ -17,6 +17,12 @@ from spark_jobs.storage.sql import name
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+BATCH_BYTES = 1 << 26
+"""Of rows that Spark hands to a worker at once, as it bounds batches by itself."""
+MOST_ROWS = 10_000
+"""Of them, as it bounds batches by itself."""
+_DELTA_BYTES, _CELL_BYTES = 128, 16
+"""Of a delta beside its values, and of each of these with its index and its null; an upper bound."""
 UNREADABLE = "unreadable"
 _LISTS = {"indices": "BIGINT", "values": "DOUBLE"}
 _ONE_LIST = r"^\s*\[[^\[\]]*\]\s*$"
@@ -56,6 +62,16 @@ def policy_of(source: Source) -> CompactionPolicy:
     return CompactionPolicy(
         strategies[told.strategy], told.delta_threshold, told.age_threshold_us, told.max_chain_length
     )
+
+
+def rows_a_batch(source: Source) -> int | None:
+    """Rows of a source's states, deltas and segments that surely fit into a batch of `BATCH_BYTES`; None where the
+    source doesn't say how long its vectors are."""
+    meaning = meaning_of(source)
+    if meaning.dims is None:
+        return None
+    deltas = policy_of(source).max_chain_length if source.keeps_chains else 1
+    return max(min(BATCH_BYTES // (deltas * (_DELTA_BYTES + _CELL_BYTES * meaning.dims)), MOST_ROWS), 1)
 
 
 def chain_inputs(updates: DataFrame, source: Source, known_us: int) -> DataFrame:

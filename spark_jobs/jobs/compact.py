@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from spark_jobs.definitions.meaning import weighs_traffic
+from spark_jobs.definitions.meaning import rows_a_batch, weighs_traffic
 from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.upkeep import keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
-from spark_jobs.restatement.states import row_bytes, state_corrections
+from spark_jobs.restatement.states import state_corrections
 from spark_jobs.storage.batches import cut_by_rows
 from spark_jobs.storage.chain_files import small_row_groups
 from spark_jobs.storage.chain_tables import CHAINS
@@ -29,14 +29,16 @@ def restate_states(stage: Stage) -> bool:
     """Write the corrections of `gold.state`; whether there was anything to do."""
     if stage.scope.nothing_to_do() or stage.source.state is None:
         return False
-    if stage.source.keeps_chains:
-        return _restate_chains(stage)
+    rows = rows_a_batch(stage.source)
+    with cut_by_rows(stage.lake.spark, rows is not None, most_rows=rows):
+        return _restate_chains(stage) if stage.source.keeps_chains else _restate_sums(stage)
+
+
+def _restate_sums(stage: Stage) -> bool:
     rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
     if rows is None:
         return False
-    of_row = row_bytes(stage.source)
-    with cut_by_rows(stage.lake.spark, of_row is not None, row_bytes=of_row or 0):
-        stage.lake.append(STATE, rows, None)
+    stage.lake.append(STATE, rows, None)
     left = chains_left_behind(stage.lake, stage.scope, stage.fence.token)
     if left is not None:
         stage.lake.append(CHAINS, left, None)

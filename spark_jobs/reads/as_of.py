@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.checkpoints.frames import state_columns, state_ddl
+from spark_jobs.checkpoints.frames import BUCKET, LEAST_ROWS, state_columns, state_ddl, together
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.definitions.folding import fold_inputs, fold_rows
 from spark_jobs.definitions.meaning import meaning_of
@@ -26,6 +26,7 @@ from spark_jobs.kernels.deltas.frontiers import LATEST
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.restatement.chains import published_chains, published_segments
 from spark_jobs.restatement.touched import at
 from spark_jobs.sources import Source
@@ -150,7 +151,7 @@ def states_at(
     value = "BIGINT" if source.state.datatype == "int64" else "DOUBLE"
     columns = [f"`{source.entity}` STRING", *[f"`{c}` {value}" for c in source.state.components]]
     schema = ", ".join([*columns, "timestamp BIGINT", "at_delta BIGINT", "delta_count BIGINT"])
-    folded = fold_inputs(rows, source).repartition("entity").mapInArrow(_StatesAt(source), schema)
+    folded = together(fold_inputs(rows, source)).mapInArrow(_StatesAt(source), schema)
     return folded.withColumn("timestamp", F.timestamp_micros("timestamp"))
 
 
@@ -170,20 +171,18 @@ def _of_source(states: DataFrame, source: Source) -> DataFrame:
 
 @dataclass(frozen=True)
 class _StatesAt:
-    """What runs in the Python workers: all rows of a partition's entities to their states, one column per component."""
+    """What runs in the Python workers: all rows of whole entities to their states, one column per component."""
 
     source: Source
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = list(batches)
-        if not held:
-            return
-        states = fold_rows(pa.Table.from_batches(held), self.source)
         components = _components(self.source)
-        vectors = [pa.compute.list_element(states["vector"], i) for i in range(len(components))]
-        tail = [states[name] for name in ("timestamp", "at_delta", "delta_count")]
         names = [self.source.entity, *components, "timestamp", "at_delta", "delta_count"]
-        yield from pa.table([states["entity"], *vectors, *tail], names=names).to_batches()
+        for rows in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
+            states = fold_rows(rows, self.source)
+            vectors = [pa.compute.list_element(states["vector"], i) for i in range(len(components))]
+            tail = [states[name] for name in ("timestamp", "at_delta", "delta_count")]
+            yield from pa.table([states["entity"], *vectors, *tail], names=names).to_batches()
 
 
 def _components(source: Source) -> list[str]:

@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.checkpoints.frames import BUCKET
+from spark_jobs.checkpoints.frames import BUCKET, PART_BYTES, PLACE
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.cutting import NEVER, CompactionPolicy, ages_from
 from spark_jobs.kernels.deltas.frontiers import STILL_KNOWN, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.packing import checkpoints_of, pack, unpack
+from spark_jobs.kernels.deltas.parting import parts_of
 from spark_jobs.kernels.deltas.restating import Restated, restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.sizes import bytes_of
@@ -28,14 +29,11 @@ from spark_jobs.kernels.deltas.strategies import Adaptive, TimeBoundary
 from spark_jobs.kernels.deltas.tables import Keys, one_chunk, states_table
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.kernels.deltas.transforms import REGISTERED
-from spark_jobs.kernels.grouping import whole_groups
-from spark_jobs.storage.chain_tables import COMPACTION, SEGMENT
+from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART, Stretches
+from spark_jobs.storage.chain_tables import COMPACTION
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-ROW, STATE_PART, SEGMENT_PART = "row", "state", "segment"
-"""Values of the column `part`: what a row of the input, and of the output, is."""
 
 LEAST_ROWS = 1 << 13
 """Rows that are worked on at once, if entities are small. A segment may hold a thousand deltas."""
@@ -47,7 +45,7 @@ TYPED = {
 }
 """Columns of packed segments by the columns that store them, of whole numbers and of others."""
 
-_IDENTITY = [column for column in SEGMENT if column != "source"]
+_NOBODY = pa.array([], pa.string())
 
 
 @dataclass(frozen=True)
@@ -70,22 +68,29 @@ class ChainWorker:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Corrections of states and segments, group by group."""
         did = Counter[str]()
-        for group in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            yield from self._restate(group, did).to_batches()
+        most_bytes = None if self.meaning.with_parents else PART_BYTES
+        long = Stretches(self._restate, self.known_from_us)
+        for part, until in parts_of(batches, group=BUCKET, time=PLACE, least_rows=LEAST_ROWS, most_bytes=most_bytes):
+            whole = until is None and not long.begun
+            yield from (self._restate(part, did) if whole else long.step(part, until, did)).to_batches()
         if did["chains"] or did["dropped"]:
             told = {"part": SEGMENT_PART, "era": COMPACTION, "known_from": self.known_from_us, **did}
             yield from self._filled(pa.Table.from_pylist([told])).to_batches()
 
-    def _restate(self, group: pa.Table, did: Counter[str]) -> pa.Table:
+    def _restate(self, group: pa.Table, did: Counter[str], earlier: pa.Array = _NOBODY) -> pa.Table:
+        """The corrections of whole chains; the entities `earlier` are restated from their first segment on."""
         rows, states, segments = (group.filter(pc.equal(group["part"], p)) for p in (ROW, STATE_PART, SEGMENT_PART))
-        states, segments = without_closed(states, ["entity"]), without_closed(segments, _IDENTITY)
+        states, segments = without_closed(states, ["entity"]), without_closed(segments, IDENTITY)
         parts = [rows, states, segments] if self.everything else [rows]
-        touched = pc.unique(one_chunk(pa.concat_tables([t.select(["entity"]) for t in parts]), "entity"))
+        names = [*(t.select(["entity"]) for t in parts), pa.table({"entity": earlier})]
+        touched = pc.unique(one_chunk(pa.concat_tables(names), "entity"))
         due = self._due(segments) if not self.everything else segments.slice(0, 0)
         entities = pc.unique(pa.concat_arrays([touched, one_chunk(due, "entity")]))
-        segments, idle = self._split(segments, rows, entities)
+        segments, idle = self._split(segments, rows, entities, earlier)
+        # where all that is published goes, only what this run has made itself stays
+        stands = np.flatnonzero(self._is_own(segments)) if self.everything else np.arange(segments.num_rows)
         published = unpack(
-            typed(segments.slice(0, 0) if self.everything else segments, self.meaning), entities,
+            typed(segments.take(pa.array(stands)), self.meaning), entities,
             dtype=self.meaning.dtype, dims=self.meaning.dims, ids=self.meaning.with_parents,
         )  # fmt: skip
         policy = self._weighed(segments, rows, entities)
@@ -93,12 +98,14 @@ class ChainWorker:
             published, changes_of(rows, entities, self.meaning), policy, as_of=self.as_of_us,
             frontiers=self.frontiers, transforms=REGISTERED,
         )  # fmt: skip
+        gone = np.ones(segments.num_rows, np.bool_)
+        gone[stands] = step.closed
         parts = [
-            *self._segments(step, segments, entities, did, policy),
+            *self._segments(step, segments.filter(pa.array(gone)), entities, did, policy),
             self._closed(idle, SEGMENT_PART, dropped=idle["deltas"]),
             *self._states(step, states, entities, touched),
         ]
-        did["bytes_before"] += bytes_of(rows.drop_columns(["part", BUCKET])) + bytes_of(idle)
+        did["bytes_before"] += bytes_of(rows.drop_columns(["part", BUCKET, PLACE])) + bytes_of(idle)
         did["dropped"] += pc.sum(idle["deltas"]).as_py() or 0
         return pa.concat_tables([self._filled(part) for part in parts])
 
@@ -122,7 +129,9 @@ class ChainWorker:
             return segments.slice(0, 0)
         return segments.filter(pc.fill_null(pc.less(segments["ages_from"], oldest), fill_value=False))
 
-    def _split(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> tuple[pa.Table, pa.Table]:
+    def _split(
+        self, segments: pa.Table, rows: pa.Table, entities: pa.Array, earlier: pa.Array
+    ) -> tuple[pa.Table, pa.Table]:
         """The segments that the rows reach or that are due, in chain order, and those that both frontiers have passed.
 
         Of an entity without rows that is its last one.
@@ -133,6 +142,7 @@ class ChainWorker:
         if not self.everything:
             least = np.full(len(entities) + 1, STILL_KNOWN)
             np.minimum.at(least, _codes(rows, entities), rows["event_time"].to_numpy())
+            least[pc.index_in(earlier, value_set=entities).to_numpy()] = NO_DELTA
             # a parent may stand anywhere before its child
             whole = (least[codes] != STILL_KNOWN) & self.meaning.with_parents
             reached = (codes < len(entities)) & ((end >= least[codes]) | whole)
@@ -145,14 +155,12 @@ class ChainWorker:
         return segments.take(pa.array(order[reached[order]])), segments.filter(pa.array(passed))
 
     def _segments(
-        self, step: Restated, before: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy
+        self, step: Restated, closed: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy
     ) -> list[pa.Table]:
         """What is to be inserted and what to be closed, and on the first of an entity what retention let go. `did`
         takes what the run is told to have done (`METRICS`)."""
         numbers = np.flatnonzero(step.written)
         written = step.segments.take(numbers)
-        gone = np.arange(before.num_rows) if self.everything else np.flatnonzero(step.closed)
-        closed = before.take(pa.array(gone))
         packed = pack(step.segments, entities, names=self.meaning.names, full_rows=self.meaning.full_rows, only=numbers)
         standing = np.bincount(written.deltas.entity[written.standing], minlength=len(written))
         codes = np.concatenate((written.entity, _codes(closed, entities)))
@@ -161,16 +169,17 @@ class ChainWorker:
         let_go[step.entities] = step.dropped
         dropped[place] = let_go[first]
         stored = {name: packed[name] for name in packed.column_names if name not in TYPED}
-        typed = {TYPED[name][self._is_float]: packed[name] for name in TYPED}
+        numeric = {TYPED[name][self._is_float]: packed[name] for name in TYPED}
         ages = _ages(step.segments, policy)[numbers]
         told = {"deltas": standing, "dropped": dropped[: len(written)], "ages_from": pa.array(ages, mask=ages == NEVER)}
-        live = pa.table({**stored, **typed, **told})
+        live = pa.table({**stored, **numeric, **told})
         revision = _revisions(live, closed, entities)
         did["chains"] += len(np.unique(written.entity))
         did["checkpoints"] += len(live) - live["at_delta"].null_count
-        did["merged"] += _folded(live) - (0 if self.everything else _folded(closed))
+        own = pa.array(self._is_own(closed))
+        did["merged"] += _folded(live) - _folded(closed.filter(own) if self.everything else closed)
         did["dropped"] += int(dropped.sum())
-        did["bytes_before"] += bytes_of(closed)
+        did["bytes_before"] += bytes_of(closed.filter(pc.invert(own)))
         did["bytes_after"] += bytes_of(live)
         return [self._live(live, SEGMENT_PART, revision), self._closed(closed, SEGMENT_PART, dropped[len(written) :])]
 
@@ -201,6 +210,10 @@ class ChainWorker:
             self._closed(prior.filter(pa.array(~same)), STATE_PART),
         ]
 
+    def _is_own(self, rows: pa.Table) -> Flags:
+        """Which of the rows this run has made, not one before."""
+        return pc.equal(rows["known_from"], self.known_from_us).to_numpy()
+
     @property
     def _is_float(self) -> bool:
         return self.meaning.dtype != "int64"
@@ -218,7 +231,7 @@ class ChainWorker:
         n = table.num_rows
         if part == SEGMENT_PART:
             told = ["end_time", "settled_end", "ages_from", "deltas", "refusals", "known_from", "revision"]
-            table = table.select([*_IDENTITY, *told])
+            table = table.select([*IDENTITY, *told])
             table = table.append_column(
                 "dropped", pa.chunked_array([dropped]) if not isinstance(dropped, pa.ChunkedArray) else dropped
             )
@@ -286,7 +299,7 @@ def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:
 def _revisions(live: pa.Table, closed: pa.Table, entities: pa.Array) -> Ints:
     """One more than that of the closed segment with the same identity, 0 where there is none."""
     identity = [
-        list(zip(_codes(t, entities), *(pc.fill_null(t[n], NO_DELTA).to_numpy() for n in _IDENTITY[1:]), strict=True))
+        list(zip(_codes(t, entities), *(pc.fill_null(t[n], NO_DELTA).to_numpy() for n in IDENTITY[1:]), strict=True))
         for t in (live, closed)
     ]
     before = dict(zip(identity[1], closed["revision"].to_numpy(), strict=True))

@@ -19,7 +19,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame
-from spark_jobs.checkpoints.frames import NEEDED, columns_needed, together
+from spark_jobs.checkpoints.frames import NEEDED, PLACE, columns_needed, together
 from spark_jobs.definitions.meaning import chain_inputs, meaning_of, policy_of
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.frontiers import ALWAYS, UNMOVED, Frontiers
@@ -28,7 +28,8 @@ from spark_jobs.kernels.deltas.packing import unpack
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
-from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker, oldest_age, typed
+from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
+from spark_jobs.restatement.chain_worker import TYPED, ChainWorker, oldest_age, typed
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
@@ -98,7 +99,8 @@ def chain_corrections(
         both = both.unionByName(part, allowMissingColumns=True)
     ddl = ", ".join(["part STRING", *(f"`{c.name}` {_plain(c.name, c.type)}" for c in _columns())])
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    made = together(both).mapInArrow(worker, ddl).localCheckpoint()
+    placed = both.withColumn(PLACE, F.coalesce("event_time", "start_time", F.lit(NO_DELTA)))
+    made = together(placed, PLACE).mapInArrow(worker, ddl).localCheckpoint()
     constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
     stamped = made.withColumns({c: F.timestamp_micros(c) for c in _VISIBLE}).withColumns(constants)
     states = stamped.where(F.col("part") == STATE_PART).withColumn("timestamp", F.timestamp_micros("timestamp"))

@@ -16,18 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.checkpoints.frames import BUCKET, together
 from spark_jobs.definitions.folding import fold_inputs, fold_rows
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.rows import RowsNeededError
+from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.restatement.published import published_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage.batches import cut_by_rows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+LEAST_ROWS = 1 << 18
+"""Rows that are folded at once, if entities have few."""
 
 REFOLD = "refold"
 """Mark of an entity whose state does not follow from its prior state and the new rows."""
@@ -37,22 +41,8 @@ _OUT = [c for c in STATE.columns if c.name not in ("source", "token")]
 _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "known_from", "revision"]
 
 
-_SEEN_BYTES, _VALUE_BYTES, _NAME_BYTES = 1, 16, 4
-"""Of a component in a batch: its flag, a whole number and a floating one, and the offset of its name."""
-
-
-def row_bytes(source: Source) -> int | None:
-    """Bytes of a state's lists, and of a row's values, as workers are handed them; None where they are not known ahead:
-    of vectors without declared length."""
-    state = source.state
-    if state is None or state.width is None:
-        return None
-    return state.width * (_SEEN_BYTES + _VALUE_BYTES + _NAME_BYTES) + sum(map(len, state.components))
-
-
 def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
-    """The rows to append to `gold.state_history`, of a source with state; None if nothing touches it. They are to be
-    written with batches cut as `row_bytes` says."""
+    """The rows to append to `gold.state_history`, of a source with state; None if nothing touches it."""
     source = scope.source
     prior = _prior(lake, scope)
     touching = fold_inputs(scope.touching(lake), source)
@@ -66,9 +56,7 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
     # not `persist`: Spark plans a cached query again at every write to a table that it reads;
     # not eager: looking for what must be folded again runs through all of it
     folded = _folded(touching, prior, source, scope, onto_prior=True).localCheckpoint(eager=False)
-    of_row = row_bytes(source)
-    with cut_by_rows(lake.spark, of_row is not None, row_bytes=of_row or 0):
-        refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
+    refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
     made = folded.where(F.col("era") != REFOLD)
     if refold:
         of_refolded = F.col("entity").isin(refold)
@@ -95,28 +83,25 @@ def _folded(rows: DataFrame, prior: DataFrame, source: Source, scope: Scope, *, 
     )
     schema = ", ".join(f"`{c.name}` {'BIGINT' if c.name in _TIMES else c.type}" for c in _OUT)
     folder = _Folder(source, scope.known_from_us, onto_prior)
-    return both.repartition("entity").mapInArrow(folder, schema)
+    return together(both).mapInArrow(folder, schema)
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """What runs in the Python workers: touching rows and prior states of a partition's entities to corrections."""
+    """What runs in the Python workers: touching rows and prior states of whole entities to corrections."""
 
     source: Source
     known_from_us: int
     onto_prior: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = list(batches)
-        if not held:
-            return
-        both = pa.Table.from_batches(held)
-        is_prior = both.column("is_prior")
-        rows = both.filter(pc.invert(is_prior))
-        prior = without_closed(both.filter(is_prior), ["entity"])
-        refold, states = self._fold(rows, prior)
-        kept = pc.invert(pc.is_in(prior.column("entity"), refold))
-        yield from self._corrections(states, prior.filter(kept), refold).to_batches()
+        for both in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
+            is_prior = both.column("is_prior")
+            rows = both.filter(pc.invert(is_prior))
+            prior = without_closed(both.filter(is_prior), ["entity"])
+            refold, states = self._fold(rows, prior)
+            kept = pc.invert(pc.is_in(prior.column("entity"), refold))
+            yield from self._corrections(states, prior.filter(kept), refold).to_batches()
 
     def _fold(self, rows: pa.Table, prior: pa.Table) -> tuple[pa.Array, pa.Table]:
         """The entities that need all their rows, and the states of the others."""

@@ -16,36 +16,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNBOUNDED = str((1 << 31) - 1)
 
 
-MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-BATCH_ROWS = 10_000
-"""Spark's own number of rows of a batch."""
-BATCH_BYTES = 1 << 26
-"""Spark's own bound of a batch's bytes."""
-
-
 @contextmanager
-def cut_by_rows(spark: SparkSession, rows_are_small: bool, *, row_bytes: int = 0) -> Iterator[None]:
+def cut_by_rows(spark: SparkSession, rows_are_small: bool, *, most_rows: int | None = None) -> Iterator[None]:
     """Let what runs in the block cut batches by their rows alone, if these are small: a few numbers and short texts.
-
-    Args:
-        spark: the session.
-        rows_are_small: whether they are; else batches are cut as Spark does.
-        row_bytes: the bytes that a row takes beside them, in lists of known length: as many rows make a batch as stay
-            within Spark's own bound, ten thousand at most.
-    """
+    Ten thousand of them, or `most_rows`, are held at once, however large they are."""
     if not rows_are_small:
         yield
         return
-    rows = min(BATCH_ROWS, max(BATCH_BYTES // max(row_bytes, 1), 1))
-    wanted = {MAX_BYTES: UNBOUNDED} | ({MAX_ROWS: str(rows)} if rows < BATCH_ROWS else {})
-    before = {setting: str(spark.conf.get(setting)) for setting in wanted}
-    for setting, value in wanted.items():
-        spark.conf.set(setting, value)
+    wanted = {MAX_BYTES: UNBOUNDED} | ({} if most_rows is None else {MAX_ROWS: str(most_rows)})
+    before = {name: str(spark.conf.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        for setting, value in before.items():
-            spark.conf.set(setting, value)
+        for name, value in before.items():
+            spark.conf.set(name, value)

@@ -168,7 +168,9 @@ def rows_between(opened: Any, least: str, greatest: str, columns: Sequence[str])
     """Of an open Parquet file the rows of the entities from `least` to `greatest`, out of the row groups that hold
     any."""
     file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
-    present = dict.fromkeys(["entity", *(column for column in columns if column in file.schema_arrow.names)])
+    schema = file.schema_arrow
+    held = set(schema.names)
+    present = list(dict.fromkeys(["entity", *(column for column in columns if column in held)]))
     leaf = [file.schema.column(i).path for i in range(len(file.schema))].index("entity")
     groups = []
     for number in range(file.num_row_groups):
@@ -177,7 +179,9 @@ def rows_between(opened: Any, least: str, greatest: str, columns: Sequence[str])
             groups.append(number)
     # lists cost much more to read than texts
     holding = [n for n in groups if pc.any(_within(file.read_row_group(n, ["entity"]), least, greatest)).as_py()]
-    rows = file.read_row_groups(holding, columns=list(present))
+    if not holding:
+        return pa.schema([schema.field(name) for name in present]).empty_table()
+    rows = file.read_row_groups(holding, columns=present)
     return rows.filter(_within(rows, least, greatest))
 
 

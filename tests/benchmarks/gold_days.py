@@ -21,13 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_jobs.checkpoints.frames import BUCKET, together
+from spark_jobs.checkpoints.frames import BUCKET, PLACE, together
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.frontiers import Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import TieredMerge
-from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, ChainWorker
+from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
+from spark_jobs.restatement.chain_worker import ChainWorker
 from spark_jobs.restatement.chains import chain_schema, needed_segments, touched_entities
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def days(options: argparse.Namespace, at_day: Callable[[int, Year, pa.Table], No
         if at_day is not None and day in (10, options.days - 1):
             at_day(day, year, rows)
         both = pa.concat_tables([rows, _starts_as_numbers(year.needed(rows))], promote_options="default")
-        both = both.sort_by("entity").append_column(BUCKET, pa.array(np.arange(len(both)) * 0))
+        both = both.append_column(PLACE, pc.coalesce(both["event_time"], both["start_time"], NO_DELTA))
+        both = both.sort_by(PLACE).append_column(BUCKET, pa.array(np.arange(len(both)) * 0))
         batches = both.combine_chunks().to_batches()
         begun = time.process_time()
         made = list(worker(day)(iter(batches)))
@@ -162,7 +164,8 @@ def _spark_day(spark: SparkSession, place: Path, day: int, *, narrow: bool) -> f
     schema, found = from_arrow_schema(chain_schema()), float("inf")
     for attempt in range(3):
         begun = time.perf_counter()
-        made = together(brought()).mapInArrow(worker(day), schema)
+        placed = brought().withColumn(PLACE, F.coalesce("event_time", "start_time", F.lit(NO_DELTA)))
+        made = together(placed, PLACE).mapInArrow(worker(day), schema)
         made.write.format("noop").mode("overwrite").save()
         if attempt:
             found = min(found, time.perf_counter() - begun)

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.checkpoints.frames import BUCKET, columns_needed
+from spark_jobs.checkpoints.frames import BUCKET, PLACE, columns_needed
 from spark_jobs.checkpoints.versions import VersionsAt
 from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
@@ -24,7 +24,8 @@ from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
 from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
 from spark_jobs.restatement import chain_worker
-from spark_jobs.restatement.chain_worker import ROW, SEGMENT_PART, STATE_PART, TYPED, ChainWorker
+from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
+from spark_jobs.restatement.chain_worker import TYPED, ChainWorker
 from spark_jobs.restatement.chains import chain_schema
 from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, METRICS
 from tests.effort import tries
@@ -35,6 +36,7 @@ IDENTITY = ("part", "entity", "start_time", "start_row", "known_from")
 
 
 OPERATIONS = replace(COLUMNS, indices="v_indices", values="v_values")
+NO_PARENTS = replace(OPERATIONS, parent=None)
 DROPPED = next(column for column in CHAINS.columns if column.name == "dropped")
 
 
@@ -70,6 +72,9 @@ def as_a_set(rows: list[Row]) -> set[str]:
 class Published:
     """What the history tables hold, and runs over it."""
 
+    one_bucket = 0
+    """1: all entities are in one bucket, and it comes in stretches, so that what is read decides on the cuts."""
+
     def __init__(self, mode: str, policy: CompactionPolicy, traffic: Traffic | None = None) -> None:
         self.mode, self.policy, self.traffic, self.known_from = mode, policy, traffic, 0
         meaning = MEANINGS[mode]
@@ -90,7 +95,7 @@ class Published:
         told = [{m.name: row[m.name] for m in (*METRICS, DROPPED)} for row in made if row["era"] == COMPACTION]
         self.did = told[0] if told else {}
         needed = needed_rows(rows, self.rows, frontiers, self.policy, as_of, self.meaning.with_parents)
-        if not everything and rows:
+        if not everything and rows and not self.one_bucket:
             assert as_a_set(self.corrections(worker, rows, needed)) == as_a_set(made)
         self.publish()
 
@@ -100,8 +105,11 @@ class Published:
         given = table.rename_columns({"indices": "v_indices", "values": "v_values"})
         given = given.append_column("part", pa.array([ROW] * len(rows), pa.string()))
         stored = pa.Table.from_pylist([_as_read(row) for row in held], schema=chain_schema())
-        both = pa.concat_tables([given, stored], promote_options="default").sort_by("entity")
-        both = both.append_column(BUCKET, both["entity"].dictionary_encode().combine_chunks().indices)
+        both = pa.concat_tables([given, stored], promote_options="default")
+        both = both.append_column(PLACE, pc.coalesce(both["event_time"], both["start_time"], NO_DELTA))
+        bucket = both["entity"].dictionary_encode().combine_chunks().indices
+        both = both.append_column(BUCKET, pc.multiply(bucket, 1 - self.one_bucket))
+        both = both.sort_by([(BUCKET, "ascending"), (PLACE, "ascending")])
         batches = both.to_batches(max_chunksize=3)
         return [row for batch in worker(iter(batches)) for row in pa.Table.from_batches([batch]).to_pylist()]
 
@@ -280,6 +288,67 @@ def test_another_policy_for_every_run_and_retention_between_them_change_no_answe
     for _ in range(2):
         published.run([], kept, as_of=as_of)
     assert published.last == []
+
+
+@pytest.mark.parametrize("mode", list(MEANINGS))
+@given(rows=updates(), data=st.data())
+@settings(max_examples=tries(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_long_chains_are_restated_in_stretches_and_publish_what_a_replay_gives(
+    monkeypatch: pytest.MonkeyPatch, mode: str, rows: list[Row], data: st.DataObject
+) -> None:
+    monkeypatch.setattr(chain_worker, "PART_BYTES", 1)
+    published = Published(mode, data.draw(policies()))
+    published.one_bucket = 1
+    published.meaning = replace(published.meaning, operations=published.meaning.operations and NO_PARENTS)
+    rows = sorted(({**row, "parent": None} for row in rows), key=lambda r: r["time"])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    kept, landed, merged = UNMOVED, list[Row](), 0
+    for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        part = [{**row, "time": max(row["time"], kept.since + 1)} for row in rows[start:end]]
+        part = [row for row in part if row["event_time"] >= kept.horizon]
+        came = {row["row_id"] for row in landed + part if row["diff"] > 0}
+        part = [row for row in part if row["row_id"] in came]
+        landed += part
+        published.run(part, kept)
+        assert published.gained() == sum(row["diff"] for row in part)
+        merged += published.did.get("merged", 0)
+        newest = [row for row in published.part(SEGMENT_PART) if row["end_time"] is None]
+        assert merged == sum(row["delta_count"] for row in newest)
+        live = [row for row in published.last if row["part"] == SEGMENT_PART and row["era"] == "live"]
+        assert published.did.get("chains", 0) == len({row["entity"] for row in live})
+        assert published.did.get("checkpoints", 0) == sum(row["at_delta"] is not None for row in live)
+        known = [time for time in (-3, 0, 5, 8, 12, LATEST) if time >= kept.since]
+        published.answers_are_replays(landed, max(kept.horizon, -3), known)
+        if data.draw(st.booleans()):
+            kept = Frontiers(max(kept.since, data.draw(st.integers(0, 9))), data.draw(st.integers(kept.horizon, 8)))
+    if kept == UNMOVED:
+        before = {row["entity"]: row["revision"] for row in published.part(STATE_PART)}
+        published.run(landed, everything=True)
+        published.answers_are_replays(landed, -3, [-3, 0, 5, LATEST])
+        after = {row["entity"]: row["revision"] for row in published.part(STATE_PART)}
+        assert after == {entity: revision + 1 for entity, revision in before.items()}
+
+
+def test_a_worker_holds_a_stretch_of_a_long_chain_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_worker, "PART_BYTES", 20_000)
+    published = Published("add", CompactionPolicy(TieredMerge(5), delta_threshold=20))
+    worked_on: list[int] = []
+    restate_chains = chain_worker.restate_chains
+
+    def watched(held, changes, *arguments, **named):  # type: ignore[no-untyped-def]
+        worked_on.append(len(held.deltas) + len(changes.deltas))
+        return restate_chains(held, changes, *arguments, **named)
+
+    monkeypatch.setattr(chain_worker, "restate_chains", watched)
+    base = dict.fromkeys(SCHEMA.names) | {"entity": "a", "diff": 1, "x": 1}
+    rows = [{**base, "event_time": i // 25, "time": i // 25, "row_id": i} for i in range(2000)]
+    published.one_bucket = 1
+    published.run(rows)
+    assert max(worked_on) < 500 < sum(worked_on)
+    assert sum(row["deltas"] for row in published.part(SEGMENT_PART)) == 2000
+    assert [row["ints"] for row in published.part(STATE_PART)] == [[2000, 2000]]
+    assert {row["revision"] for row in published.rows} == {0}
+    published.answers_are_replays(rows, -3, [12])
 
 
 def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.frontiers import Frontiers
-from spark_jobs.restatement.chain_worker import SEGMENT_PART, STATE_PART, oldest_age
+from spark_jobs.restatement.chain_stretches import SEGMENT_PART, STATE_PART
+from spark_jobs.restatement.chain_worker import oldest_age
 from spark_jobs.restatement.chains import needed_segments, touched_entities
 from tests.restatement.test_chain_worker import needed_rows
 

@@ -14,7 +14,7 @@ from spark_jobs.checkpoints.frames import columns_needed
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import TieredMerge
-from spark_jobs.restatement.chain_worker import SEGMENT_PART
+from spark_jobs.restatement.chain_stretches import SEGMENT_PART
 from spark_jobs.restatement.chains import PublishedFiles, chain_schema
 from spark_jobs.storage.chain_files import DeltaLog
 from spark_jobs.storage.publication import Publication

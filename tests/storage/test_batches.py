@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.batches import BATCH_BYTES, BATCH_ROWS, MAX_BYTES, MAX_ROWS, cut_by_rows
+from spark_jobs.storage.batches import MAX_BYTES, MAX_ROWS, cut_by_rows
 
 pytestmark = pytest.mark.spark
 
@@ -33,8 +33,8 @@ def test_small_rows_are_cut_by_their_number_alone(spark: SparkSession) -> None:
             assert handed_over(spark) == 10_000
             raise ZeroDivisionError
         assert handed_over(spark) < 1000
-        with cut_by_rows(spark, rows_are_small=True, row_bytes=BATCH_BYTES // 3000):
+        with cut_by_rows(spark, rows_are_small=True, most_rows=3000):
             assert handed_over(spark) == 3000
-        assert spark.conf.get(MAX_ROWS) == str(BATCH_ROWS)
+        assert spark.conf.get(MAX_ROWS) == "10000"
     finally:
         spark.conf.set(MAX_BYTES, str(before))
