@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from _tasks import FIRST, LAST, StageOperator
+from _tasks import StageOperator
 from airflow.sdk import DAG, Asset, Param
 
+from spark_jobs.model import FIRST, STAGES
 from spark_jobs.scheduling.timetable import DropTimetable
 from spark_jobs.sources import Source
 from spark_jobs.sources.quantities import DAY_US, format_duration, instant_at
-
-STAGES = (FIRST, "seal", "window", "compact", LAST)
-"""Tasks of every DAG, in their order; each ends with its gate."""
 
 
 def source_dag(source: Source) -> DAG:

@@ -12,12 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spark_jobs.config import load_settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.model import FIRST, LAST
 from spark_jobs.sources import find_source
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.storage.turns import Line, Turn, end_turn
-
-FIRST, LAST = "land", "publish"
-"""The stages with which a run takes its turn on the source, and ends it."""
 
 RETRIED = frozenset({"server_unreachable", "source_busy", "lake_busy", "marts_failed"})
 """Refusals that may pass by themselves. All others, a failed gate first, are the same the next time: not retried."""
@@ -47,6 +45,7 @@ class StageOperator(BaseOperator):
         try:
             if self.task_id == FIRST:
                 self._wait_for_turn(context, lo, hi, drops)
+            from spark_jobs.jobs.request import Request
             from spark_jobs.jobs.stage import run_stage
             from spark_jobs.jobs.summaries import summary_table
 
@@ -57,7 +56,7 @@ class StageOperator(BaseOperator):
                 lo=lo,
                 hi=hi,
                 run_id=context["run_id"],
-                pass_gap=bool(context["params"].get("pass_gap")),
+                request=Request(pass_gap=bool(context["params"].get("pass_gap"))),
             )
         except TidemarkError as error:
             self.log.error("%s", error)
@@ -169,4 +168,4 @@ def _preload_beside(stage: str) -> None:
     from spark_jobs.gates import preload as preload_gates
     from spark_jobs.publish.marts import preload as preload_dbt
 
-    threading.Thread(target=preload_dbt if stage == "publish" else preload_gates, daemon=True).start()
+    threading.Thread(target=preload_dbt if stage == LAST else preload_gates, daemon=True).start()

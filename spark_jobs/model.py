@@ -1,4 +1,4 @@
-"""Words that every layer shares: frontiers, updates' order, and the tick.
+"""Words that every layer shares: the stages of a run, frontiers, updates' order, and the tick.
 
 Standard library only, so that kernels, Spark adapters and DAG files can all import it.
 """
@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+STAGES = ("land", "seal", "window", "compact", "publish")
+"""The stages of a run, in their order; each ends with its gate."""
+FIRST, LAST = STAGES[0], STAGES[-1]
+STAGED = ("window", "compact")
+"""Stages whose rows a publication makes visible; what they wrote counts only until the trace moves again."""
 
 TICKS_PER_SECOND = 1_000_000
 """Pipeline times are int64 microseconds since 1970-01-01T00:00:00Z; one tick is one microsecond."""

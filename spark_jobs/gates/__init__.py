@@ -4,7 +4,7 @@ A failed gate raises `GateFailed`, and nothing after it publishes. What each gat
 """
 
 from spark_jobs.gates.gate import run_gate
-from spark_jobs.gates.project import data_docs_index, preload, quality_dir
+from spark_jobs.gates.project import build_data_docs, data_docs_index, preload, quality_dir
 from spark_jobs.gates.verdicts import GateFailed, Verdict
 
-__all__ = ["GateFailed", "Verdict", "data_docs_index", "preload", "quality_dir", "run_gate"]
+__all__ = ["GateFailed", "Verdict", "build_data_docs", "data_docs_index", "preload", "quality_dir", "run_gate"]

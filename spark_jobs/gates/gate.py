@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import expectations
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.gates.project import checkpoint, data_docs_index, forget_old_results, held_project
+from spark_jobs.gates.project import (
+    build_data_docs,
+    checkpoint,
+    data_docs_index,
+    forget_old_results,
+    held_project,
+    note_results,
+)
 from spark_jobs.gates.verdicts import Examples, GateFailed, Verdict
 
 if TYPE_CHECKING:
@@ -31,9 +38,9 @@ def run_gate(
 ) -> list[Verdict]:
     """Hold `measures` against the suite of `gate`; returns one verdict per expectation, in the suite's order.
 
-    Stores the validation result and updates the Data Docs first, whatever the outcome. A measure that the suite needs
-    and `measures` lacks fails; measures that no expectation reads are left out. `find_examples` is called only on
-    failure.
+    Stores the validation result first, whatever the outcome. The Data Docs show it once they are built: at the end of
+    the run, or here if the gate fails. A measure that the suite needs and `measures` lacks fails; measures that no
+    expectation reads are left out. `find_examples` is called only on failure.
 
     Raises:
         GateFailed: an expectation does not hold.
@@ -46,6 +53,7 @@ def run_gate(
     verdicts = [_verdict(gate, invariant, row, results[invariant.measure]) for invariant in invariants]
     failed = [verdict for verdict in verdicts if not verdict.success]
     if failed:
+        build_data_docs(settings)
         examples = find_examples([verdict.measure for verdict in failed]) if find_examples else {}
         raise GateFailed(
             gate=gate,
@@ -72,6 +80,7 @@ def _validate(
         outcome = checkpoint(context, gate, source).run(
             batch_parameters={"dataframe": frame}, run_id=RunIdentifier(run_name=_file_name(run_id))
         )
+        note_results(settings, outcome.run_results)
         forget_old_results(context)
     (result,) = outcome.run_results.values()
     return {each.expectation_config.meta["measure"]: each for each in result.results if each.expectation_config}

@@ -7,9 +7,10 @@ processes, and Great Expectations writes its files without locks: whoever uses t
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,10 @@ from spark_jobs.config import Settings
 if TYPE_CHECKING:
     from great_expectations.checkpoint import Checkpoint
     from great_expectations.data_context import FileDataContext
+    from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
 
 KEPT_RESULTS = 800
-"""Validation results kept, newest first: 100 days of two sources. Each costs every gate 0.5 ms (the index page)."""
+"""Validation results kept, newest first: 100 days of two sources. Each costs every run 0.5 ms (the index page)."""
 _PRUNE_BY = 100
 _SITE = "local_site"
 _SITE_FOLDER = "uncommitted/data_docs"
@@ -34,7 +36,7 @@ def quality_dir(settings: Settings) -> Path:
 
 
 def data_docs_index(settings: Settings) -> Path:
-    """The first page of the Data Docs; it exists once a gate has run."""
+    """The first page of the Data Docs; it exists once a run has ended, or a gate has failed."""
     return quality_dir(settings) / "gx" / _SITE_FOLDER / "index.html"
 
 
@@ -78,9 +80,8 @@ def _site() -> Any:
 
 
 def checkpoint(context: FileDataContext, gate: str, source: str) -> Checkpoint:
-    """The checkpoint of a gate of a source: validates one measured row, stores the result, updates the Data Docs."""
+    """The checkpoint of a gate of a source: validates one measured row and stores the result."""
     import great_expectations as gx
-    from great_expectations.checkpoint import UpdateDataDocsAction
 
     import expectations
 
@@ -93,10 +94,42 @@ def checkpoint(context: FileDataContext, gate: str, source: str) -> Checkpoint:
         gx.Checkpoint(
             name=f"{gate}.{source}",
             validation_definitions=[context.validation_definitions.add_or_update(definition)],
-            actions=[UpdateDataDocsAction(name="data_docs")],
             result_format="COMPLETE",
         )
     )
+
+
+def note_results(settings: Settings, results: Iterable[ValidationResultIdentifier]) -> None:
+    """Remember results that the Data Docs don't show yet. Held like the project."""
+    with _pending_pages(settings).open("a") as pending:
+        pending.writelines(f"{json.dumps(result.to_tuple())}\n" for result in results)
+
+
+def build_data_docs(settings: Settings) -> int:
+    """Bring the Data Docs up to date: a page for each result that they lack, and the index. Returns the number
+    of those results; does nothing where there are none.
+
+    A build copies the site's style sheets and lists all results, most of a second: so it is done once a run.
+    """
+    pending = _pending_pages(settings)
+    if not pending.exists():
+        return 0
+    with held_project(settings) as context:
+        from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
+
+        lines = pending.read_text().splitlines() if pending.exists() else []
+        results = [ValidationResultIdentifier.from_tuple(json.loads(line)) for line in lines]
+        kept = {key.to_tuple() for key in context.validation_results_store.list_keys()}
+        shown: list[Any] = [result for result in results if result.to_tuple() in kept]
+        suites = {result.expectation_suite_identifier.name: result.expectation_suite_identifier for result in shown}
+        if shown:
+            context.build_data_docs(resource_identifiers=[*shown, *suites.values()])
+        pending.unlink(missing_ok=True)
+    return len(lines)
+
+
+def _pending_pages(settings: Settings) -> Path:
+    return quality_dir(settings) / "pages.pending"
 
 
 def forget_old_results(context: FileDataContext, keep: int = KEPT_RESULTS) -> None:

@@ -38,7 +38,7 @@ class Base:
 
     Compaction, folding and since change no answer and so nothing here. `landed`: half-open ranges of drops.
     `horizon_us`: the horizon that the run meets.
-    `only_file`, `retract` and `replay` (sorted) are what of its drops the run is about: see `context.Stage`.
+    `only_file`, `retract` and `replay` (sorted) are what of its drops the run is about: see `request.Request`.
     """
 
     source: str

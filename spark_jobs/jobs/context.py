@@ -9,8 +9,9 @@ from typing import Any
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.definitions.versions import LANDED_PARTS, changed_parts
-from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.beginning import begun_frontiers, gap_of
+from spark_jobs.jobs.request import ALL, Request
+from spark_jobs.model import FIRST
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
@@ -21,20 +22,14 @@ from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.gap import SealGap
 
-FIRST = "land"
-"""The stage that a run begins with."""
-
 
 @dataclass
 class Stage:
     """One attempt of one stage of one run.
 
     `drops` are the drops of the run's interval `[lo_us, hi_us)`. `lease` holds the source for this attempt and tells
-    what the run's earlier stages left. `summary` is what the stage reports. `only_file` is the one file, relative to
-    the landing directory, that the run is about; `planned` is what a plan was made on, which must still be so.
-    `retract`: the run takes back what these drops, or that file, landed. `replay`: files to read again though their
-    bytes are the same, the run is about them alone. `pass_gap`: the run may move the seal past drops that were never
-    run.
+    what the run's earlier stages left. `request`: what the run is asked to do with them. `summary` is what the stage
+    reports.
     """
 
     name: str
@@ -45,12 +40,7 @@ class Stage:
     run_id: str
     lake: Lake
     lease: Lease
-    accept_definition: bool = False
-    only_file: str | None = None
-    planned: Base | None = None
-    retract: bool = False
-    replay: frozenset[str] | None = None
-    pass_gap: bool = False
+    request: Request = ALL
     summary: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -64,19 +54,13 @@ class Stage:
         return self.source.drops.spanned(self.lo_us, self.hi_us)
 
     @property
-    def takes_drops(self) -> bool:
-        """Whether the interval's drops have landed once the run is done; else it is about landed files alone, to read
-        them again or to take them back, and drops between them that have not landed still have not."""
-        return not self.retract and self.replay is None
-
-    @property
     def gap(self) -> SealGap | None:
         """The refusal of this run if it is not told to move the seal past drops that were never run, where it would."""
-        return gap_of(self.lake, self.source, self.frontiers, self.drops) if self.takes_drops else None
+        return gap_of(self.lake, self.source, self.frontiers, self.drops) if self.request.takes_drops else None
 
     def check_gap(self) -> None:
         """Refuse the run if it would move the seal past drops that were never run, and was not told to."""
-        if not self.pass_gap and (gap := self.gap) is not None:
+        if not self.request.pass_gap and (gap := self.gap) is not None:
             raise gap
 
     @property

@@ -52,5 +52,5 @@ def write_verdicts(stage: Stage) -> None:
     common = {"source": stage.source.name, "token": stage.fence.token, "run_id": stage.run_id}
     known_from = instant(max(stage.frontiers.seal_us, 0))
     rows = [{**common, "known_from": known_from, **verdict} for verdict in stage.lease.verdicts]
-    stage.lake.append(VERDICTS, stage.lake.frame(VERDICTS, rows), None)
+    stage.lake.record(VERDICTS, rows)
     stage.lease.verdicts = []

@@ -32,15 +32,15 @@ def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
     check_names(stage)
     ensure_source(stage.lake, stage.source)
-    if stage.takes_drops:
+    if stage.request.takes_drops:
         check_drops(stage.source, stage.frontiers, stage.drops)
     files = listed_files(stage)
-    if stage.planned is not None:
-        stage.planned.check(base_of_run(stage, files), stage.source)
-    changed = check_version(stage.source, stage.publication, accepted=stage.accept_definition)
+    if stage.request.planned is not None:
+        stage.request.planned.check(base_of_run(stage, files), stage.source)
+    changed = check_version(stage.source, stage.publication, accepted=stage.request.accept_definition)
     # before the first publication all of the definition is new to the tables
     widen_tables(stage.lake, stage.source, changed if stage.publication.definition else stage.source.definition_parts())
-    if stage.takes_drops:
+    if stage.request.takes_drops:
         stage.check_gap()
     stage.withdraw()
     drops = None if stage.rereads else stage.drops
@@ -70,44 +70,40 @@ def listed_files(stage: Stage) -> list[LandingFile]:
     Raises:
         ParameterError: the one file that the run is about is not there.
     """
-    drops = {n for n in stage.drops if stage.takes_drops or stage.frontiers.has_landed(range(n, n + 1))}
+    drops = {n for n in stage.drops if stage.request.takes_drops or stage.frontiers.has_landed(range(n, n + 1))}
     if stage.rereads:
         landed = {n for first, past in stage.frontiers.landed for n in range(first, past)}
         drops |= {n for n in landed if stage.source.drops.interval(n)[1] > stage.frontiers.horizon_us}
     files = [f for n in sorted(drops) for f in list_drop_files(stage.settings.landing, stage.source, n)]
-    if stage.only_file is not None and not stage.retract and stage.only_file not in {f.path for f in files}:
+    asked = stage.request
+    if asked.only_file is not None and not asked.retract and asked.only_file not in {f.path for f in files}:
         raise ParameterError(
             expected=f"a file of the drops of {stage.source.name}, relative to the landing directory",
-            found=repr(stage.only_file),
+            found=repr(asked.only_file),
             consequence="nothing was run",
             next_step=f"name one of {', '.join(f.path for f in files[:5]) or 'none'}",
         )
     return files
 
 
-def chosen_files(stage: Stage) -> frozenset[str] | None:
-    """The paths that the run is about; None: all."""
-    return stage.replay if stage.only_file is None else frozenset({stage.only_file})
-
-
 def _survey(stage: Stage, files: list[LandingFile], known: dict[str, Version]) -> Survey:
-    chosen = chosen_files(stage)
-    if stage.retract:
+    chosen = stage.request.chosen_files
+    if stage.request.retract:
         return survey_retraction(files, known, _to_retract(stage, known))
-    again = None if stage.rereads else (stage.replay or ())
+    again = None if stage.rereads else (stage.request.replay or ())
     if stage.rereads and chosen is not None:
         chosen = chosen | known.keys()
-    return survey(files, known, chosen=chosen, again=again, brought_back=stage.only_file is not None)
+    return survey(files, known, chosen=chosen, again=again, brought_back=stage.request.only_file is not None)
 
 
 def _to_retract(stage: Stage, known: dict[str, Version]) -> frozenset[str]:
-    chosen = chosen_files(stage)
+    chosen = stage.request.chosen_files
     paths = frozenset(known) if chosen is None else chosen & known.keys()
     if paths:
         return paths
     raise ParameterError(
         expected=f"a landed file of {stage.source.name} in {', '.join(map(stage.source.drops.label, stage.drops))}",
-        found="none" if stage.only_file is None else repr(stage.only_file),
+        found="none" if stage.request.only_file is None else repr(stage.request.only_file),
         consequence="nothing was taken back",
         next_step=f"name one of {', '.join(sorted(known)[:5])}" if known else "name a drop that has landed",
     )
@@ -122,7 +118,7 @@ def _resumed(pending: Collection[PendingLanding]) -> dict[str, int]:
 
 def _empty_drops(stage: Stage, files: list[LandingFile], pending: Collection[PendingLanding]) -> list[int]:
     """Drops of the interval that are run for the first time, and have no file."""
-    if not stage.takes_drops:
+    if not stage.request.takes_drops:
         return []
     with_files = {f.seq_no for f in files}.union(*(landing.drops for landing in pending))
     return [n for n in stage.drops if n not in with_files and not stage.frontiers.has_landed(range(n, n + 1))]
@@ -130,7 +126,7 @@ def _empty_drops(stage: Stage, files: list[LandingFile], pending: Collection[Pen
 
 def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
     """What this run is made on; a plan of it was made on the same, or is stale."""
-    interval, chosen = (stage.lo_us, stage.hi_us), chosen_files(stage)
+    interval, chosen = (stage.lo_us, stage.hi_us), stage.request.chosen_files
     about = [f for f in files if chosen is None or f.path in chosen]
     return base_of(
         stage.source,
@@ -138,9 +134,9 @@ def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
         about,
         stage.frontiers,
         stage.publication,
-        only_file=stage.only_file,
-        retract=stage.retract,
-        replay=stage.replay,
+        only_file=stage.request.only_file,
+        retract=stage.request.retract,
+        replay=stage.request.replay,
     )
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints.versions import versions_at
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.reads.as_of import check_time, in_force
+from spark_jobs.reads.as_of import check_time
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
@@ -89,7 +89,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
             expected="a source that has published", found="none", consequence="nothing was copied",
             next_step="run one first",
         )  # fmt: skip
-    times_us = {source.name: check_time(lake, source, in_force(lake, source), at_us) for source in sources}
+    times_us = {source.name: check_time(lake, source, publication.load(lake, source), at_us) for source in sources}
     copies = {source.name: list(_copied(lake, source, times_us[source.name])) for source in sources}
     for source in sources:
         _refuse_empty(lake, source, copies[source.name], times_us[source.name])

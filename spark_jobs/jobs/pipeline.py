@@ -14,8 +14,9 @@ from typing import Any
 
 from spark_jobs import gates
 from spark_jobs.config import Settings
-from spark_jobs.jobs.base import Base
-from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.jobs.request import ALL, Request
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.model import STAGES
 from spark_jobs.publish import marts
 from spark_jobs.session import open_session
 from spark_jobs.storage.times import micros
@@ -58,12 +59,7 @@ def run_pipeline(
     hi: datetime,
     *,
     run_id: str,
-    accept_definition: bool = False,
-    only_file: str | None = None,
-    planned: Base | None = None,
-    retract: bool = False,
-    replay: frozenset[str] | None = None,
-    pass_gap: bool = False,
+    request: Request = ALL,
     on_stage: Callable[[str], None] = lambda _: None,
     driver: Driver | None = None,
     wait_s: float | None = None,
@@ -73,8 +69,6 @@ def run_pipeline(
 
     It waits for its turn on the source, `wait_s` seconds at most, and tells `on_wait` for whom: see `storage.turns`.
     `driver` knows the runs that are not of one process; None: there are none.
-
-    With `planned`, the base of a plan, nothing runs unless it still stands: see `run_stage`.
 
     An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
     """
@@ -100,12 +94,7 @@ def run_pipeline(
                         run_id=run_id,
                         settings=settings,
                         spark=spark,
-                        accept_definition=accept_definition,
-                        only_file=only_file,
-                        planned=planned,
-                        retract=retract,
-                        replay=replay,
-                        pass_gap=pass_gap,
+                        request=request,
                     )
                 report.stages.append(summary)
         finally:

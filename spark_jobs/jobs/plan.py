@@ -20,15 +20,18 @@ from spark_jobs.jobs.beginning import begun_frontiers, gap_of
 from spark_jobs.jobs.compact import restate_states
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import estimate_seconds
-from spark_jobs.jobs.land import base_of_run, chosen_files, land_files, listed_files
+from spark_jobs.jobs.land import base_of_run, land_files, listed_files
 from spark_jobs.jobs.replay import Asked, replay_of
+from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
 from spark_jobs.landing.ledger import COUNTS, versions
+from spark_jobs.model import FIRST, STAGES
 from spark_jobs.restatement.preview import Difference, differences
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.overlay import OverlayLake
+from spark_jobs.storage.records import Rows
 from spark_jobs.storage.tables import FILES
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import SealGap
@@ -36,7 +39,7 @@ from spark_jobs.trace.gap import SealGap
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REHEARSED = {"land": land_files, "seal": advance_trace, "window": restate_windows, "compact": restate_states}
+REHEARSED = dict(zip(STAGES, (land_files, advance_trace, restate_windows, restate_states), strict=False))
 """What each stage does before its gate; `publish` would only show it."""
 
 RUN_ID = "plan"
@@ -94,26 +97,23 @@ def plan_run(
     interval_us: tuple[int, int],
     spark: SparkSession,
     *,
-    only_file: str | None = None,
-    retract: bool = False,
-    replay: frozenset[str] | None = None,
+    request: Request = ALL,
     sample: int,
 ) -> Plan:
     """Work out what a run of `source` over `[lo, hi)` would change; waits for a run that is at work on the source.
 
-    `only_file`, `retract` and `replay` say what the run is about: see `context.Stage`. `sample` rows are shown per
-    table, 0 shows all.
+    `request` says what the run is about; a changed definition and a gap are shown, not refused. `sample` rows are shown
+    per table, 0 shows all.
 
     Raises:
         TidemarkError: what the run would be refused for, too.
     """
-    lake = OverlayLake(spark)
+    lake, rehearsed = OverlayLake(spark), replace(request, accept_definition=True, pass_gap=True)
     with fence.hold_still(settings.home / "leases", source=source.name) as lease:
 
         def stage(name: str) -> Stage:
             lease.next_token()
-            made = Stage(name, settings, source, *interval_us, RUN_ID, lake, lease, accept_definition=True)
-            return replace(made, only_file=only_file, retract=retract, replay=replay, pass_gap=True)
+            return Stage(name, settings, source, *interval_us, RUN_ID, lake, lease, rehearsed)
 
         try:
             return _plan(stage, lake, lease.past, sample)
@@ -159,11 +159,12 @@ def plan_replay(
             consequence="nothing was planned",
             next_step=f"`tidemark quarantine list {source.name}` names them",
         )
-    return plan_run(settings, source, found.interval_us(source), spark, replay=found.files, sample=sample)
+    request = Request(replay=found.files)
+    return plan_run(settings, source, found.interval_us(source), spark, request=request, sample=sample)
 
 
 def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple[int, float]], sample: int) -> Plan:
-    before = stage("land")
+    before = stage(FIRST)
     source, files = before.source, listed_files(before)
     base = base_of_run(before, files)
     known = versions(lake, source)
@@ -172,11 +173,11 @@ def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple
         current = stage(name)
         body(current)
         summaries.append({"stage": name, **current.summary})
-    landed = lake.written(FILES).collect() if lake.wrote(FILES) else []
-    chosen = chosen_files(before)
+    landed = lake.recorded(FILES)
+    chosen = before.request.chosen_files
     about = [f for f in files if chosen is None or f.path in chosen]
-    of_files = {row.seq_no for row in landed} | {f.seq_no for f in about}
-    shown = sorted({*before.drops, *of_files} if before.takes_drops else of_files)
+    of_files = {row["seq_no"] for row in landed} | {f.seq_no for f in about}
+    shown = sorted({*before.drops, *of_files} if before.request.takes_drops else of_files)
     changed, retracted = (set(summaries[0][f"{what}_files"]) for what in ("changed", "retracted"))
     drops = [
         _drop(source, n, [f for f in about if f.seq_no == n], landed, set(known), changed, retracted) for n in shown
@@ -186,7 +187,7 @@ def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple
         drops,
         changed_parts(source, before.publication),
         differences(lake, source, sample),
-        estimate_seconds(past, sum(row.rows + (row.rows_back or 0) for row in landed)),
+        estimate_seconds(past, sum(row["rows"] + (row["rows_back"] or 0) for row in landed)),
         summaries,
         before.gap,
     )
@@ -196,13 +197,13 @@ def _drop(
     source: Source,
     seq_no: int,
     files: list[Any],
-    landed: list[Any],
+    landed: Rows,
     known: set[str],
     changed: set[str],
     retracted: set[str],
 ) -> PlannedDrop:
-    own = [row for row in landed if row.seq_no == seq_no and row.path is not None]
-    landing = {row.path for row in own}
+    own = [row for row in landed if row["seq_no"] == seq_no and row.get("path") is not None]
+    landing = {row["path"] for row in own}
     read = (landing - known) | changed
     return PlannedDrop(
         source.drops.label(seq_no),
@@ -210,6 +211,6 @@ def _drop(
         sorted(landing & changed),
         sorted(file.path for file in files if file.path not in read | retracted),
         sorted(landing & retracted),
-        sum(row.bytes for row in own if row.path in read),
-        *(sum(getattr(row, column) for row in own) for column in COUNTS),
+        sum(row["bytes"] for row in own if row["path"] in read),
+        *(sum(row[column] for row in own) for column in COUNTS),
     )

@@ -7,9 +7,11 @@ from dataclasses import replace
 from spark_jobs.definitions.definition import histories
 from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
+from spark_jobs.gates import build_data_docs
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.jobs.names import let_names_follow
+from spark_jobs.model import STAGED
 from spark_jobs.publish.marts import build_marts
 from spark_jobs.session import session_kind
 from spark_jobs.storage import publication
@@ -39,6 +41,7 @@ def publish(stage: Stage) -> None:
     stage.summary.update(published_us=shown.published_us, moved=due)
     if shown.published_us > 0:
         let_names_follow(stage)
+    build_data_docs(stage.settings)
     _build_marts(stage, shown.published_us)
 
 
@@ -83,7 +86,7 @@ def _build_marts(stage: Stage, published_us: int) -> None:
 
 
 def _refuse_missing(stage: Stage) -> None:
-    missing = [name for name in ("window", "compact") if name not in stage.lease.staged]
+    missing = [name for name in STAGED if name not in stage.lease.staged]
     if missing:
         raise StageMissing(
             expected=f"window and compact to have run on what {stage.source.name} has sealed",

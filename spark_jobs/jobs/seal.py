@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from spark_jobs.gates.measures import trace as measure_trace
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
-from spark_jobs.landing.pending import landings_between, pending_updates
+from spark_jobs.landing.ledger import landings_between
+from spark_jobs.landing.pending import pending_updates
 from spark_jobs.trace.advance import Advance, advance
 from spark_jobs.trace.frontiers import Move, unpublished_moves
 
@@ -32,7 +33,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
     pending = pending_updates(stage.lake, stage.source, before.landed_through)
     # what an earlier run landed without sealing it lands with this one
     drops, hi_us = [range(n, n + 1) for n in pending.drops], before.reached_us
-    if stage.takes_drops:
+    if stage.request.takes_drops:
         drops, hi_us = sorted([*drops, stage.drops], key=lambda of: of.start), stage.hi_us
     moved = advance(
         stage.lake,

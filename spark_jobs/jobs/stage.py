@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.compact import compact
-from spark_jobs.jobs.context import FIRST, Stage
+from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import KEPT_RUNS
 from spark_jobs.jobs.land import land
 from spark_jobs.jobs.publish import publish
+from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.seal import seal
 from spark_jobs.jobs.summaries import summary_table
 from spark_jobs.jobs.window import window
+from spark_jobs.model import FIRST, LAST, STAGED, STAGES
 from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage import fence
@@ -33,17 +34,8 @@ from spark_jobs.storage.times import micros
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STAGES: dict[str, Callable[[Stage], None]] = {
-    "land": land,
-    "seal": seal,
-    "window": window,
-    "compact": compact,
-    "publish": publish,
-}
-"""In the order in which a run goes through them."""
-
-STAGED = ("window", "compact")
-"""Stages whose rows a publication makes visible; what they wrote counts only until the trace moves again."""
+BODIES: dict[str, Callable[[Stage], None]] = dict(zip(STAGES, (land, seal, window, compact, publish), strict=True))
+"""What each stage does."""
 
 
 def run_stage(
@@ -55,19 +47,9 @@ def run_stage(
     run_id: str,
     settings: Settings | None = None,
     spark: SparkSession | None = None,
-    accept_definition: bool = False,
-    only_file: str | None = None,
-    planned: Base | None = None,
-    retract: bool = False,
-    replay: frozenset[str] | None = None,
-    pass_gap: bool = False,
+    request: Request = ALL,
 ) -> dict[str, Any]:
     """Run the stage `name` of `source` for the interval `[lo, hi)`; returns its summary (plain JSON values).
-
-    `only_file` leaves the interval's other files aside. `retract` takes back what the interval's drops, or that file,
-    landed. `replay`: files to read again, and no others. `planned` is the base of a plan, which must still stand: it
-    says what the run is about, and its definition is accepted. `pass_gap` lets the run move the seal past drops that
-    were never run.
 
     Opens a session of its own unless one is given, and always ends what it started: on any error or signal the
     session's work is interrupted, so that a retry does not meet it.
@@ -82,9 +64,6 @@ def run_stage(
         )
     checked = find_source(settings.sources, source)
     checked.drops.spanned(micros(lo), micros(hi))  # refused before a session is opened
-    if planned is not None:
-        accept_definition, only_file, retract = True, planned.only_file, planned.retract
-        replay = None if planned.replay is None else frozenset(planned.replay)
     session = spark or open_session(settings, f"{source}:{name}:{run_id}")
     try:
         with work_on(session, settings):
@@ -97,12 +76,7 @@ def run_stage(
                 lo_us=micros(lo),
                 hi_us=micros(hi),
                 run_id=run_id,
-                accept_definition=accept_definition,
-                only_file=only_file,
-                planned=planned,
-                retract=retract,
-                replay=replay,
-                pass_gap=pass_gap,
+                request=request,
             )
     finally:
         if spark is None:
@@ -118,16 +92,16 @@ def _attempt(
     lo_us: int,
     hi_us: int,
     run_id: str,
-    **options: Any,
+    request: Request,
 ) -> dict[str, Any]:
     begun = time.monotonic()
     folder = settings.home / "leases"
     with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=fence.WAIT_S) as lease:
-        lake = Lake(spark, lease.carried)
-        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, **options)
-        if name not in STAGED and name != "publish":
+        lake = Lake(spark)
+        stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request)
+        if name not in STAGED and name != LAST:
             lease.staged.clear()
-        STAGES[name](stage)
+        BODIES[name](stage)
         if name in STAGED:
             lease.record(name)
         seconds = round(time.monotonic() - begun, 3)
@@ -146,10 +120,10 @@ def _attempt(
 
 def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:
     """Keep what the stage took; of a whole run, what all did, for the estimates of plans."""
-    if name == "land":
+    if name == FIRST:
         lease.spent = {"rows": summary["rows"] + summary["rows_back"]}
     lease.spent[name] = seconds
-    if name == "publish" and all(stage in lease.spent for stage in STAGES):
+    if name == LAST and all(stage in lease.spent for stage in STAGES):
         whole = (int(lease.spent["rows"]), round(sum(lease.spent[stage] for stage in STAGES), 3))
         lease.past = [*lease.past, whole][-KEPT_RUNS:]
 
@@ -157,7 +131,7 @@ def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str
 def main(arguments: list[str] | None = None) -> int:
     """The command line of one stage; prints its summary as JSON, and as a table into the log."""
     parser = argparse.ArgumentParser(prog="stage", description="Run one stage of a source for a range of drops.")
-    parser.add_argument("stage", choices=list(STAGES))
+    parser.add_argument("stage", choices=STAGES)
     parser.add_argument("source")
     parser.add_argument("--from", dest="first", required=True, type=_instant, help="start of the first drop")
     parser.add_argument("--to", dest="last", required=True, type=_instant, help="start of the last drop")
@@ -176,8 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
             hi=hi,
             run_id=options.run_id,
             settings=settings,
-            accept_definition=options.accept_definition,
-            pass_gap=options.pass_gap,
+            request=Request(accept_definition=options.accept_definition, pass_gap=options.pass_gap),
         )
     except TidemarkError as error:
         sys.stderr.write(f"{error}\n")

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.records import Rows
 from spark_jobs.storage.tables import FILES
 from spark_jobs.storage.times import instant
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
 LANDED, UNREADABLE, RETRACTED = "landed", "unreadable", "retracted"
 """What a file's version can be; see the column `version` of the ledger."""
 
-CARRIED = "pending"
-"""Its name in `Lake.carried`: the landings that are not in the trace yet."""
-
 COUNTS = ("rows", "rejects", "duplicates", "rows_back", "rejects_back", "duplicates_back")
 NOTHING = dict.fromkeys(COUNTS, 0)
-_SAID = ("path", "seq_no", "first_row_id", "last_row_id", "bytes", "checksum", "version", "landing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +80,6 @@ class PendingLanding:
             {name: self.counts[name] + (row[name] or 0) for name in COUNTS},
         )
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> PendingLanding:
-        """Read what `asdict` gave."""
-        return cls(tuple(fields["drops"]), fields["files"], fields["counts"])
-
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -101,48 +92,46 @@ class Known:
 
 def known(lake: Lake, source: Source, drops: range | None, landed_through: int) -> Known:
     """Read the ledger once, for the files of these drops (None: all) and for the landings beyond `landed_through`."""
-    of_drops = F.lit(True) if drops is None else F.col("seq_no").between(drops.start, drops.stop - 1)
-    ledger = lake.read(FILES).where((F.col("source") == source.name) & (of_drops | (F.col("landing") > landed_through)))
+    beyond = pc.field("landing") > landed_through
+    of_drops = pc.scalar(True) if drops is None else _between("seq_no", drops.start, drops.stop - 1)
     files: dict[str, Version] = {}
     pending: dict[int, PendingLanding] = {}
-    rows = ledger.select(*_SAID, *COUNTS, of_drops.alias("of_drops")).collect()
-    for row in sorted(rows, key=lambda row: row.landing):
-        if row.of_drops and row.path is not None:
-            files[row.path] = _version(row)
-        if row.landing > landed_through:
-            pending[row.landing] = pending.get(row.landing, PendingLanding()).plus(row.asDict())
-    _carry(lake, pending)
+    for row in _rows(lake, source, of_drops | beyond):
+        if (drops is None or row["seq_no"] in drops) and row["path"] is not None:
+            files[row["path"]] = _version(row)
+        if row["landing"] > landed_through:
+            pending[row["landing"]] = pending.get(row["landing"], PendingLanding()).plus(row)
     return Known(files, pending)
-
-
-def _carry(lake: Lake, pending: Mapping[int, PendingLanding]) -> None:
-    if lake.carried is not None:
-        lake.carried[CARRIED] = json.dumps([(landing, asdict(of)) for landing, of in pending.items()])
-
-
-def _carried(lake: Lake) -> dict[int, PendingLanding] | None:
-    if lake.carried is None or CARRIED not in lake.carried:
-        return None
-    return {landing: PendingLanding.from_json(of) for landing, of in json.loads(lake.carried[CARRIED])}
 
 
 def versions(lake: Lake, source: Source) -> dict[str, Version]:
     """Path -> the newest version, of all files of the source."""
-    rows = lake.read(FILES).where((F.col("source") == source.name) & F.col("path").isNotNull())
-    return {row.path: _version(row) for row in sorted(rows.select(*_SAID).collect(), key=lambda row: row.landing)}
+    return {row["path"]: _version(row) for row in _rows(lake, source, pc.field("path").is_valid())}
 
 
-def _version(row: Row) -> Version:
-    size, checksum, kind, landing = row.bytes, row.checksum, row.version or LANDED, row.landing
-    return Version(row.path, row.seq_no, row.first_row_id, row.last_row_id, size, checksum, kind, landing)
+def _version(row: Mapping[str, Any]) -> Version:
+    of_file = {name: row[name] for name in ("path", "seq_no", "first_row_id", "last_row_id", "checksum", "landing")}
+    return Version(size=row["bytes"], kind=row["version"] or LANDED, **of_file)
 
 
 def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, PendingLanding]:
     """The landings beyond `landed_through` by their numbers, oldest first."""
-    carried = _carried(lake)
-    if carried is not None:
-        return {landing: of for landing, of in carried.items() if landing > landed_through}
     return known(lake, source, range(0), landed_through).pending
+
+
+def landings_between(lake: Lake, source: Source, after: int, through: int) -> list[int]:
+    """The landings beyond `after`, up to `through`."""
+    return sorted({row["landing"] for row in _rows(lake, source, _between("landing", after + 1, through))})
+
+
+def _rows(lake: Lake, source: Source, where: pc.Expression) -> Rows:
+    """The source's rows of the ledger, oldest landing first."""
+    rows = lake.records(FILES, (pc.field("source") == source.name) & where)
+    return sorted(rows, key=lambda row: row["landing"])
+
+
+def _between(column: str, first: int, last: int) -> pc.Expression:
+    return (pc.field(column) >= first) & (pc.field(column) <= last)
 
 
 def landings(lake: Lake, source: Source) -> DataFrame:
@@ -181,8 +170,4 @@ def drop_bounds(source: Source, seq_no: int) -> dict[str, Any]:
 def write(lake: Lake, rows: list[dict[str, Any]], fence: Fence, run_id: str) -> None:
     """Commit the ledger's rows: from here on their chunks, rejects and duplicates count."""
     of_landing = {"landing": fence.token, "run_id": run_id, "landed_at": datetime.now(UTC)}
-    lake.append(FILES, lake.frame(FILES, [{**row, **of_landing} for row in rows]), fence)
-    carried = _carried(lake)
-    if carried is not None:
-        landing = reduce(PendingLanding.plus, ({"path": None, **row} for row in rows), PendingLanding())
-        _carry(lake, {**carried, fence.token: landing})
+    lake.record(FILES, [{**row, **of_landing} for row in rows], fence)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import FILES, chunks, row_columns
+from spark_jobs.storage.tables import chunks, row_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,12 +35,6 @@ class Pending:
 
 ROWS_A_TASK = 250_000
 """Updates that one task takes out of chunks and writes."""
-
-
-def landings_between(lake: Lake, source: Source, after: int, through: int) -> list[int]:
-    """The landings of the ledger beyond `after`, up to `through`."""
-    of_source = (F.col("source") == source.name) & F.col("landing").between(after + 1, through)
-    return sorted({row.landing for row in lake.read(FILES).where(of_source).select("landing").collect()})
 
 
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:

@@ -46,9 +46,7 @@ def preload() -> None:
     import dbt.cli.main  # noqa: F401
 
 
-def build_marts(
-    settings: Settings, source: str, *, published_us: int | None = None, full_refresh: bool = False
-) -> MartsResult:
+def build_marts(settings: Settings, source: str, *, published_us: int | None = None) -> MartsResult:
     """Bring the marts of `source` (its tag) up to its publication and test them; a source without marts builds nothing.
 
     `published_us` is the publication in force, for the marts' commits to name; by default they ask the lake.
@@ -63,7 +61,7 @@ def build_marts(
 
     arguments = ["build", "--select", f"tag:{source}", *_options(settings)]
     with _environment(settings, published_us):
-        outcome = dbtRunner().invoke([*arguments, "--full-refresh"] if full_refresh else arguments)
+        outcome = dbtRunner().invoke(arguments)
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
     failed = {r.node.name: r.message or str(r.status) for r in results if str(r.status) not in _GOOD}
     if outcome.exception is not None:

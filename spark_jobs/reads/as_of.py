@@ -26,7 +26,6 @@ from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.tables import PUBLISHED
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import counting_rows
@@ -55,7 +54,7 @@ def as_of_time(lake: Lake, source: Source, at_us: int | None) -> tuple[int, Publ
         NotPublished: nothing is published at that time yet.
         BelowSince: the time lies before `since`.
     """
-    current = in_force(lake, source)
+    current = publication.load(lake, source)
     return check_time(lake, source, current, at_us), current
 
 
@@ -93,12 +92,6 @@ def check_time(lake: Lake, source: Source, current: Publication, at_us: int | No
             since_us=since_us,
         )
     return at_us
-
-
-def in_force(lake: Lake, source: Source) -> Publication:
-    """The publication in force; the one before all in a lake in which nothing has run, too."""
-    ran = PUBLISHED.table in lake.names_if_present(PUBLISHED.database)
-    return publication.load(lake, source) if ran else publication.start(source)
 
 
 def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) -> DataFrame:

@@ -39,9 +39,3 @@ class StartFailed(TidemarkError):
     """A part did not become healthy. Facts: `part`, `log_file`."""
 
     code = "start_failed"
-
-
-class NotRunning(TidemarkError):
-    """No supervisor runs under this home. Facts: `home`."""
-
-    code = "not_running"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from spark_jobs.config import Settings
 from spark_jobs.server import processes
 from spark_jobs.server.code_version import code_version
-from spark_jobs.server.errors import NotRunning
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
 from spark_jobs.server.state import SupervisorState, read_state
 
@@ -78,19 +77,6 @@ def running_supervisor(settings: Settings) -> SupervisorState | None:
     """The state of the supervisor of this home, or None if it does not run."""
     state = read_state(settings)
     return state if state and state.is_alive() else None
-
-
-def require_running(settings: Settings) -> SupervisorState:
-    """The state of the supervisor of this home. Raises `NotRunning` if it does not run."""
-    running = running_supervisor(settings)
-    if running is None:
-        raise NotRunning(
-            expected="a running lake server",
-            found=f"none under {settings.home}",
-            next_step="start it with `tidemark up`",
-            home=str(settings.home),
-        )
-    return running
 
 
 def _ask(settings: Settings) -> Status:

@@ -27,10 +27,6 @@ class Problem:
     expected: str
     found: str
 
-    def under(self, prefix: str) -> Problem:
-        """The same problem, its path below `prefix`."""
-        return Problem(join_path(prefix, self.path), self.expected, self.found)
-
     def __str__(self) -> str:
         return f"{self.path or 'the file'}: expected {self.expected}, found {self.found}"
 

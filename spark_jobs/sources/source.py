@@ -141,10 +141,6 @@ class Source(Section):
             parts[f"window.{name}"] = {**window, "time": self.window_time(name)}
         return {name: _hash(part) for name, part in sorted(parts.items())}
 
-    def definition_hash(self) -> str:
-        """One hash over `definition_parts`: another hash is another definition version."""
-        return _hash(self.definition_parts())
-
 
 def _hash(value: Any) -> str:
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -61,9 +61,14 @@ class Fence:
     source: str
     token: int
 
+    @property
+    def app_id(self) -> str:
+        """Whose tokens they are, in Delta's logs."""
+        return f"tidemark/{self.source}"
+
     def writer_options(self) -> dict[str, str]:
         """Options of a Delta write that make the commit skip itself once a newer token has committed."""
-        return {"txnAppId": f"tidemark/{self.source}", "txnVersion": str(self.token)}
+        return {"txnAppId": self.app_id, "txnVersion": str(self.token)}
 
 
 @dataclass
@@ -71,8 +76,6 @@ class Lease:
     """A source held by one attempt: its fence, and what the run's finished stages left for the next ones.
 
     `staged`: the tokens under which they wrote, by stage. `verdicts`: what their gates found, until a table holds it.
-    `carried`: what the stage before knew of the source's small tables when it ended (`Lake.carried`). An attempt that
-    does not end leaves nothing to carry, so the next one reads the tables.
     `spent`: rows that this run landed and seconds of its stages. `past`: (rows, seconds) of the last whole runs.
     """
 
@@ -81,7 +84,6 @@ class Lease:
     fence: Fence
     staged: dict[str, int] = field(default_factory=dict)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
-    carried: dict[str, str] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     past: list[tuple[int, float]] = field(default_factory=list)
 
@@ -101,7 +103,6 @@ class Lease:
             "pid": os.getpid(),
             "staged": self.staged,
             "verdicts": self.verdicts,
-            "carried": self.carried,
             "spent": self.spent,
             "past": self.past,
         }
@@ -139,8 +140,6 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
         kept = {name: lease[name] for name in (("past",) if starts_run else ("past", "spent", "staged", "verdicts"))}
         taken = Lease(path, run_id, Fence(source, lease["token"] + 1), **kept)
         taken.save()
-        if not starts_run:
-            taken.carried.update(lease.get("carried", {}))
         yield taken
 
 

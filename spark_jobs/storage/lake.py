@@ -8,18 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.places import lake_root, storage_options, table_uri
+from spark_jobs.storage.records import (
+    RECORDS,
+    Rows,
+    append_records,
+    read_records,
+    replace_records,
+    widen_records,
+)
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -30,6 +42,9 @@ MOST_ROWS_A_FILE = 1_000_000
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 """Table property: for how long files that are out of use stay."""
 DEFAULT_RETENTION = timedelta(days=7)
+
+_NO_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
+"""What Spark calls a table that is not there."""
 
 _OF_FILE = {"file": "file_path", "file_size": "file_size"}
 
@@ -53,13 +68,42 @@ def _differs(table: Table, *, expected: str, found: str) -> TableDiffers:
 class Lake:
     """Tables of one Spark session. Cheap to make; holds no state but what it has seen to exist."""
 
-    def __init__(self, spark: SparkSession, carried: dict[str, str] | None = None) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.commits = 0
         """Delta commits made through this object, for the run's report."""
-        self.carried = carried
-        """What is in force of one source, by name, as JSON: what the stage before handed on, and what was read or
-        committed here since. None: nothing holds the source's lease, so every question reads the tables."""
+        self._seen: dict[str, dict[str, str]] = {}
+
+    @cached_property
+    def _root(self) -> str:
+        return lake_root(self.spark)
+
+    @cached_property
+    def _storage_options(self) -> dict[str, str]:
+        return storage_options(self.spark, self._root)
+
+    def uri(self, table: Table) -> str:
+        """Where a table lies, for readers that are not Spark."""
+        return table_uri(self._root, table)
+
+    def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
+        """Rows of a table of records, read without a Spark job; none of a table that does not exist yet."""
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            found = read_records(self.uri(table), self._storage_options, where)
+        except TableNotFoundError:
+            return []
+        rows: Rows = found.to_pylist()
+        return rows
+
+    def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
+        """Append rows to a table of records, once: a repeat under the same or an older token is skipped."""
+        self.commits += append_records(self.uri(table), self._storage_options, rows, fence)
+
+    def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
+        """Let `row` be the only one of the fence's source in a table of records, in one commit."""
+        self.commits += replace_records(self.uri(table), self._storage_options, [row], fence)
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
@@ -68,11 +112,23 @@ class Lake:
         for database, comment in databases.items():
             if database not in present:
                 self.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
+        if {table.database for table in tables} <= present and self._all_stand(tables):
+            return []
         existing = {database: self.names(database) for database in {table.database for table in tables}}
         missing = [table for table in tables if table.table not in existing[table.database]]
         for table in missing:
             self.define(table.ddl())
         return missing
+
+    def _all_stand(self, tables: Sequence[Table]) -> bool:
+        """Whether all of these tables are there: one look at the catalog, which says what columns they have, too."""
+        try:
+            self._look_at(tables)
+        except AnalysisException as missing:
+            if missing.getCondition() in _NO_TABLE:
+                return False
+            raise
+        return True
 
     def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
         """The columns that tables which stand lack, for those that lack some; looks at all of them in one query.
@@ -102,6 +158,10 @@ class Lake:
             TableDiffers: a column has another type.
         """
         for table, missing in self.lacking(tables).items():
+            del self._seen[table.qualified]
+            if table.qualified in RECORDS:
+                self._widen_records(table, missing)
+                continue
             plain = [column for column in missing if not column.filled]
             if plain:
                 self.define(table.added(plain))
@@ -110,10 +170,20 @@ class Lake:
 
     def _fill(self, table: Table, columns: Sequence[Column]) -> None:
         """Add columns with what older rows have in them, in one commit: a column that is there is filled."""
-        filled = [F.expr(c.filled).cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns]
-        writer = self.read(table).select("*", *filled).writeTo(table.qualified).option("mergeSchema", "true")
+        writer = self._filled(table, columns).writeTo(table.qualified).option("mergeSchema", "true")
         writer.overwrite(F.lit(True))
         self.commits += 1
+
+    def _widen_records(self, table: Table, columns: Sequence[Column]) -> None:
+        comments = {column.name: column.comment for column in columns}
+        widen_records(self.uri(table), self._storage_options, lambda: self._filled(table, columns).toArrow(), comments)
+        self.commits += 1
+
+    def _filled(self, table: Table, columns: Sequence[Column]) -> DataFrame:
+        filled = [
+            F.expr(c.filled or "NULL").cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
+        ]
+        return self.read(table).select("*", *filled)
 
     def check_identity(self, table: Table) -> None:
         """Refuse a table that stands and tells its rows apart by other columns.
@@ -132,6 +202,12 @@ class Lake:
 
     def _stand(self, tables: Sequence[Table]) -> Iterator[tuple[Table, dict[str, str]]]:
         """Each table with the types of the columns that it has, by name."""
+        self._look_at([table for table in tables if table.qualified not in self._seen])
+        for table in tables:
+            yield table, self._seen[table.qualified]
+
+    def _look_at(self, tables: Sequence[Table]) -> None:
+        """Remember the columns of tables that stand."""
         if not tables:
             return
         # a query that is never run: its schema has all of theirs
@@ -140,7 +216,7 @@ class Lake:
         statement = f"SELECT {columns} FROM {listed}"
         for table, of_table in zip(tables, self.run(statement).schema, strict=True):
             fields: Any = of_table.dataType
-            yield table, {field.name: field.dataType.simpleString() for field in fields}
+            self._seen[table.qualified] = {field.name: field.dataType.simpleString() for field in fields}
 
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""
@@ -211,13 +287,6 @@ class Lake:
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
             ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).append()
-        self.commits += 1
-
-    def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:
-        """Replace one source's partition of a table in one commit."""
-        ordered = rows.select(*table.column_names)
-        writer = ordered.writeTo(table.qualified).options(**fence.writer_options())
-        writer.overwrite(F.col("source") == fence.source)
         self.commits += 1
 
     def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.records import Rows, arrow_records
 from spark_jobs.storage.schema import Column, Table
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -22,12 +24,15 @@ class OverlayLake(Lake):
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        super().__init__(spark, {})
+        super().__init__(spark)
         self._written: dict[str, list[DataFrame]] = {}
+        self._recorded: dict[str, Rows] = {}
         self._existing: dict[str, set[str]] = {}
 
     def written(self, table: Table) -> DataFrame:
         """What was written to one table here; no rows if nothing was."""
+        if table.qualified in self._recorded:
+            return self.frame(table, self._recorded[table.qualified])
         frames = self._written.get(table.qualified) or [self._empty(table)]
         united = frames[0]
         for frame in frames[1:]:
@@ -37,6 +42,10 @@ class OverlayLake(Lake):
     def wrote(self, table: Table) -> bool:
         """Whether anything was written to the table here."""
         return table.qualified in self._written
+
+    def recorded(self, table: Table) -> Rows:
+        """What was appended to a table of records here."""
+        return self._recorded.get(table.qualified, [])
 
     def close(self) -> None:
         """Let Spark forget what was written."""
@@ -73,6 +82,19 @@ class OverlayLake(Lake):
         """`read`; what was written here is in no file, so all rows count as of one without size."""
         return self.read(table).withColumns({"file": F.lit(""), "file_size": F.lit(0).cast("bigint")})
 
+    def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
+        """The committed rows, filled where a run would fill them, and those recorded here."""
+        committed = super().records(table, where)
+        if committed and not committed[0].keys() >= {*table.column_names}:
+            filled = self._committed(table).toArrow()
+            committed = (filled if where is None else filled.filter(where)).to_pylist()
+        recorded = arrow_records(table, self.recorded(table))
+        return [*committed, *(recorded if where is None else recorded.filter(where)).to_pylist()]
+
+    def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
+        """Keep the rows."""
+        self._recorded.setdefault(table.qualified, []).extend(rows)
+
     def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
         """Keep the rows, computed now as a commit would."""
         kept = rows.select(*table.column_names).persist()
@@ -91,7 +113,7 @@ class OverlayLake(Lake):
         """Refused: nothing that is committed is changed from here."""
         raise NotImplementedError("nothing is amended by a lake that keeps its writes")
 
-    def replace_source(self, table: Table, rows: DataFrame, fence: Fence) -> None:
+    def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
         """Refused: only a publication replaces rows, and nothing is published from here."""
         raise NotImplementedError(f"{table.qualified} is replaced by publications alone")
 

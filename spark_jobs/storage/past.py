@@ -157,7 +157,8 @@ def publications_view() -> str:
     each = (
         "SELECT source, seal AS published, max(f.reached) AS reached, min_by(f.run_id, f.token) AS run_id"
         f" FROM ({seals}) JOIN ({below}) USING (source, seal) JOIN {_FRONTIERS} f USING (source, seal)"
-        " WHERE f.token > coalesce(withdrawn, -1) GROUP BY source, seal"
+        # the seal 1970 is that of a source of which nothing is published
+        " WHERE seal > timestamp_micros(0) AND f.token > coalesce(withdrawn, -1) GROUP BY source, seal"
     )
     before = "lag({}) OVER (PARTITION BY source ORDER BY published)"
     select = (

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.times import instant, micros
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 BEFORE_ALL_US = 0
 """`published` before the first publication: no change has a time below it."""
-
-
-CARRIED = "publication"
-"""Its name in `Lake.carried`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +33,6 @@ class Publication:
     definition: str = ""
     run_id: str = ""
     token: int = 0
-
-    def to_json(self) -> str:
-        """One line of JSON; `from_json` gives an equal value."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Publication:
-        """Read what `to_json` gave."""
-        fields = json.loads(text)
-        return cls(**{**fields, "tokens": tuple(fields["tokens"])})
 
 
 def visible(publication: Publication) -> Column:
@@ -63,27 +49,18 @@ def visible_sql(publication: Publication, *more: int, of: str = "") -> str:
 
 def load(lake: Lake, source: Source) -> Publication:
     """The publication in force, or the empty one before the first."""
-    if lake.carried is None or CARRIED not in lake.carried:
-        row = stored(lake, source).first()
-        found = start(source) if row is None else Publication.from_json(row.state)
-        if lake.carried is None:
-            return found
-        lake.carried[CARRIED] = found.to_json()
-    return Publication.from_json(lake.carried[CARRIED])
+    rows = lake.records(PUBLISHED, pc.field("source") == source.name)
+    if not rows:
+        return start(source)
+    row = rows[0]
+    published_us, reached_us, complete_us = (micros(row[time]) for time in ("published", "reached", "complete"))
+    others = {name: row[name] for name in ("settled", "definition", "run_id", "token")}
+    return Publication(published_us, reached_us, complete_us, tokens=tuple(row["tokens"]), **others)
 
 
 def start(source: Source) -> Publication:
     """What is in force before the first publication."""
     return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
-
-
-def stored(lake: Lake, source: Source) -> DataFrame:
-    """The row of the publication in force, if there is one: `state`, as `Publication.from_json` reads it."""
-    times = [F.unix_micros(c).alias(f"{c}_us") for c in ("published", "reached", "complete")]
-    # a filter on a partition column alone makes Delta compute the snapshot's state first: one job more
-    of_source = lake.read(PUBLISHED).where(F.col("source") == source.name).where(F.col("token") >= 0)
-    row = F.struct(*times, "settled", "tokens", "definition", "run_id", "token")
-    return of_source.select(F.to_json(row).alias("state"))
 
 
 def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -> None:
@@ -100,6 +77,4 @@ def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -
         "tokens": list(publication.tokens),
         "definition": publication.definition,
     }
-    lake.replace_source(PUBLISHED, lake.frame(PUBLISHED, [row]), fence)
-    if lake.carried is not None:
-        lake.carried[CARRIED] = replace(publication, token=fence.token).to_json()
+    lake.replace_record(PUBLISHED, row, fence)

@@ -6,25 +6,21 @@ One row of `trace.frontiers` per change; the one with the greatest token is in f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow.compute as pc
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.storage.times import instant
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 NEAR = 128
 """How many tokens before one of about now the last change of the frontiers is looked for first: a month of daily runs.
@@ -34,9 +30,6 @@ NO_HORIZON_US = -(2**63)
 """The horizon before retention moved it: every event time lies at or after it."""
 
 SeqRange = tuple[int, int]
-
-CARRIED = "frontiers"
-"""Their name in `Lake.carried`."""
 
 
 class StateCorrupt(TidemarkError):
@@ -147,29 +140,13 @@ def load(lake: Lake, source: Source, *, near: int = 0) -> SourceFrontiers:
     Raises:
         StateCorrupt: the newest row can't be read.
     """
-    if lake.carried is None:
-        return _parsed(source, _newest_first(lake, source, near).limit(1).collect())
-    if CARRIED not in lake.carried:
-        _carry(lake, source, near)
-    return SourceFrontiers.from_json(lake.carried[CARRIED])
+    rows = _newest_first(lake, source, near)
+    return _parsed(source, rows[0]) if rows else SourceFrontiers.start(source)
 
 
-def _carry(lake: Lake, source: Source, near: int) -> None:
-    """Read what a run starts with in one job: the frontiers and the publication."""
-    assert lake.carried is not None, "only an attempt hands on what it read"
-    newest = _newest_first(lake, source, near).limit(1).select(F.lit(CARRIED).alias("of"), "state")
-    published = publication.stored(lake, source).select(F.lit(publication.CARRIED).alias("of"), "state")
-    rows = newest.unionByName(published).collect()
-    lake.carried[CARRIED] = _parsed(source, [row for row in rows if row.of == CARRIED]).to_json()
-    in_force = [Publication.from_json(row.state) for row in rows if row.of == publication.CARRIED]
-    lake.carried.setdefault(publication.CARRIED, (in_force or [publication.start(source)])[0].to_json())
-
-
-def _parsed(source: Source, rows: list[Row]) -> SourceFrontiers:
-    if not rows:
-        return SourceFrontiers.start(source)
+def _parsed(source: Source, row: Mapping[str, Any]) -> SourceFrontiers:
     try:
-        return SourceFrontiers.from_json(rows[0].state)
+        return SourceFrontiers.from_json(row["state"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateCorrupt(
             expected=f"the state of {source.name} as JSON in trace.frontiers",
@@ -204,20 +181,20 @@ def published_frontiers(lake: Lake, source: Source, publication: Publication) ->
 def _since_publication(lake: Lake, source: Source, publication: Publication) -> list[tuple[int, SourceFrontiers]]:
     """Tokens and frontiers, newest first, down to the first that are not beyond `publication`."""
     states: list[tuple[int, SourceFrontiers]] = []
-    for row in _newest_first(lake, source, publication.token).select("token", "state").collect():
-        states.append((row.token, _parsed(source, [row])))
+    for row in _newest_first(lake, source, publication.token):
+        states.append((row["token"], _parsed(source, row)))
         if states[-1][1].seal_us <= publication.published_us:
             return states
     return [*states, (0, SourceFrontiers.start(source))]
 
 
-def _newest_first(lake: Lake, source: Source, near: int) -> DataFrame:
+def _newest_first(lake: Lake, source: Source, near: int) -> list[dict[str, Any]]:
     """The source's rows; those of tokens from NEAR before `near` on, if there are any up to `near`."""
-    rows = lake.read(FRONTIERS).where(F.col("source") == source.name)
-    recent = rows.where(F.col("token") > near - NEAR)
-    if near > NEAR and recent.where(F.col("token") <= near).isEmpty():
-        recent = rows
-    return recent.orderBy(F.col("token").desc())
+    of_source = pc.field("source") == source.name
+    rows = lake.records(FRONTIERS, of_source & (pc.field("token") > near - NEAR))
+    if near > NEAR and not any(row["token"] <= near for row in rows):
+        rows = lake.records(FRONTIERS, of_source)
+    return sorted(rows, key=lambda row: -row["token"])
 
 
 def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: SourceFrontiers) -> None:
@@ -225,9 +202,7 @@ def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: Sou
     row = frontier_row(source.name, fence.token, run_id, frontiers)
     row["complete"] = instant(frontiers.complete_us(source))
     row["published"] = instant(frontiers.published_us)
-    lake.append(FRONTIERS, lake.frame(FRONTIERS, [row]), fence)
-    if lake.carried is not None:
-        lake.carried[CARRIED] = frontiers.to_json()
+    lake.record(FRONTIERS, [row], fence)
 
 
 def frontier_row(collection: str, token: int, run_id: str, frontiers: SourceFrontiers) -> dict[str, Any]:

@@ -83,7 +83,7 @@ LIBRARIES: dict[str, set[str]] = {
     "chunks": SPARK,
     "corrections": SPARK,
     "windows": SPARK,
-    "storage": {*SPARK, "delta"},
+    "storage": {*SPARK, "delta", "deltalake"},
     "landing": SPARK,
     "trace": SPARK,
     "definitions": SPARK,

@@ -34,7 +34,9 @@ sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
 from spark_jobs.config import Settings  # noqa: E402
 from spark_jobs.definitions.catalog import define_names, ensure_source  # noqa: E402
 from spark_jobs.definitions.definition import definitions, histories  # noqa: E402
-from spark_jobs.jobs.stage import STAGES, run_stage  # noqa: E402
+from spark_jobs.jobs.request import Request  # noqa: E402
+from spark_jobs.jobs.stage import run_stage  # noqa: E402
+from spark_jobs.model import STAGES  # noqa: E402
 from spark_jobs.session import open_session  # noqa: E402
 from spark_jobs.sources import Source, load_source  # noqa: E402
 from spark_jobs.storage import publication  # noqa: E402
@@ -115,7 +117,11 @@ class Bench:
         self.runs += 1
         lo, hi = START + first * DAY, START + (last + 1) * DAY
         common: dict[str, Any] = {"source": "metered", "lo": lo, "hi": hi, "run_id": f"bench-{self.runs}"}
-        common |= {"settings": self.settings, "spark": self.spark, "accept_definition": accept, "pass_gap": True}
+        common |= {
+            "settings": self.settings,
+            "spark": self.spark,
+            "request": Request(accept_definition=accept, pass_gap=True),
+        }
         return {name: run_stage(name, **common)["seconds"] for name in STAGES}
 
     def files(self) -> dict[str, int]:

@@ -22,7 +22,8 @@ COUNT_JOBS = """
 import json, sys
 from datetime import UTC, datetime, timedelta
 from spark_jobs.config import load_settings
-from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.model import STAGES
 from spark_jobs.session import open_session
 settings = load_settings()
 spark = open_session(settings, "jobs of a day")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +19,7 @@ from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from tests.connect_program import run_program
 from tests.kernels.test_deltas_segments import MEANINGS, replayed
 
 pytestmark = pytest.mark.spark
@@ -247,13 +245,4 @@ spark.stop()
 
 
 def test_the_same_under_connect(tmp_path: Any) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        # testing: on a port that is free
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_TESTING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_program(PROGRAM, tmp_path)

@@ -15,6 +15,7 @@ from spark_jobs.chunks import NothingLanded, Row, SourceChunks, UnknownComponent
 from spark_jobs.cli import app as command_line
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.times import micros
@@ -73,7 +74,9 @@ def _land(spark: SparkSession, settings: Settings, drop: int) -> None:
 def _stage(stage: str, spark: SparkSession, settings: Settings, first: int, last: int, **options: Any) -> None:
     lo, hi = START + first * DAY, START + (last + 1) * DAY
     run_id = f"r{first}-{last}"
-    run_stage(stage, source="meters", lo=lo, hi=hi, run_id=run_id, settings=settings, spark=spark, **options)
+    run_stage(
+        stage, source="meters", lo=lo, hi=hi, run_id=run_id, settings=settings, spark=spark, request=Request(**options)
+    )
 
 
 def expected_range(meter: str, key: int, lo: int, hi: int, columns: list[str]) -> list[tuple[Any, ...]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.connect_program import run_program
 
 pytestmark = pytest.mark.spark
 
@@ -45,12 +44,4 @@ spark.stop()
 
 
 def test_batches_that_a_server_sends_are_the_whole_result(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        # testing: on a port that is free
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_TESTING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_program(PROGRAM, tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.cli.app import run
 from spark_jobs.config import Settings
 from spark_jobs.jobs import pipeline
+from spark_jobs.jobs.request import Request
 from spark_jobs.storage.turns import Line, NoDriver, Turn
 from tests.cli.test_command_line import METERS
 
@@ -28,8 +29,8 @@ def stages(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("TIDEMARK_SOURCES", str(tmp_path / "sources"))
     ran: list[tuple[str, bool, bool]] = []
 
-    def noted(name: str, *, pass_gap: bool, **_: Any) -> dict[str, Any]:
-        ran.append((name, pass_gap, other(settings).step() is None))
+    def noted(name: str, *, request: Request, **_: Any) -> dict[str, Any]:
+        ran.append((name, request.pass_gap, other(settings).step() is None))
         return {"stage": name, "seconds": 0.0, "commits": 0}
 
     monkeypatch.setattr(pipeline, "run_stage", noted)

@@ -13,6 +13,7 @@ import pytest
 
 from spark_jobs.errors import ConfigurationError, TidemarkError
 from spark_jobs.gates.verdicts import GateFailed, Verdict
+from spark_jobs.jobs.request import Request
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources.drops import Schedule
 
@@ -129,7 +130,7 @@ def test_a_task_runs_its_stage_under_the_runs_id(tasks: Any, monkeypatch: pytest
     assert task.execute(context(dag_run(*JANUARY_2))) == {"rows": 3}
     assert task.execute(context(dag_run(*JANUARY_2), pass_gap=True)) == {"rows": 3}
     run = {"source": "flights", "lo": at("2013-01-02"), "hi": at("2013-01-03"), "run_id": "r"}
-    assert calls == [("seal", {**run, "pass_gap": False}), ("seal", {**run, "pass_gap": True})]
+    assert calls == [("seal", {**run, "request": Request()}), ("seal", {**run, "request": Request(pass_gap=True)})]
 
 
 def test_the_log_has_a_stages_summary_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

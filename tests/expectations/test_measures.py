@@ -15,10 +15,11 @@ from expectations import GATES
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates import measures
-from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.jobs.request import Request
+from spark_jobs.jobs.stage import run_stage
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.arrangement import ArrangementState
-from spark_jobs.model import Frontier
+from spark_jobs.model import STAGES, Frontier
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication
@@ -101,7 +102,7 @@ def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> di
     """Run these stages of a day; returns their summaries."""
     lo = START + day * DAY
     given = {"source": "meters", "lo": lo, "hi": lo + DAY, "run_id": f"day-{day}", "settings": settings, "spark": spark}
-    return {name: run_stage(name, **given, pass_gap=True) for name in names}
+    return {name: run_stage(name, **given, request=Request(pass_gap=True)) for name in names}
 
 
 def tokens_of(summaries: dict[str, Row]) -> dict[str, int]:

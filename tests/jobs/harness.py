@@ -13,7 +13,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.jobs.request import Request
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.model import STAGES
 
 DATABASES = ("bronze", "trace", "silver", "gold", "quality")
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -114,11 +116,15 @@ def run(
     pass_gap: bool = True,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """All stages for the drops from `first` to `last`, both included, with `options` of `run_stage`; returns their
+    """All stages for the drops from `first` to `last`, both included, with `options` of the `Request`; returns their
     summaries. Tests run days in any order, so a gap is passed unless they say otherwise."""
     lo, hi = start + first * DAY, start + (last + 1) * DAY
     given = {"source": source, "lo": lo, "hi": hi, "run_id": f"test-{first}-{last}"}
-    return [run_stage(name, **given, settings=settings, spark=spark, pass_gap=pass_gap, **options) for name in STAGES]
+    if "planned" in options:
+        request = Request.of_plan(options["planned"], pass_gap=pass_gap)
+    else:
+        request = Request(pass_gap=pass_gap, **options)
+    return [run_stage(name, **given, settings=settings, spark=spark, request=request) for name in STAGES]
 
 
 def published(spark: SparkSession, table: str, *leave_out: str) -> list[tuple[Any, ...]]:

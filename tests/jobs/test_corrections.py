@@ -18,7 +18,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.replay import Asked, quarantined, replay_of
-from spark_jobs.jobs.stage import STAGES
+from spark_jobs.model import STAGES
 from spark_jobs.sources import load_source
 from tests.jobs.harness import SOURCE, Reading, published, run, write_lines, write_source
 from tests.jobs.test_plan import changelog, plan, previewed

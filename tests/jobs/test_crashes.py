@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.stage import STAGES
+from spark_jobs.model import STAGES
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from tests.jobs.harness import DATABASES, published, run, write_drops, write_source
@@ -104,7 +104,7 @@ def _assert_at_rest(spark: SparkSession, home: Settings) -> None:
 
 def kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
     """Let the commits through, and end the process after the one to the table `target`."""
-    for name in ("append", "append_dense", "replace_source", "replace_values"):
+    for name in ("append", "append_dense", "replace_values", "record", "replace_record"):
         patch.setattr(Lake, name, _dying(getattr(Lake, name), target))
 
 

@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.versions import DefinitionChanged
-from spark_jobs.jobs.stage import STAGES, run_stage
+from spark_jobs.jobs.request import Request
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.model import STAGES
 from spark_jobs.storage.lake import TableDiffers
 from tests.jobs.harness import DAY, SOURCE, START, Reading, minute_of, published, run, write_drops, write_source
 
@@ -39,7 +41,7 @@ CHANGED = (
 def run_accepted(spark: SparkSession, settings: Settings, *names: str) -> None:
     for name in names:
         given = {"source": "meters", "lo": START, "hi": START + 2 * DAY, "run_id": "accepted"}
-        run_stage(name, **given, settings=settings, spark=spark, accept_definition=True)
+        run_stage(name, **given, settings=settings, spark=spark, request=Request(accept_definition=True))
 
 
 @pytest.mark.long

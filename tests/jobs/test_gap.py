@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.cli.commands.plan import document
 from spark_jobs.config import Settings
 from spark_jobs.jobs.plan import gap_of_run, plan_run
+from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
@@ -44,7 +45,7 @@ def test_a_run_that_would_pass_drops_is_refused_before_anything_lands(lake: Spar
     assert refusal.value.facts["drops"] == [["2024-01-02", "2024-01-02"]]
     assert lake.sql("SELECT DISTINCT seq_no FROM bronze.files").collect() == [(0,)]
     later = {"source": "meters", "lo": START + 2 * DAY, "hi": START + 3 * DAY, "run_id": "late"}
-    run_stage("land", **later, settings=meters, spark=lake, pass_gap=True)
+    run_stage("land", **later, settings=meters, spark=lake, request=Request(pass_gap=True))
     with pytest.raises(SealGap):
         run_stage("seal", **later, settings=meters, spark=lake)
     source = load_source(meters.sources / "meters.yml")

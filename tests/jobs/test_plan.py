@@ -15,6 +15,7 @@ from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.estimate import estimate_seconds
 from spark_jobs.jobs.plan import Plan, plan_replay, plan_run
 from spark_jobs.jobs.replay import Asked, quarantined, summary
+from spark_jobs.jobs.request import Request
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
@@ -43,7 +44,7 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
 def plan(spark: SparkSession, home: Settings, first: int, last: int, **options: Any) -> Plan:
     source = load_source(home.sources / "meters.yml")
     interval = (micros(START + first * DAY), micros(START + (last + 1) * DAY))
-    return plan_run(home, source, interval, spark, sample=0, **options)
+    return plan_run(home, source, interval, spark, request=Request(**options), sample=0)
 
 
 def listing(*roots: Path | None) -> dict[str, tuple[int, int]]:
@@ -162,7 +163,7 @@ def test_a_stale_plan_is_refused_by_the_name_of_the_interval(lake: SparkSession,
     changed = plan(lake, home, 0, 0)
     assert changed.changed_definition == ["window.hourly"]
     assert before == {table: published(lake, table) for table in ALL}
-    run(lake, home, 0, 0, planned=changed.base, accept_definition=True)
+    run(lake, home, 0, 0, planned=changed.base)
     assert changelog(lake, "test-0-0", changed)["silver.shifts"] >= previewed(changed)["silver.shifts"]
 
 

@@ -18,11 +18,19 @@ from typing import Any, ClassVar
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.stage import STAGES, run_stage
-from spark_jobs.reads.why import Why, why
+from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 
+try:
+    from spark_jobs.jobs.request import Request
+    from spark_jobs.reads.why import Why, why
+except ImportError:  # a release whose `run_stage` takes what a run is about one by one, and whose reads lie elsewhere
+    from spark_jobs.restatement.why import Why, why
+
+    Request = None
+
+STAGES = ("land", "seal", "window", "compact", "publish")
 HERE = Path(__file__).parent
 ARCHIVE, ANSWERS = HERE / "ranked_row_ids.tar.xz", HERE / "ranked_row_ids.json"
 START, DAY, MINUTE = datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(minutes=1)
@@ -100,7 +108,8 @@ def file_of(source: str, drop: int, name: str) -> str:
 def run(spark: SparkSession, home: Settings, source: str, first: int, last: int, run_id: str, **options: Any) -> Any:
     """All stages over some drops; their summaries."""
     told = {"source": source, "lo": START + first * DAY, "hi": START + (last + 1) * DAY, "run_id": run_id}
-    return [run_stage(stage, **told, settings=home, spark=spark, **options) for stage in STAGES]
+    about = options if Request is None else {"request": Request(**options)}
+    return [run_stage(stage, **told, settings=home, spark=spark, **about) for stage in STAGES]
 
 
 def make(spark: SparkSession, home: Settings) -> None:

@@ -43,7 +43,7 @@ NOTING = """
 import json, sys, types
 from pathlib import Path
 
-def noted(name, *, source, lo, hi, run_id, pass_gap):
+def noted(name, *, source, lo, hi, run_id, request):
     with open({journal!r}, "a") as journal:
         journal.write(json.dumps([name, run_id, f"{{lo:%Y-%m-%d}}"]) + "\\n")
     return {{"stage": name, "files": 1, "known_files": 0}}

@@ -1,10 +1,8 @@
 """The window functions under Spark Connect: the same calls as under classic Spark, in a process of its own."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.connect_program import run_program
 
 pytestmark = pytest.mark.spark
 
@@ -66,13 +64,4 @@ spark.stop()
 
 
 def test_the_functions_give_the_same_under_connect(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        # testing: on a port that is free
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_TESTING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_program(PROGRAM, tmp_path)

@@ -60,15 +60,15 @@ def pin(
 
 def _published(settings: Settings, lake: Lake) -> tuple[list[Source], dict[str, str]]:
     """The sources that have published, and why each of the others is left out."""
-    from spark_jobs.reads.as_of import in_force
     from spark_jobs.sources import read_sources
+    from spark_jobs.storage import publication
 
     folder = read_sources(settings.sources)
     left_out = {error.file: "its file has problems" for error in folder.errors}
     left_out |= {
         source.name: "it has published nothing"
         for source in folder.sources.values()
-        if in_force(lake, source).published_us == 0
+        if publication.load(lake, source).published_us == 0
     }
     return [source for name, source in folder.sources.items() if name not in left_out], left_out
 

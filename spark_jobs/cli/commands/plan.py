@@ -84,10 +84,12 @@ def make_plan(
     lo, hi = map(micros, drops_between(checked, first, last))
     with server_session(settings, "tidemark-plan") as spark:
         from spark_jobs.jobs.plan import plan_replay, plan_run
+        from spark_jobs.jobs.request import Request
 
         if replay:
             return plan_replay(settings, checked, (lo, hi), spark, file=file, sample=rows)
-        return plan_run(settings, checked, (lo, hi), spark, only_file=file, retract=retract, sample=rows)
+        request = Request(only_file=file, retract=retract)
+        return plan_run(settings, checked, (lo, hi), spark, request=request, sample=rows)
 
 
 def document(made: Plan) -> dict[str, Any]:

@@ -170,8 +170,10 @@ def _asked(source: Source, drop: str | None, file: str | None, rule: str | None,
     return Asked(None if seq_no is None else range(seq_no, seq_no + 1), file, rule, None if every else OPEN)
 
 
-def _run(source: Source, found: Replay, **options: Any) -> RunReport:
+def _run(source: Source, found: Replay, *, accept_definition: bool) -> RunReport:
+    from spark_jobs.jobs.request import Request
     from spark_jobs.storage.times import instant as of_micros
 
     lo, hi = map(of_micros, found.interval_us(source))
-    return run_source(load_settings(), source.name, lo, hi, prefix="replay", replay=found.files, **options)
+    request = Request(replay=found.files, accept_definition=accept_definition)
+    return run_source(load_settings(), source.name, lo, hi, prefix="replay", request=request)

@@ -30,6 +30,8 @@ def retract(
     The files stay where they are, and stay out: a retracted file lands again once it has other bytes, or by
     `tidemark run … --file`.
     """
+    from spark_jobs.jobs.request import Request
+
     settings = load_settings()
     checked = known_source(settings, source)
     lo, hi = drops_between(checked, drop, drop)
@@ -40,8 +42,7 @@ def retract(
             lo,
             hi,
             prefix="retract",
-            retract=True,
-            only_file=file,
+            request=Request(retract=True, only_file=file),
             on_stage=on_stage,
         )
     emit(as_json, document(report), lambda: for_people(report))

@@ -27,6 +27,7 @@ from spark_jobs.cli.arguments import (
 from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.model import STAGES
 from spark_jobs.storage.times import instant as of_micros
 
 if TYPE_CHECKING:
@@ -66,10 +67,14 @@ def run(
     Runs of a source follow one another: it waits for those on their way, in Airflow too, and says for whom. Ctrl-C
     cancels the Spark work; a run that was given up can't change what a later one writes.
     """
+    from spark_jobs.jobs.request import Request
+
     settings = load_settings()
     checked = known_source(settings, source)
     planned = None if plan is None else _planned(checked, plan, file, first, last)
+    request = Request(only_file=file, accept_definition=accept_definition, pass_gap=pass_gap)
     if planned is not None:
+        request = Request.of_plan(planned, pass_gap=pass_gap)
         lo, hi = of_micros(planned.lo_us), of_micros(planned.hi_us)
     elif first is not None and last is not None:
         lo, hi = drops_between(checked, first, last)
@@ -83,10 +88,7 @@ def run(
             hi,
             prefix="cli",
             wait_s=wait,
-            accept_definition=accept_definition,
-            only_file=file,
-            planned=planned,
-            pass_gap=pass_gap,
+            request=request,
             on_stage=on_stage,
         )
     emit(as_json, document(report), lambda: for_people(report))
@@ -122,8 +124,6 @@ def run_source(
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """A bar on standard error, for people who look; what it gives is told the name of each stage as it starts."""
-    from spark_jobs.jobs.stage import STAGES
-
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         bar = bars.add_task("connect", total=len(STAGES) + 1)

@@ -44,11 +44,6 @@ class StoreConfig:
         """Neither split nor merge: what is inserted stays as it is."""
         return cls(max_bytes=0, max_rows=0, max_rows_if_unsorted=0)
 
-    @classmethod
-    def object_store(cls) -> StoreConfig:
-        """For chunks that are read over a network: larger, because a request costs more than the bytes it brings."""
-        return cls(max_bytes=2 * 1024 * 1024, max_rows=65_536, max_rows_if_unsorted=8_192, recheck_merged=True)
-
     def row_limit(self, is_sorted: bool) -> int:
         """The greatest number of rows of a sorted, or unsorted, chunk."""
         return self.max_rows if is_sorted else self.max_rows_if_unsorted

@@ -1,0 +1,49 @@
+"""Where the tables lie, for readers and writers that are not Spark: a path or URI, and what opens it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+from spark_jobs.storage.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WAREHOUSE = "spark.sql.warehouse.dir"
+_S3A = {
+    "endpoint": "AWS_ENDPOINT_URL",
+    "endpoint.region": "AWS_REGION",
+    "access.key": "AWS_ACCESS_KEY_ID",
+    "secret.key": "AWS_SECRET_ACCESS_KEY",
+    "session.token": "AWS_SESSION_TOKEN",
+}
+"""Spark's settings of S3 below `spark.hadoop.fs.s3a`, and what `deltalake` calls them."""
+
+
+def lake_root(spark: SparkSession) -> str:
+    """Where the databases lie: a path of this machine, or a URI of an object store."""
+    warehouse = spark.conf.get(_WAREHOUSE) or ""
+    parts = urlparse(warehouse)
+    if parts.scheme in ("", "file"):
+        return unquote(parts.path)
+    return warehouse.replace("s3a://", "s3://", 1)
+
+
+def table_uri(root: str, table: Table) -> str:
+    """The folder of a table, as the catalog lays it out below the lake's root."""
+    return f"{root.rstrip('/')}/{table.database}.db/{table.table}"
+
+
+def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
+    """What `deltalake` needs to open tables below `root`: Spark's own settings of S3, where it is one. What is not set
+    there comes from the environment (`AWS_…`), as it does for Spark."""
+    if not root.startswith("s3://"):
+        return {}
+    found = {ours: spark.conf.get(f"spark.hadoop.fs.s3a.{theirs}", "") or "" for theirs, ours in _S3A.items()}
+    options = {name: value for name, value in found.items() if value}
+    if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    if "AWS_ENDPOINT_URL" in options and "://" not in options["AWS_ENDPOINT_URL"]:
+        options["AWS_ENDPOINT_URL"] = f"https://{options['AWS_ENDPOINT_URL']}"
+    return options

@@ -1,0 +1,23 @@
+"""A program with a Spark Connect server of its own, in a process apart from the tests' classic session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run_program(program: str, folder: Path, timeout_s: float = 600) -> str:
+    """What the program prints; it must end well."""
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_DIRS": str(folder),
+        # on a port that is free
+        "SPARK_TESTING": "1",
+    }
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
