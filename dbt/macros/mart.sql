@@ -13,7 +13,7 @@
 {% materialization mart, adapter='spark' %}
   {%- set target = this.incorporate(type='table') -%}
   {%- set model_hash = local_md5(compiled_code) -%}
-  {%- set stands = mart_has_columns(load_relation(this)) -%}
+  {%- set stands = mart_exists(target) and mart_has_columns(target) -%}
   {%- set published = mart_published(config.require('follows')) -%}
   {%- set changed = mart_changed_range(this, model_hash) if stands else none -%}
 
@@ -91,9 +91,15 @@
 {%- endmacro %}
 
 
+{# Whether a relation is there; asked of the one name, as dbt's own way describes every table of the database. #}
+{% macro mart_exists(relation) -%}
+  {%- set found = run_query("show tables in " ~ relation.schema ~ " like '" ~ relation.identifier ~ "'") -%}
+  {{ return(found | length > 0) }}
+{%- endmacro %}
+
+
 {# Whether a relation has the columns that the model's YAML declares, in their order and of their types. #}
 {% macro mart_has_columns(relation) -%}
-  {%- if relation is none -%} {{ return(false) }} {%- endif -%}
   {%- set found, declared = [], [] -%}
   {%- for column in adapter.get_columns_in_relation(relation) -%}
     {%- do found.append(column.name ~ ' ' ~ column.dtype) -%}

@@ -43,7 +43,7 @@ def ensure_source(lake: Lake, source: Source) -> None:
         TableDiffers: a column of a shared table has another type.
     """
     shared = _shared_tables(source)
-    created = lake.ensure(DATABASES, [*shared, *_own_tables(source)])
+    created = lake.ensure(DATABASES, source_tables(source))
     lake.widen([table for table in shared if table not in created])
 
 
@@ -70,7 +70,7 @@ def check_tables(lake: Lake, source: Source) -> None:
         LakeOlder: columns, or whole tables, are missing.
         TableDiffers: a column has another type.
     """
-    tables = [*_shared_tables(source), *_own_tables(source)]
+    tables = source_tables(source)
     present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}
     if chunks(source).table not in present["bronze"]:
         return
@@ -129,6 +129,11 @@ def define_names(
     silver, bronze = lake.names("silver"), lake.names("bronze")
     stand = [_share_as_it_stands(lake, one, silver) for one in _present(source, known, bronze)]
     _define(lake, _shared_views([*stand, *(share for share in shares if f"{share.source}_chunks" in bronze)]))
+
+
+def source_tables(source: Source) -> list[Table]:
+    """All tables that have rows of the source."""
+    return [*_shared_tables(source), *_own_tables(source)]
 
 
 def _shared_tables(source: Source) -> list[Table]:

@@ -23,6 +23,7 @@ from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.seal import seal
 from spark_jobs.jobs.summaries import summary_table
+from spark_jobs.jobs.tokens import follow_lake
 from spark_jobs.jobs.window import window
 from spark_jobs.model import FIRST, LAST, STAGED, STAGES
 from spark_jobs.session import open_session, work_on
@@ -98,9 +99,12 @@ def _attempt(
     folder = settings.home / "leases"
     with fence.take(folder, source=source.name, run_id=run_id, starts_run=name == FIRST, wait_s=fence.WAIT_S) as lease:
         lake = Lake(spark)
+        raised = follow_lake(lake, source, lease)
         stage = Stage(name, settings, source, lo_us, hi_us, run_id, lake, lease, request)
         if name not in STAGED and name != LAST:
             lease.staged.clear()
+        if raised:
+            stage.summary["lease"] = f"lost or older than the lake: counts on from token {lease.fence.token}"
         BODIES[name](stage)
         if name in STAGED:
             lease.record(name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
+from spark_jobs.jobs.tokens import follow_lake
 from spark_jobs.kernels.arrangement import Lease, StoredBatch
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
@@ -49,8 +50,8 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
     Raises:
         SourceBusy: a stage was at work for longer than `WAIT_S`.
     """
-    with _visit(settings, source) as lease:
-        lake = Lake(spark)
+    lake = Lake(spark)
+    with _visit(settings, source, lake) as lease:
         current = publication.load(lake, source)
         standing = frontiers.load(lake, source, near=lease.fence.token)
         kept = {handle for handle, token in standing.obsolete if token > current.token}
@@ -66,17 +67,20 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
 
 def hold(settings: Settings, source: Source, spark: SparkSession, lease: Lease) -> SourceFrontiers:
     """Keep `lease.at` readable until the lease ends; see `trace.holding`."""
-    with _visit(settings, source) as visit:
-        return holding.hold(Lake(spark), source, visit.fence, f"hold {lease.name}", lease)
+    lake = Lake(spark)
+    with _visit(settings, source, lake) as visit:
+        return holding.hold(lake, source, visit.fence, f"hold {lease.name}", lease)
 
 
 def release(settings: Settings, source: Source, spark: SparkSession, name: str) -> SourceFrontiers:
     """End a held read; see `trace.holding`."""
-    with _visit(settings, source) as visit:
-        return holding.release(Lake(spark), source, visit.fence, f"release {name}", name)
+    lake = Lake(spark)
+    with _visit(settings, source, lake) as visit:
+        return holding.release(lake, source, visit.fence, f"release {name}", name)
 
 
 @contextmanager
-def _visit(settings: Settings, source: Source) -> Iterator[fence.Lease]:
+def _visit(settings: Settings, source: Source, lake: Lake) -> Iterator[fence.Lease]:
     with fence.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
+        follow_lake(lake, source, lease)
         yield lease

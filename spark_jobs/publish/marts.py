@@ -77,7 +77,8 @@ def _options(settings: Settings) -> list[str]:
         *("--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT)),
         *("--target-path", str(state / "target"), "--log-path", str(_logs(settings))),
         *("--log-level", "none", "--log-level-file", "info", "--no-use-colors", "--no-version-check"),
-        "--no-send-anonymous-usage-stats",
+        # what dbt would list before it builds, `macros/mart.sql` asks of each mart by itself
+        *("--no-send-anonymous-usage-stats", "--no-populate-cache"),
     ]
 
 

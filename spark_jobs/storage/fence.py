@@ -6,7 +6,8 @@ skipped by Delta, and two at the same instant conflict. What an older attempt co
 its token, which no publication names (see `trace.published`).
 
 Tokens are counted in a file beside the lake, under an exclusive lock that the attempt holds while it runs: attempts
-of one source on one machine therefore also wait for each other instead of overlapping.
+of one source on one machine therefore also wait for each other instead of overlapping. The file can be lost: what the
+lake has seen of tokens goes before it (`jobs.tokens`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class SourceBusy(TidemarkError):
 
 
 class Superseded(TidemarkError):
-    """Another run has taken the source over between two stages of this one. Facts: `source`, `run_id`, `by`."""
+    """Another run has taken the source over, between two stages of this one or during one. Facts: `source`, and
+    `run_id` and `by`, or `token`."""
 
     code = "superseded"
 
@@ -94,6 +96,14 @@ class Lease:
     def next_token(self) -> None:
         """Take the next token, for this process alone: what a rehearsal of several stages does."""
         self.fence = Fence(self.fence.source, self.fence.token + 1)
+
+    def rise_above(self, token: int) -> None:
+        """Take a token greater than `token`, one that the lake has seen. What a lease that counts behind the lake says
+        of stages that are done is not of this run."""
+        self.fence = Fence(self.fence.source, token + 1)
+        self.staged.clear()
+        self.verdicts.clear()
+        self.save()
 
     def save(self) -> None:
         """Written in place: the lock is on this very file, so it must not be replaced by another."""

@@ -16,18 +16,22 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
-from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fence import Fence, Superseded
+from spark_jobs.storage.file_summaries import FileSummary, summarize_files
 from spark_jobs.storage.places import lake_root, storage_options, table_uri
 from spark_jobs.storage.records import (
     RECORDS,
     Rows,
     append_records,
+    committed_token,
     read_records,
+    record_columns,
     replace_records,
     widen_records,
 )
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
+from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
 from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
@@ -65,6 +69,18 @@ def _differs(table: Table, *, expected: str, found: str) -> TableDiffers:
     )
 
 
+def _superseded(table: Table, fence: Fence | None) -> Superseded:
+    assert fence is not None, "without a fence nothing is skipped"
+    return Superseded(
+        expected=f"attempt {fence.token} of {fence.source} to be its newest",
+        found=f"a commit to {table.qualified} under this token or a greater one",
+        consequence="what this attempt wrote does not count; published tables read as the other one left them",
+        next_step="nothing, if another run is at work on the source; else start this run again",
+        source=fence.source,
+        token=fence.token,
+    )
+
+
 class Lake:
     """Tables of one Spark session. Cheap to make; holds no state but what it has seen to exist."""
 
@@ -97,13 +113,36 @@ class Lake:
         rows: Rows = found.to_pylist()
         return rows
 
+    def newest_token(self, source: str) -> int:
+        """The greatest token under which an attempt on the source has committed records; 0 before the first."""
+        tables = (FILES, FRONTIERS, PUBLISHED)
+        return max(committed_token(self.uri(table), self._storage_options, source) for table in tables)
+
+    def summaries(
+        self, table: Table, partition: str, values: Sequence[str] | None, columns: Sequence[str]
+    ) -> list[FileSummary]:
+        """What the data files of some partitions hold; see `storage.file_summaries`."""
+        return list(summarize_files(self.uri(table), self._storage_options, partition, values, columns))
+
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
-        """Append rows to a table of records, once: a repeat under the same or an older token is skipped."""
-        self.commits += append_records(self.uri(table), self._storage_options, rows, fence)
+        """Append rows to a table of records, in one commit.
+
+        Raises:
+            Superseded: an attempt with this token or a newer one has committed to it.
+        """
+        if not append_records(self.uri(table), self._storage_options, rows, fence):
+            raise _superseded(table, fence)
+        self.commits += 1
 
     def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
-        """Let `row` be the only one of the fence's source in a table of records, in one commit."""
-        self.commits += replace_records(self.uri(table), self._storage_options, [row], fence)
+        """Let `row` be the only one of the fence's source in a table of records, in one commit.
+
+        Raises:
+            Superseded: as `record`.
+        """
+        if not replace_records(self.uri(table), self._storage_options, [row], fence):
+            raise _superseded(table, fence)
+        self.commits += 1
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
@@ -122,8 +161,12 @@ class Lake:
 
     def _all_stand(self, tables: Sequence[Table]) -> bool:
         """Whether all of these tables are there: one look at the catalog, which says what columns they have, too."""
+        from deltalake.exceptions import TableNotFoundError
+
         try:
             self._look_at(tables)
+        except TableNotFoundError:
+            return False
         except AnalysisException as missing:
             if missing.getCondition() in _NO_TABLE:
                 return False
@@ -208,13 +251,18 @@ class Lake:
 
     def _look_at(self, tables: Sequence[Table]) -> None:
         """Remember the columns of tables that stand."""
-        if not tables:
+        # Spark would run a job for each table of records: it has no summary of commits that are not its own
+        kept = [table for table in tables if table.qualified in RECORDS]
+        for table in kept:
+            self._seen[table.qualified] = record_columns(self.uri(table), self._storage_options)
+        others = [table for table in tables if table not in kept]
+        if not others:
             return
         # a query that is never run: its schema has all of theirs
-        columns = ", ".join(f"struct(t{i}.*) AS t{i}" for i in range(len(tables)))
-        listed = " CROSS JOIN ".join(f"{qualified(t.database, t.table)} t{i}" for i, t in enumerate(tables))
+        columns = ", ".join(f"struct(t{i}.*) AS t{i}" for i in range(len(others)))
+        listed = " CROSS JOIN ".join(f"{qualified(t.database, t.table)} t{i}" for i, t in enumerate(others))
         statement = f"SELECT {columns} FROM {listed}"
-        for table, of_table in zip(tables, self.run(statement).schema, strict=True):
+        for table, of_table in zip(others, self.run(statement).schema, strict=True):
             fields: Any = of_table.dataType
             self._seen[table.qualified] = {field.name: field.dataType.simpleString() for field in fields}
 

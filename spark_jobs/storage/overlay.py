@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.file_summaries import FileSummary
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.records import Rows, arrow_records
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -90,6 +92,22 @@ class OverlayLake(Lake):
             committed = (filled if where is None else filled.filter(where)).to_pylist()
         recorded = arrow_records(table, self.recorded(table))
         return [*committed, *(recorded if where is None else recorded.filter(where)).to_pylist()]
+
+    def summaries(
+        self, table: Table, partition: str, values: Sequence[str] | None, columns: Sequence[str]
+    ) -> list[FileSummary]:
+        """As if all rows of a partition, committed or written here, were in one file without size."""
+        rows = self.read(table)
+        if values is not None:
+            rows = rows.where(F.col(partition).isin(list(values)))
+        bounds = [bound(column).alias(f"{bound.__name__}_{column}") for column in columns for bound in (F.min, F.max)]
+        grouped = rows.groupBy(F.col(partition).alias("partition")).agg(F.count(F.lit(1)).alias("rows"), *bounds)
+        return [
+            FileSummary(
+                row["partition"], row["rows"], 0, {name: (row[f"min_{name}"], row[f"max_{name}"]) for name in columns}
+            )
+            for row in utc_rows(grouped)
+        ]
 
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Keep the rows."""

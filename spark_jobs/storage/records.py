@@ -61,6 +61,35 @@ def read_records(uri: str, options: Mapping[str, str], where: pc.Expression | No
     return DeltaTable(uri, storage_options=dict(options)).to_pyarrow_dataset().to_table(filter=where)
 
 
+def committed_token(uri: str, options: Mapping[str, str], source: str) -> int:
+    """The greatest token under which the source has committed to the table; 0 if it has not, or there is no table."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return DeltaTable(uri, storage_options=dict(options)).transaction_version(Fence(source, 0).app_id) or 0
+    except TableNotFoundError:
+        return 0
+
+
+def record_columns(uri: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The types of the table's columns, as Spark names them, by name.
+
+    Raises:
+        deltalake.exceptions.TableNotFoundError: there is no table.
+    """
+    from deltalake import DeltaTable
+
+    kinds = {str(arrow): kind for kind, arrow in _ARROW_TYPES.items()}
+    schema = pa.schema(DeltaTable(uri, storage_options=dict(options)).schema().to_arrow())
+    return {field.name: kinds.get(_plain(field.type), str(field.type)) for field in schema}
+
+
+def _plain(kind: pa.DataType) -> str:
+    """The name of an Arrow type, whatever the elements of a list are called."""
+    return str(pa.list_(kind.value_type)) if pa.types.is_list(kind) else str(kind)
+
+
 def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence | None) -> bool:
     """Append rows in one commit; whether it was made: under a fence not if this token or a newer one has committed.
 

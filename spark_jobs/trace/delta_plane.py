@@ -22,6 +22,7 @@ from spark_jobs.model import Frontier
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.times import micros
 from spark_jobs.trace.errors import MalformedUpdates
 from spark_jobs.trace.plane import DataPlane, Examined, Slice
 
@@ -179,29 +180,17 @@ class DeltaPlane(DataPlane["DataFrame"]):
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:
         """What the table holds of these batches (None: of all, orphans too), by handle.
 
-        Counts and bounds are read back from what was committed; the size is the bytes of the batch's files.
+        Counts and bounds are read back from the files as they were committed; the size is their bytes.
         """
-        rows = self._lake.read_with_files(self._table)
-        if handles is not None:
-            # the second filter is always true; with one on partitions alone Delta counts all files of the table first
-            rows = rows.where(F.col(BATCH).isin(list(handles)) & F.col(TIME).isNotNull())
-        time = F.unix_micros(TIME)
-        found = rows.groupBy(BATCH, "file").agg(
-            F.count(F.lit(1)).alias("n"),
-            F.min(time).alias("least"),
-            F.max(time).alias("greatest"),
-            F.max("file_size").alias("size"),
-            F.min(DIFF).alias("least_diff"),
-            F.max(DIFF).alias("greatest_diff"),
-        )
         whole: dict[str, StoredBatch] = {}
         magnitudes: dict[str, int] = {}
-        for row in found.collect():
-            seen = whole.get(row[BATCH], StoredBatch(row[BATCH], 0, 0, row.least, row.greatest))
-            bounds = min(seen.least, row.least), max(seen.greatest, row.greatest)
-            whole[row[BATCH]] = StoredBatch(row[BATCH], seen.n_updates + row.n, seen.size + row.size, *bounds)
-            of_file = row.n * max(row.greatest_diff, -row.least_diff)
-            magnitudes[row[BATCH]] = magnitudes.get(row[BATCH], 0) + of_file
+        for file in self._lake.summaries(self._table, BATCH, handles, (TIME, DIFF)):
+            (least, greatest), (least_diff, greatest_diff) = file.bounds[TIME], file.bounds[DIFF]
+            of_file = StoredBatch(file.partition, file.rows, file.size, micros(least), micros(greatest))
+            known = whole.get(file.partition)
+            whole[file.partition] = of_file if known is None else _together(known, of_file)
+            magnitude = file.rows * max(greatest_diff, -least_diff)
+            magnitudes[file.partition] = magnitudes.get(file.partition, 0) + magnitude
         self._magnitudes |= magnitudes
         return whole
 
@@ -233,6 +222,12 @@ class DeltaPlane(DataPlane["DataFrame"]):
         rows = updates.withColumn(BATCH, F.when(F.col(DIFF).isNotNull(), F.lit(handle)))
         stored = self.store(rows, [handle], consolidate=consolidate, n_rows=n_rows)
         return stored.get(handle, StoredBatch(handle, 0, 0, 0, 0))
+
+
+def _together(one: StoredBatch, other: StoredBatch) -> StoredBatch:
+    """Two parts of one batch."""
+    bounds = min(one.least, other.least), max(one.greatest, other.greatest)
+    return StoredBatch(one.handle, one.n_updates + other.n_updates, one.size + other.size, *bounds)
 
 
 def _plain(type_name: str) -> str:

@@ -148,7 +148,7 @@ def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(lake: S
 @pytest.mark.spark
 def test_a_table_of_an_earlier_release_gets_its_columns_without_a_commit_of_sparks(lake: SparkSession) -> None:
     held = Lake(lake)
-    columns = [c for c in FILES.columns if c.name not in ("version", "last_row_id")]
+    columns = [c for c in FILES.columns if c.name not in ("version", "replaces")]
     older = Table("bronze", "files", FILES.comment, tuple(columns), FILES.partitions, FILES.skipping)
     held.ensure(DATABASES, [older])
     held.record(older, [{"source": "a", "seq_no": 2, "landing": 4, "rows": 7}])
@@ -156,7 +156,7 @@ def test_a_table_of_an_earlier_release_gets_its_columns_without_a_commit_of_spar
     listed = tuple(newer if c.name == "version" else c for c in FILES.columns)
     held.widen([Table("bronze", "files", FILES.comment, listed, FILES.partitions, FILES.skipping)])
     (found,) = held.records(FILES)
-    assert (found["version"], found["last_row_id"], found["rows"]) == ("landed", None, 7)
+    assert (found["version"], found["replaces"], found["rows"]) == ("landed", None, 7)
     history = DeltaTable(held.uri(FILES)).history()
     assert [entry.get("engineInfo", "").startswith("Apache-Spark") for entry in history] == [False, False, True]
     assert dict(DeltaTable(held.uri(FILES)).metadata().configuration)["delta.dataSkippingStatsColumns"]

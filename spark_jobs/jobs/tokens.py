@@ -1,0 +1,47 @@
+"""Tokens that follow those of the lake: a source's lease is a file of this machine, and files can be lost.
+
+A lease that is gone, or that another machine had, would count from 1 again: its commits would be skipped as those of
+attempts long given up, and what it writes would bear the tokens of rows that are there. So the lake has the last word.
+"""
+
+from __future__ import annotations
+
+from spark_jobs.definitions.catalog import source_tables
+from spark_jobs.sources import Source
+from spark_jobs.storage.fence import Lease
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.sql import literal, qualified
+
+_NUMBERS = ("token", "landing")
+"""Columns that say under which token a row was written."""
+
+
+def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
+    """Let the lease's token be greater than every one that the lake has of the source; whether it had to be raised.
+
+    Costs a look at the records' logs. Only where one of them is ahead of the lease are all tables of the source read,
+    for tokens of attempts that wrote rows and ended before they committed a record.
+    """
+    if lease.fence.token > lake.newest_token(source.name):
+        return False
+    lease.rise_above(max(lake.newest_token(source.name), _newest_written(lake, source)))
+    return True
+
+
+def _newest_written(lake: Lake, source: Source) -> int:
+    """The greatest token in a row of the source, whether the row counts or not."""
+    present = {database: lake.names(database) for database in {t.database for t in source_tables(source)}}
+    stand = [table for table in source_tables(source) if table.table in present[table.database]]
+    newest = [
+        _newest_in(table, number, source) for table in stand for number in _NUMBERS if number in table.column_names
+    ]
+    if not newest:
+        return 0
+    rows = lake.run(f"SELECT max(newest) AS newest FROM ({' UNION ALL '.join(newest)})").collect()
+    return int(rows[0].newest or 0)
+
+
+def _newest_in(table: Table, number: str, source: Source) -> str:
+    of_source = f" WHERE source = {literal(source.name)}" if "source" in table.column_names else ""
+    return f"SELECT max({number}) AS newest FROM {qualified(table.database, table.table)}{of_source}"

@@ -1,0 +1,64 @@
+"""What the data files of a table hold, as their own footers say: rows, bytes, bounds of columns. No Spark job.
+
+The log of the table says which files there are, the files themselves what is in them: it is what was stored that is
+told, not what somebody meant to store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+Bounds = tuple[Any, Any]
+"""Least and greatest value of a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """One data file that holds rows: the value of its partition column, its rows and bytes, bounds by column."""
+
+    partition: str
+    rows: int
+    size: int
+    bounds: Mapping[str, Bounds]
+
+
+def summarize_files(
+    uri: str, options: Mapping[str, str], partition: str, values: Sequence[str] | None, columns: Sequence[str]
+) -> Iterator[FileSummary]:
+    """The files of the partitions whose column `partition` is one of `values` (None: all), those without rows left out.
+
+    Bounds of `columns`, which have no nulls, come from the footers' statistics; of a file that has none of a column the
+    column is read.
+    """
+    from deltalake import DeltaTable
+    from pyarrow.dataset import get_partition_keys
+
+    table = DeltaTable(uri, storage_options=dict(options))
+    chosen = None if values is None else [(partition, "in", list(values))]
+    if values is not None and not values:
+        return
+    listed = pa.table(table.get_add_actions(flatten=True))
+    sizes = dict(zip(listed["path"].to_pylist(), listed["size_bytes"].to_pylist(), strict=True))
+    dataset = table.to_pyarrow_dataset(partitions=chosen)
+    for fragment in dataset.get_fragments():
+        rows = fragment.count_rows()
+        if rows:
+            value = get_partition_keys(fragment.partition_expression)[partition]
+            bounds = {column: _bounds(fragment, dataset.schema, column) for column in columns}
+            yield FileSummary(value, rows, sizes[fragment.path], bounds)
+
+
+def _bounds(fragment: ds.ParquetFileFragment, schema: pa.Schema, column: str) -> Bounds:
+    of_groups = [group.statistics.get(column) for group in fragment.row_groups if group.num_rows]
+    if all(of_group is not None and "min" in of_group for of_group in of_groups):
+        return min(group["min"] for group in of_groups), max(group["max"] for group in of_groups)
+    least_greatest = pc.min_max(fragment.to_table(schema=schema, columns=[column])[column]).as_py()
+    return least_greatest["min"], least_greatest["max"]
