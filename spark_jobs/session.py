@@ -84,7 +84,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         # other engines (DuckDB, delta-rs) read our tables too
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         "spark.databricks.delta.stats.collect": "true",
-        # Spark's own form, of twelve bytes, has no bounds in Parquet and is written as text is
+        # the default is a type without statistics, of twelve bytes: nothing could be skipped by time
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # a task that has a file open for each partition it writes to needs no sort by partition: eras, and batches
         "spark.sql.maxConcurrentOutputFileWriters": "8",

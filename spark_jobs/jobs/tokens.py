@@ -6,12 +6,16 @@ attempts long given up, and what it writes would bear the tokens of rows that ar
 
 from __future__ import annotations
 
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
 from spark_jobs.definitions.catalog import source_tables
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import literal, qualified
 
 _NUMBERS = ("token", "landing")
 """Columns that say under which token a row was written."""
@@ -34,14 +38,18 @@ def _newest_written(lake: Lake, source: Source) -> int:
     present = {database: lake.names(database) for database in {t.database for t in source_tables(source)}}
     stand = [table for table in source_tables(source) if table.table in present[table.database]]
     newest = [
-        _newest_in(table, number, source) for table in stand for number in _NUMBERS if number in table.column_names
+        _newest_in(lake, table, number, source)
+        for table in stand
+        for number in _NUMBERS
+        if number in table.column_names
     ]
     if not newest:
         return 0
-    rows = lake.run(f"SELECT max(newest) AS newest FROM ({' UNION ALL '.join(newest)})").collect()
-    return int(rows[0].newest or 0)
+    return int(reduce(DataFrame.union, newest).agg(F.max("newest").alias("newest")).collect()[0].newest or 0)
 
 
-def _newest_in(table: Table, number: str, source: Source) -> str:
-    of_source = f" WHERE source = {literal(source.name)}" if "source" in table.column_names else ""
-    return f"SELECT max({number}) AS newest FROM {qualified(table.database, table.table)}{of_source}"
+def _newest_in(lake: Lake, table: Table, number: str, source: Source) -> DataFrame:
+    rows = lake.read(table)
+    if "source" in table.column_names:
+        rows = rows.where(F.col("source") == source.name)
+    return rows.select(F.max(number).alias("newest"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from spark_jobs.storage.places import lake_root, storage_options, table_uri
 from spark_jobs.storage.schema import Table
 
 if TYPE_CHECKING:
@@ -33,14 +34,6 @@ ROW_GROUP_BYTES = 2 << 20
 
 _ROW_GROUP = "parquet.block.size"
 _READER_VERSION = 1
-_S3A = {
-    "spark.hadoop.fs.s3a.access.key": "AWS_ACCESS_KEY_ID",
-    "spark.hadoop.fs.s3a.secret.key": "AWS_SECRET_ACCESS_KEY",
-    "spark.hadoop.fs.s3a.session.token": "AWS_SESSION_TOKEN",
-    "spark.hadoop.fs.s3a.endpoint": "AWS_ENDPOINT_URL",
-    "spark.hadoop.fs.s3a.endpoint.region": "AWS_REGION",
-}
-"""Spark's settings of S3, by the names that deltalake has for them. What is not set, both take from the environment."""
 
 _open: dict[tuple[Any, ...], DeltaLog] = {}
 _opening = Lock()
@@ -103,14 +96,10 @@ class DeltaLog:
 
 def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
     """The files of a table of the session's lake; None where Spark has to read it."""
-    place, options = _place(spark, table), {}
-    if place is None:
+    root = lake_root(spark)
+    if "://" in root and not root.startswith("s3://"):
         return None
-    if "://" in place:
-        found = {name: spark.conf.get(setting, None) for setting, name in _S3A.items()}
-        options = {name: value for name, value in found.items() if value}
-        if options.get("AWS_ENDPOINT_URL", "").startswith("http:"):
-            options["AWS_ALLOW_HTTP"] = "true"
+    place, options = table_uri(root, table), storage_options(spark, root)
     try:
         key = (place, *_identity(place), *sorted(options.items()))
         with _opening:
@@ -134,15 +123,6 @@ def small_row_groups(spark: SparkSession) -> Iterator[None]:
             spark.conf.unset(_ROW_GROUP)
         else:
             spark.conf.set(_ROW_GROUP, before)
-
-
-def _place(spark: SparkSession, table: Table) -> str | None:
-    """Where Spark's warehouse keeps a managed table: a path, or a URI of S3; None for other file systems."""
-    root = urlsplit(str(spark.conf.get("spark.sql.warehouse.dir")))
-    inner = f"{root.path.rstrip('/')}/{table.database}.db/{table.table}"
-    if root.scheme in ("", "file"):
-        return unquote(inner)
-    return f"s3://{root.netloc}{inner}" if root.scheme in ("s3", "s3a", "s3n") else None
 
 
 def _identity(place: str) -> tuple[int, ...]:

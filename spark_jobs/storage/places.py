@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, urlparse, urlunparse
 
 from spark_jobs.storage.schema import Table
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WAREHOUSE = "spark.sql.warehouse.dir"
+_S3_SCHEMES = ("s3", "s3a", "s3n")
 _S3A = {
     "endpoint": "AWS_ENDPOINT_URL",
     "endpoint.region": "AWS_REGION",
@@ -27,7 +28,7 @@ def lake_root(spark: SparkSession) -> str:
     parts = urlparse(warehouse)
     if parts.scheme in ("", "file"):
         return unquote(parts.path)
-    return warehouse.replace("s3a://", "s3://", 1)
+    return urlunparse(parts._replace(scheme="s3")) if parts.scheme in _S3_SCHEMES else warehouse
 
 
 def table_uri(root: str, table: Table) -> str:

@@ -355,7 +355,8 @@ def plot() -> None:
     axis.plot(peers, names, "|", color="#c8442f", markersize=18, markeredgewidth=2, label="DuckDB")
     for name, end, peer in zip(names, left, peers, strict=True):
         axis.annotate(f" {end / peer:.1f}x", (end, name), va="center")
-    axis.set(xlabel="seconds")
+    axis.set(xlabel="seconds", xlim=(0, 1.1 * left.max()))
+    axis.spines[["top", "right"]].set_visible(False)
     axis.invert_yaxis()
     axis.legend(frameon=False, ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.2), fontsize=8)
     figure.tight_layout()
