@@ -47,7 +47,7 @@ def summarize_files(
         return
     listed = pa.table(table.get_add_actions(flatten=True))
     sizes = dict(zip(listed["path"].to_pylist(), listed["size_bytes"].to_pylist(), strict=True))
-    dataset = table.to_pyarrow_dataset(partitions=chosen)
+    dataset = table.to_pyarrow_dataset(file_pruning_predicate=chosen)
     for fragment in dataset.get_fragments():
         rows = fragment.count_rows()
         if rows:
