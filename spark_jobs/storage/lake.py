@@ -24,6 +24,7 @@ from spark_jobs.storage.records import (
     Rows,
     append_records,
     committed_token,
+    lost,
     read_records,
     record_columns,
     replace_records,
@@ -103,12 +104,18 @@ class Lake:
         return table_uri(self._root, table)
 
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
-        """Rows of a table of records, read without a Spark job; none of a table that does not exist yet."""
+        """Rows of a table of records, read without a Spark job; none of a table that does not exist yet.
+
+        Raises:
+            RecordsLost: the catalog has the table, and its folder or log is gone.
+        """
         from deltalake.exceptions import TableNotFoundError
 
         try:
             found = read_records(self.uri(table), self._storage_options, where)
         except TableNotFoundError:
+            if table.table in self.names_if_present(table.database):
+                raise lost(self.uri(table)) from None
             return []
         rows: Rows = found.to_pylist()
         return rows

@@ -50,6 +50,23 @@ class RecordsContended(TidemarkError):
     code = "records_contended"
 
 
+class RecordsLost(TidemarkError):
+    """The catalog has a table of records, and there is none at its place. Facts: `table`."""
+
+    code = "records_lost"
+
+
+def lost(uri: str) -> RecordsLost:
+    """The refusal to go on as if nothing had ever been recorded."""
+    return RecordsLost(
+        expected=f"the table at {uri}, which the catalog has",
+        found="no Delta log there",
+        consequence="nothing was done: what counts of the lake can't be told without it",
+        next_step="bring the folder back from a backup; `tidemark doctor --deep` looks for other damage",
+        table=uri,
+    )
+
+
 def read_records(uri: str, options: Mapping[str, str], where: pc.Expression | None) -> pa.Table:
     """The rows of the table at `uri` for which `where` holds. Files are skipped by their statistics.
 

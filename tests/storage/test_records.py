@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.records import (
     RecordsContended,
+    RecordsLost,
     append_records,
     arrow_records,
     read_records,
@@ -142,6 +144,9 @@ def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(lake: S
     assert held.commits == 28
     comments = {c.name: c.comment for c in FRONTIERS.columns}
     described = {r.col_name: r.comment for r in lake.sql("DESCRIBE trace.frontiers").collect()}
+    shutil.rmtree(Path(held.uri(FRONTIERS)) / "_delta_log")
+    with pytest.raises(RecordsLost, match="which the catalog has"):
+        held.records(FRONTIERS)
     assert {name: described[name] for name in comments} == comments
 
 
