@@ -44,7 +44,7 @@ def compare(scenario: str, spark: SparkSession) -> None:
     "days",
     [
         pytest.param([0, 1, 2, 3], marks=pytest.mark.long),
-        pytest.param([2, 0, 3, 1]),
+        pytest.param([2, 0, 3, 1], marks=pytest.mark.long),
         pytest.param([3, 2, 1, 0], marks=pytest.mark.long),
     ],
     ids=lambda days: "".join(map(str, days)),
