@@ -18,16 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints.versions import versions_at
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.reads.as_of import check_time
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import PINS
 from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.times import instant, utc_rows
-from spark_jobs.trace import frontiers
-from spark_jobs.trace.horizon import published_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,7 +72,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     Raises:
         ParameterError: the name can't be part of a table's, or there is no source.
         PinExists: a pin of that name is listed.
-        NotPublished, BelowSince: of a source, as `as_of_time`.
+        NotPublished, BelowSince: of a source, as `ReadPoint.open`.
         PinEmpty: a source has no row at the time.
     """
     check_name(name)
@@ -89,7 +86,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
             expected="a source that has published", found="none", consequence="nothing was copied",
             next_step="run one first",
         )  # fmt: skip
-    times_us = {source.name: check_time(lake, source, publication.load(lake, source), at_us) for source in sources}
+    times_us = {source.name: ReadPoint.open(lake, source, at_us).known_us for source in sources}
     copies = {source.name: list(_copied(lake, source, times_us[source.name])) for source in sources}
     for source in sources:
         _refuse_empty(lake, source, copies[source.name], times_us[source.name])
@@ -201,8 +198,7 @@ def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[tuple[str, Dat
         yield f"{source.name}_state", lake.run(read)
     if source.keeps_chains:
         # the newest now, whatever was published while other tables were copied: folding moves what an earlier one shows
-        newest = publication.load(lake, source)
-        horizon = published_horizon(source, frontiers.load(lake, source, near=newest.token), newest)
-        versions = versions_at(published_chains(lake, source, newest), time_us, horizon)
+        newest = ReadPoint.open(lake, source)
+        versions = versions_at(published_chains(lake, source, newest.publication), time_us, newest.horizon_us)
         times = {c: F.timestamp_micros(c) for c in ("timestamp", "valid_from", "valid_to")}
         yield f"{source.name}_versions", versions.withColumns(times).withColumnRenamed("entity", source.entity)

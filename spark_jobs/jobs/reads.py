@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.config import Settings, load_settings
-from spark_jobs.reads.as_of import as_of_time
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.chains import published_chains, retention_of
 from spark_jobs.sources import find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.read_counts import count_read
-from spark_jobs.trace import frontiers
-from spark_jobs.trace.horizon import published_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +31,7 @@ def chains_of(spark: SparkSession, source: str, settings: Settings | None = None
     checked = find_source(settings.sources, source)
     check_keeps_chains(checked)
     lake = Lake(spark)
-    _, current = as_of_time(lake, checked, None)
-    standing = frontiers.load(lake, checked, near=current.token)
-    kept = replace(retention_of(standing), horizon=published_horizon(checked, standing, current))
+    point = ReadPoint.open(lake, checked)
+    kept = replace(retention_of(point.frontiers), horizon=point.horizon_us)
     count_read(settings.home, checked.name)
-    return published_chains(lake, checked, current, frontiers=kept)
+    return published_chains(lake, checked, point.publication, frontiers=kept)

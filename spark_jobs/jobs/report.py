@@ -17,18 +17,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from expectations import GATES
-from spark_jobs.reads.as_of import as_of_time
 from spark_jobs.reads.chain_metrics import chain_metrics
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.sources import Source
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import FILES, VERDICTS
 from spark_jobs.storage.times import instant, utc_rows
-from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import NO_HORIZON_US
-from spark_jobs.trace.horizon import published_horizon
 
 TEMPLATE = "report.html.j2"
 RUNS, DROPS = 5, 14
@@ -65,14 +62,14 @@ def source_report(lake: Lake, source: Source) -> Report:
     Raises:
         NotPublished: the source has published nothing.
     """
-    _, current = as_of_time(lake, source, None)
+    point = ReadPoint.open(lake, source)
     late = _late(lake, source)
     by_lateness = dict.fromkeys(LATE_BY, 0)
     for row in late:
         by_lateness[row.pop("late_by")] += row["rows"]
     return Report(
         source.name,
-        _frontiers(lake, source, current),
+        _frontiers(point),
         _entities(lake, source),
         _windows(lake, source),
         _by_action(late),
@@ -105,11 +102,10 @@ def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _frontiers(lake: Lake, source: Source, current: Publication) -> dict[str, datetime | None]:
-    standing = frontiers.load(lake, source, near=current.token)
-    horizon_us = published_horizon(source, standing, current)
+def _frontiers(point: ReadPoint) -> dict[str, datetime | None]:
+    standing, current = point.frontiers, point.publication
     return {
-        "horizon": None if horizon_us == NO_HORIZON_US else instant(horizon_us),
+        "horizon": None if point.horizon_us == NO_HORIZON_US else instant(point.horizon_us),
         "since": instant(standing.arrangement.since.time or 0),
         "complete": instant(current.complete_us),
         "published": instant(current.published_us),

@@ -2,8 +2,7 @@
 
 A read at T sums the changes with a time of at most T. A change of a published table carries its publication's time, a
 delta its own: so between two publications tables read as the earlier left them, and states know each delta that was
-visible. It is definite: T must be below `published` (`not_published`) and not below `since` (`below_since`), and then
-the answer stays the same, whatever lands, is backfilled or compacted.
+visible. Which T can be read, `reads.point` says.
 """
 
 from __future__ import annotations
@@ -20,92 +19,29 @@ from spark_jobs.checkpoints.frames import BUCKET, LEAST_ROWS, state_columns, sta
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.definitions.folding import fold_inputs, fold_rows
 from spark_jobs.definitions.meaning import meaning_of
-from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.frontiers import LATEST
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.grouping import whole_groups
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains, published_segments
 from spark_jobs.restatement.touched import at
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.times import instant
-from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import counting_rows
-from spark_jobs.trace.horizon import check_state_time, published_horizon
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class NotPublished(TidemarkError):
-    """The time asked for is not published yet. Facts: `at_us`, `published_us`."""
-
-    code = "not_published"
-
-
-class BelowSince(TidemarkError):
-    """The time asked for lies before what is kept apart. Facts: `at_us`, `since_us`."""
-
-    code = "below_since"
-
-
-def as_of_time(lake: Lake, source: Source, at_us: int | None) -> tuple[int, Publication]:
-    """The visible time to read at, checked (None: the newest, one tick before `published`), and the publication.
-
-    Raises:
-        NotPublished: nothing is published at that time yet.
-        BelowSince: the time lies before `since`.
-    """
-    current = publication.load(lake, source)
-    return check_time(lake, source, current, at_us), current
-
-
-def check_time(lake: Lake, source: Source, current: Publication, at_us: int | None) -> int:
-    """`as_of_time` where the publication is at hand."""
-    newest = current.published_us - 1
-    if current.published_us == 0:
-        raise NotPublished(
-            expected=f"something published of {source.name}",
-            found="nothing",
-            consequence="no answer was given",
-            next_step=f"run its drops first: `tidemark run {source.name} --from … --to …`",
-            at_us=at_us,
-            published_us=current.published_us,
-        )
-    if at_us is None:
-        return newest
-    if at_us > newest:
-        raise NotPublished(
-            expected=f"a time before what {source.name} has published",
-            found=instant(at_us).isoformat(),
-            consequence="no answer was given, since it could still change",
-            next_step=f"{instant(newest).isoformat()} is the newest; run the drops up to that time first",
-            at_us=at_us,
-            published_us=current.published_us,
-        )
-    since_us = frontiers.load(lake, source, near=current.token).arrangement.since.time or 0
-    if at_us < since_us:
-        raise BelowSince(
-            expected=f"a time at or after since, {instant(since_us).isoformat()}",
-            found=instant(at_us).isoformat(),
-            consequence="no answer was given, since times before it are no longer told apart",
-            next_step="ask for a later time, or restore a pinned checkpoint",
-            at_us=at_us,
-            since_us=since_us,
-        )
-    return at_us
-
-
 def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) -> DataFrame:
     """The rows of a window table as they were known at `at_us`, by its SQL function: key columns, bounds, aggregates,
     revision, known_from."""
-    time_us, _ = as_of_time(lake, definition.source, at_us)
+    time_us = ReadPoint.open(lake, definition.source, at_us).known_us
     # text in the statement: Spark does not bind parameters in a table function's arguments
     return lake.run(
         f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}"
@@ -124,7 +60,7 @@ def states_at(
 
     Raises:
         BelowHorizon: `event_us` lies before the horizon.
-        NotPublished, BelowSince: as `as_of_time`.
+        NotPublished, BelowSince: as `ReadPoint.open`.
     """
     if source.state is None:
         raise ParameterError(
@@ -132,19 +68,17 @@ def states_at(
             found=source.name,
             next_step="declare `state` in the source file",
         )
-    time_us, current = as_of_time(lake, source, known_us)
-    limit_us = current.reached_us - 1 if event_us is None else min(event_us, current.reached_us - 1)
-    standing = frontiers.load(lake, source, near=current.token)
-    check_state_time(published_horizon(source, standing, current), limit_us)
+    point = ReadPoint.open(lake, source, known_us)
+    time_us, limit_us = point.known_us, point.event_limit(event_us)
     if source.keeps_chains and entity is not None:
-        segments = published_segments(lake, source, current, entity)
+        segments = published_segments(lake, source, point.publication, entity)
         asked = (LATEST if event_us is None else limit_us, LATEST if known_us is None else time_us)
         return _of_source(_state_of(lake, source, segments, entity, *asked), source)
     if source.keeps_chains:
-        chains = published_chains(lake, source, current)
+        chains = published_chains(lake, source, point.publication)
         # of the newest times one segment of an entity says all; of others those before it may be needed
         return _of_source(chains.states(event_us and limit_us, known_at=known_us and time_us), source)
-    rows = counting_rows(lake, source, standing.arrangement)
+    rows = counting_rows(lake, source, point.frontiers.arrangement)
     rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") <= at(limit_us)))
     if entity is not None:
         rows = rows.where(F.col("entity") == entity)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.comparison import LIVE
-from spark_jobs.reads.as_of import as_of_time
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
@@ -16,7 +16,6 @@ from spark_jobs.storage.chain_tables import CHAINS, COMPACTION
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication, visible
 from spark_jobs.storage.tables import updates
-from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import trace_handles
 
 if TYPE_CHECKING:
@@ -53,7 +52,8 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
         ParameterError: the source keeps no chains.
     """
     check_keeps_chains(source)
-    _, current = as_of_time(lake, source, None)
+    point = ReadPoint.open(lake, source)
+    current = point.publication
     held = published_chains(lake, source, current).segments
     ends = F.col("end_time").isNull()
     standing = F.expr("IF(size(known_until) = 0, size(event_times), size(filter(known_until, t -> t IS NULL)))")
@@ -70,7 +70,7 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     told = held.agg(*[F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]).collect()[0]
     live = lake.read_with_files(CHAINS).where((F.col("source") == source.name) & (F.col("era") == LIVE))
     saved = live.groupBy("encoding").agg(F.sum("saved_bytes").alias("saved")).collect()
-    handles = trace_handles(frontiers.load(lake, source, near=current.token).arrangement)
+    handles = trace_handles(point.frontiers.arrangement)
     rows = lake.read_with_files(updates(source)).where(F.col("batch").isin(handles))
     return ChainMetrics(
         **told.asDict(),

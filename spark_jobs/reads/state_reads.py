@@ -18,14 +18,13 @@ from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.deltas.versions import ChainVersion, deltas_back, versions
-from spark_jobs.reads.as_of import as_of_time
 from spark_jobs.reads.file_times import STEPS_US, written_time
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_segments
 from spark_jobs.sources import Source, State
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import instant
-from spark_jobs.trace import frontiers
-from spark_jobs.trace.horizon import check_state_time, published_horizon
+from spark_jobs.trace.horizon import check_state_time
 
 Row = dict[str, Any]
 
@@ -54,10 +53,9 @@ def rollback_rows(lake: Lake, source: Source, entity: str, to_us: int, *, at_us:
         BelowHorizon: `to_us` lies before the horizon, or `at_us` does: what lands there changes nothing.
         RollbackNotExpressible: the source's mode has no row that does this, or nothing tells the row's delta apart.
     """
-    _, current = as_of_time(lake, source, None)
-    horizon_us = published_horizon(source, frontiers.load(lake, source, near=current.token), current)
+    point = ReadPoint.open(lake, source)
     for time in (to_us, at_us):
-        check_state_time(horizon_us, time)
+        check_state_time(point.horizon_us, time)
     segments = _segments(lake, source, entity)
     if not len(segments):
         raise ParameterError(
@@ -210,8 +208,7 @@ def check_keeps_chains(source: Source) -> None:
 
 def _segments(lake: Lake, source: Source, entity: str) -> Segments:
     check_keeps_chains(source)
-    _, current = as_of_time(lake, source, None)
-    return published_segments(lake, source, current, entity)
+    return published_segments(lake, source, ReadPoint.open(lake, source).publication, entity)
 
 
 def _state(source: Source) -> State:

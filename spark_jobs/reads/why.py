@@ -15,15 +15,14 @@ import numpy as np
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.reads.as_of import as_of_time
 from spark_jobs.reads.landed import with_landings
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
 from spark_jobs.restatement.touched import at
 from spark_jobs.restatement.windows import drop_start
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import EPOCH, instant, micros, parsed, utc_rows
-from spark_jobs.trace import frontiers
 from spark_jobs.trace.advance import counting_rows
 
 if TYPE_CHECKING:
@@ -83,14 +82,14 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
     """
     asked = published_table(source, table)
     wanted = row_key(asked, key)
-    as_of_time(lake, source, None)
+    point = ReadPoint.open(lake, source)
     changes = utc_rows(_of(lake.spark.table(f"{asked.name}_changes"), asked, wanted).orderBy("time", "diff"))
     causes = _of(lake.spark.table(f"{asked.name}_causes"), asked, wanted)
     taken_in = utc_rows(causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct())
-    since = instant(frontiers.load(lake, source).arrangement.since.time or 0)
+    since = instant(point.frontiers.arrangement.since.time or 0)
     told = list(_told_apart(taken_in, since))
     found = Why(asked.name, wanted, _revisions(changes, {}, asked), since=since)
-    behind = [] if found.published is None else _behind(lake, source, asked, found.published, wanted)
+    behind = [] if found.published is None else _behind(lake, point, asked, found.published, wanted)
     shown = behind[:limit] if limit else behind
     named = with_landings(lake, source, [*[update for _, update in told], *shown], asked.read)
     by_time: dict[Any, list[Row]] = {}
@@ -130,15 +129,14 @@ def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: Publi
     return found
 
 
-def _behind(lake: Lake, source: Source, table: PublishedTable, published: Revision, key: Row) -> list[Row]:
+def _behind(lake: Lake, point: ReadPoint, table: PublishedTable, published: Revision, key: Row) -> list[Row]:
     """The deltas that stand behind the row, each with the `token` under which the trace holds it."""
-    time_us, current = as_of_time(lake, source, None)
-    rows = counting_rows(lake, source, frontiers.load(lake, source).arrangement)
-    rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") < at(current.reached_us)))
+    rows = counting_rows(lake, point.source, point.frontiers.arrangement)
+    rows = rows.where((F.col("time") <= at(point.known_us)) & (F.col("event_time") < at(point.publication.reached_us)))
     rows = rows.where(_near(table, published, key))
     read = [F.col(f"c_{column}").alias(column) for column in table.read]
     own = F.col("event_time") if table.definition is None else F.col(f"t_{table.definition.time}")
-    placing = {"_time": F.unix_micros(own), "_lo": drop_start(source)}
+    placing = {"_time": F.unix_micros(own), "_lo": drop_start(point.source)}
     placed = [column.alias(name) for name, column in placing.items()]
     updates = rows.select(*_DELTA, *read, *placed, "diff", "token").orderBy("event_time", "row_id")
     found = _standing(utc_rows(updates))

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import CHECKOUT, Settings
-from spark_jobs.reads.as_of import as_of_time, states_at
+from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.point import ReadPoint
 from spark_jobs.sample import prepare_sample
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
@@ -50,7 +51,7 @@ def test_a_week_of_flights_compacted_every_day(lake: SparkSession, spark_setting
     for day in range(DAYS):
         run(lake, home, day, day, source="flights", start=START)
         published = lake.sql("SELECT * FROM gold.flights").select("tailnum", *components).collect()
-        told[as_of_time(tables, source, None)[0]] = {tuple(row) for row in published}
+        told[ReadPoint.open(tables, source).known_us] = {tuple(row) for row in published}
     last = {row[0]: tuple(row)[1:] for row in published}
     assert last == sums_of(home.landing, START + dt.timedelta(DAYS))
     assert lake.table("gold.checkpoints").count() > 100

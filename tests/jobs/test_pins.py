@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.pins import PinEmpty, make_pin, pins
-from spark_jobs.reads.as_of import NotPublished
+from spark_jobs.reads.point import NotPublished
 from spark_jobs.sources import read_sources
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros

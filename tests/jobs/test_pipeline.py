@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.reads.as_of import NotPublished, as_of_time, states_at, windows_as_of
+from spark_jobs.reads.as_of import states_at, windows_as_of
+from spark_jobs.reads.point import NotPublished, ReadPoint
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from tests.jobs.harness import (
@@ -168,7 +169,7 @@ def test_as_of_an_earlier_time_reads_what_was_published_then(fresh: tuple[SparkS
     then: dict[int, tuple[Counter, list]] = {}
     for day in range(3):
         run(spark, home, day, day)
-        time_us, _ = as_of_time(lake, source, None)
+        time_us = ReadPoint.open(lake, source).known_us
         then[time_us] = (as_sliding(spark), published(spark, "gold.meters"))
     for time_us, (windows, states) in then.items():
         rows = windows_as_of(lake, hourly, time_us).collect()
@@ -176,7 +177,7 @@ def test_as_of_an_earlier_time_reads_what_was_published_then(fresh: tuple[SparkS
         known = states_at(lake, source, known_us=time_us).collect()
         assert sorted((r.meter, r.readings, r.load) for r in known if r.timestamp) == sorted(s[:3] for s in states)
     with pytest.raises(NotPublished):
-        as_of_time(lake, source, max(then) + 1)
+        ReadPoint.open(lake, source, max(then) + 1)
 
 
 def test_bad_rows_are_quarantined_with_their_line_and_the_rest_lands(lake: SparkSession, home: Settings) -> None:

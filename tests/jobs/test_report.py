@@ -14,7 +14,8 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.pins import make_pin
 from spark_jobs.jobs.report import LATE_BY, Report, as_html, source_report
-from spark_jobs.reads.as_of import NotPublished, states_at
+from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.point import NotPublished
 from spark_jobs.reads.why import why
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake

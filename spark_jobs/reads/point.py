@@ -1,0 +1,107 @@
+"""The point at which a source is read: its publication, its frontiers, and the times of the question, checked once.
+
+A read is definite: its visible time must be below `published` (`not_published`) and not below `since` (`below_since`),
+and then the answer stays the same, whatever lands, is backfilled or compacted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.times import instant
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.horizon import check_state_time, published_horizon
+
+
+class NotPublished(TidemarkError):
+    """The time asked for is not published yet. Facts: `at_us`, `published_us`."""
+
+    code = "not_published"
+
+
+class BelowSince(TidemarkError):
+    """The time asked for lies before what is kept apart. Facts: `at_us`, `since_us`."""
+
+    code = "below_since"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPoint:
+    """What a read of `source` goes by: the publication in force, the frontiers, and the visible time, in microseconds,
+    up to which changes are known."""
+
+    source: Source
+    publication: Publication
+    frontiers: SourceFrontiers
+    known_us: int
+
+    @classmethod
+    def open(cls, lake: Lake, source: Source, known_us: int | None = None) -> ReadPoint:
+        """The point of a visible time; None: the newest, one tick before `published`.
+
+        Raises:
+            NotPublished: nothing is published at that time yet.
+            BelowSince: the time lies before `since`.
+        """
+        current = publication.load(lake, source)
+        if current.published_us == 0:
+            raise _nothing_published(source, known_us)
+        standing = frontiers.load(lake, source, near=current.token)
+        if known_us is not None:
+            _check_known(source, current, standing, known_us)
+        return cls(source, current, standing, current.published_us - 1 if known_us is None else known_us)
+
+    @property
+    def horizon_us(self) -> int:
+        """States are exact for event times from here on."""
+        return published_horizon(self.source, self.frontiers, self.publication)
+
+    def event_limit(self, event_us: int | None) -> int:
+        """The greatest event time that a state at `event_us` takes in; None: all that is published.
+
+        Raises:
+            BelowHorizon: it lies before the horizon.
+        """
+        newest_us = self.publication.reached_us - 1
+        limit_us = newest_us if event_us is None else min(event_us, newest_us)
+        check_state_time(self.horizon_us, limit_us)
+        return limit_us
+
+
+def _nothing_published(source: Source, at_us: int | None) -> NotPublished:
+    return NotPublished(
+        expected=f"something published of {source.name}",
+        found="nothing",
+        consequence="no answer was given",
+        next_step=f"run its drops first: `tidemark run {source.name} --from … --to …`",
+        at_us=at_us,
+        published_us=0,
+    )
+
+
+def _check_known(source: Source, current: Publication, standing: SourceFrontiers, at_us: int) -> None:
+    newest_us, since_us = current.published_us - 1, standing.arrangement.since.time or 0
+    if at_us > newest_us:
+        raise NotPublished(
+            expected=f"a time before what {source.name} has published",
+            found=instant(at_us).isoformat(),
+            consequence="no answer was given, since it could still change",
+            next_step=f"{instant(newest_us).isoformat()} is the newest; run the drops up to that time first",
+            at_us=at_us,
+            published_us=current.published_us,
+        )
+    if at_us < since_us:
+        raise BelowSince(
+            expected=f"a time at or after since, {instant(since_us).isoformat()}",
+            found=instant(at_us).isoformat(),
+            consequence="no answer was given, since times before it are no longer told apart",
+            next_step="ask for a later time, or restore a pinned checkpoint",
+            at_us=at_us,
+            since_us=since_us,
+        )
