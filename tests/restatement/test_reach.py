@@ -75,6 +75,6 @@ def test_the_hours_of_touched_times_are_exact_in_any_year(spark: SparkSession, s
     hour, last = 3_600_000_000, 253_402_300_799_999_999
     times = [-1, 0, hour - 1, 2**53 - 1, 2**53 + 1, last // hour * hour - 1, last // hour * hour, last]
     rows = spark.createDataFrame([(time,) for time in times], "us BIGINT").selectExpr("us", "'a' AS c_meter")
-    hours = rows.select("us", _bucket(definitions(source)[0], F.col("us")).alias("of"))
-    found = {row.us: row.bucket for row in hours.select("us", "of.bucket").collect()}
+    hours = rows.select("us", _bucket(definitions(source)[0], F.col("us")).alias("bucket"))
+    found = {row.us: row.bucket for row in hours.collect()}
     assert found == {time: time // hour for time in times}
