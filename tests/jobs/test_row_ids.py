@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.landing.places import RowIdsShared
 from spark_jobs.landing.standing import standing_rows
@@ -35,7 +36,7 @@ def land(spark: SparkSession, home: Settings, drop: int, **options: Any) -> dict
     """The first stage alone, of one drop."""
     lo = START + drop * DAY
     told = {"source": "meters", "lo": lo, "hi": lo + DAY, "settings": home, "spark": spark}
-    return run_stage("land", **told, run_id="test", **options)
+    return run_stage("land", **told, run_id="test", request=Request(**options))
 
 
 def counts(summary: dict[str, Any]) -> tuple[int, int]:
