@@ -16,14 +16,6 @@ from spark_jobs.aggregates import AGGREGATES
 from spark_jobs.kernels.windows import Aggregate
 from spark_jobs.sources.calls import Aggregate as Call
 
-_SQL_OF_ARROW = {
-    pa.int64(): "BIGINT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "STRING",
-    pa.bool_(): "BOOLEAN",
-    pa.timestamp("us", "UTC"): "TIMESTAMP",
-    pa.date32(): "DATE",
-}
 _VECTOR = pa.list_(pa.float64())
 
 
@@ -67,17 +59,6 @@ def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
             f"w_{output}", pa.ListArray.from_arrays(offsets, pa.array(flat), mask=pa.array(missing))
         )
     return rows
-
-
-def sql_type(arrow: pa.DataType) -> str:
-    """The SQL type of a kernel's result."""
-    if pa.types.is_list(arrow):
-        return f"ARRAY<{sql_type(arrow.value_type)}>"
-    if pa.types.is_struct(arrow):
-        return f"STRUCT<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in arrow)}>"
-    if pa.types.is_decimal128(arrow):
-        return f"DECIMAL({arrow.precision}, {arrow.scale})"
-    return _SQL_OF_ARROW[arrow]
 
 
 def described(call: Call) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.definitions.calls import columns_read, described, kernel_aggregate, result_type, sql_type, with_vectors
+from spark_jobs.definitions.calls import columns_read, described, kernel_aggregate, result_type, with_vectors
 from spark_jobs.definitions.kinds import kind_of
 from spark_jobs.kernels.lateness import POLICIES, Lateness, Policy, judge
 from spark_jobs.kernels.windows import Adaptive, Aggregate, Found, Inputs, Kind, SkippedRows, SqlTicks, stats_type
@@ -22,7 +22,7 @@ from spark_jobs.kernels.windows.streams import Windowing
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
-from spark_jobs.storage.column_types import arrow_type_of, sql_type_of
+from spark_jobs.storage.column_types import arrow_type_of, sql_type, sql_type_of
 from spark_jobs.storage.fold import History
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import name

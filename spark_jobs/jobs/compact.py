@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_jobs.arrow_batches import cut_by_rows
 from spark_jobs.definitions.meaning import rows_a_batch, weighs_traffic
 from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
@@ -10,7 +11,6 @@ from spark_jobs.jobs.upkeep import keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
-from spark_jobs.storage.batches import cut_by_rows
 from spark_jobs.storage.chain_files import small_row_groups
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.read_counts import reads_of

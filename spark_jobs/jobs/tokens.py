@@ -27,19 +27,21 @@ def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
     Costs a look at the records' logs. Only where one of them is ahead of the lease are all tables of the source read,
     for tokens of attempts that wrote rows and ended before they committed a record.
     """
-    if lease.fence.token > lake.newest_token(source.name):
+    recorded = lake.newest_token(source.name)
+    if lease.fence.token > recorded:
         return False
-    lease.rise_above(max(lake.newest_token(source.name), _newest_written(lake, source)))
+    lease.rise_above(max(recorded, _newest_written(lake, source)))
     return True
 
 
 def _newest_written(lake: Lake, source: Source) -> int:
     """The greatest token in a row of the source, whether the row counts or not."""
-    present = {database: lake.names(database) for database in {t.database for t in source_tables(source)}}
-    stand = [table for table in source_tables(source) if table.table in present[table.database]]
+    tables = source_tables(source)
+    names = {database: lake.names(database) for database in {table.database for table in tables}}
     newest = [
         _newest_in(lake, table, number, source)
-        for table in stand
+        for table in tables
+        if table.table in names[table.database]
         for number in _NUMBERS
         if number in table.column_names
     ]

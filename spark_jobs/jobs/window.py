@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from spark_jobs.arrow_batches import cut_by_rows
 from spark_jobs.gates.measures import silver as measure_silver
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
@@ -12,7 +13,6 @@ from spark_jobs.restatement.late import late_rows
 from spark_jobs.restatement.restater import has_small_rows
 from spark_jobs.restatement.touched import Range
 from spark_jobs.restatement.windows import corrections, touched_ranges
-from spark_jobs.storage.batches import cut_by_rows
 from spark_jobs.storage.tables import LATE
 
 

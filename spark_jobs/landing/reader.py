@@ -12,21 +12,13 @@ from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import output_schema, read_listed_files
 from spark_jobs.sources import Source
+from spark_jobs.storage.column_types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_TASKS = 64
 """Tasks that read files. A file is one task's; where there are more files, a task reads several, one after another."""
-_SQL_TYPES = {
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.bool_(): "boolean",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-}
 
 
 def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]) -> DataFrame:
@@ -46,19 +38,7 @@ def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]
 
 def schema_ddl(schema: pa.Schema) -> str:
     """An Arrow schema of records or blocks as the DDL that Spark reads."""
-    return ", ".join(f"`{field.name}` {_sql_type(field.type)}" for field in schema)
-
-
-def _sql_type(kind: pa.DataType) -> str:
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    if pa.types.is_list(kind):
-        return f"array<{_sql_type(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"map<{_sql_type(kind.key_type)}, {_sql_type(kind.item_type)}>"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
-    return _SQL_TYPES[kind]
+    return ", ".join(f"`{field.name}` {sql_type(field.type)}" for field in schema)
 
 
 __all__ = ["MOST_TASKS", "LandingFile", "list_drop_files", "read_files", "schema_ddl"]

@@ -23,6 +23,15 @@ _SQL_TYPES = {
     "timestamp": "TIMESTAMP",
     "date": "DATE",
 }
+_SQL_OF_ARROW = {
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.bool_(): "BOOLEAN",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+}
 
 
 def arrow_type_of(column: Column) -> pa.DataType:
@@ -33,3 +42,18 @@ def arrow_type_of(column: Column) -> pa.DataType:
 def sql_type_of(column: Column) -> str:
     """The type of a declared column in a table."""
     return column.type.upper() if column.digits is not None else _SQL_TYPES[column.kind]
+
+
+def sql_type(arrow: pa.DataType) -> str:
+    """The SQL type of what an Arrow column holds. Raises KeyError of a type that no table of ours has."""
+    if pa.types.is_timestamp(arrow):
+        return "TIMESTAMP"
+    if pa.types.is_decimal128(arrow):
+        return f"DECIMAL({arrow.precision}, {arrow.scale})"
+    if pa.types.is_list(arrow):
+        return f"ARRAY<{sql_type(arrow.value_type)}>"
+    if pa.types.is_map(arrow):
+        return f"MAP<{sql_type(arrow.key_type)}, {sql_type(arrow.item_type)}>"
+    if pa.types.is_struct(arrow):
+        return f"STRUCT<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in arrow)}>"
+    return _SQL_OF_ARROW[arrow]

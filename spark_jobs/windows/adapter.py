@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
+from spark_jobs.arrow_batches import count_rows_alone
 from spark_jobs.kernels.windows import (
     Adaptive,
     Aggregate,
@@ -28,7 +29,6 @@ from spark_jobs.kernels.windows.monoid import columns_read
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, copied
 from spark_jobs.kernels.windows.streams import Windowing
 
-from .batches import count_rows_alone
 from .expressions import column, quoted, ticks_of
 from .hot_keys import Spread, key_hash, spread
 from .parameters import DEFAULT_ROWS_A_SLICE, Duration, Frame, Running, is_integer, refuse, ticks

@@ -31,7 +31,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.storage.batches import MAX_BYTES, UNBOUNDED
+from spark_jobs.arrow_batches import MAX_BYTES, UNBOUNDED
 
 Rows = list[dict[str, Any]]
 """A table of results, as it is kept for a plot."""

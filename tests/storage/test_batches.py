@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.batches import MAX_BYTES, MAX_ROWS, cut_by_rows
+from spark_jobs.arrow_batches import MAX_BYTES, MAX_ROWS, cut_by_rows
 
 pytestmark = pytest.mark.spark
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.arrow_batches import MAX_BYTES, UNBOUNDED
 from spark_jobs.windows import count, last, tumbling_windows
-from spark_jobs.windows.batches import MAX_BYTES, UNBOUNDED
 
 pytestmark = pytest.mark.spark
 
