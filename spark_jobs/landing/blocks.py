@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, ranges_of
 from spark_jobs.kernels.records import RecordSpec
 from spark_jobs.landing.chunking import named_chunks, row_layout
 from spark_jobs.landing.files import LandingFile
@@ -40,6 +41,8 @@ BLOCK_ROWS = 1 << 17
 HELD_ROWS = 1 << 19
 """Rows that a worker holds while it makes chunks: some 100 MB of ten columns. An entity's chunks of one drop are cut
 here at the latest."""
+HASHED_BYTES = 1 << 30
+"""Bytes of files whose rows' hashes are held at once where a landing begins: 8 bytes a row."""
 BUCKET_BYTES = 64 << 20
 """Bytes of files that a bucket takes: a task each, and a file of chunks each."""
 MOST_BUCKETS = 256
@@ -47,6 +50,9 @@ SAMPLED_FILES = 4
 """Files whose first rows tell how entities are shared out to buckets."""
 
 FILE, REJECT, BLOCK = "file", "reject", "block"
+COUNTS = ("rows", "rejects", "whole", "lines", "entities")
+"""What is counted of each file."""
+IDENTITY = "row_id BIGINT, delta_id STRING"
 _SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
@@ -57,9 +63,8 @@ _SCHEMA = pa.schema(
         ("bucket", pa.int32()),
         ("least_row_id", pa.int64()),
         ("payload", pa.binary()),
-        # of a block whose source declares delta_ids
-        ("row_ids", pa.list_(pa.int64())),
-        ("delta_ids", pa.list_(pa.string())),
+        # of a block whose source declares delta_ids: their hashes, ascending, by ranges of hashes
+        ("hashes", pa.list_(pa.binary())),
         # of a rejected record
         ("line", pa.int64()),
         ("rule", pa.string()),
@@ -84,31 +89,38 @@ class Blocks:
 
     `read` has rows of three kinds, see `_SCHEMA`: a block of good rows; a rejected record; and for each file how many
     of both there are, how often it was rejected whole, the line of its last record, and about how many entities it has.
-    `buckets` is the number of ranges of entities.
+    `buckets` is the number of ranges of entities, `hash_ranges` that of hashes.
     """
 
     read: DataFrame
     buckets: int
+    hash_ranges: int
 
     @classmethod
     def of(cls, spark: SparkSession, source: Source, files: list[LandingFile]) -> Blocks:
         """Of these files."""
         spec, form = record_spec(source), source.landing.format
         bounds = _bounds(files, form, spec)
-        read = partial(_read, files=tuple(files), form=form, spec=spec, bounds=bounds)
+        hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES
+        read = partial(_read, files=tuple(files), form=form, spec=spec, bounds=bounds, hash_ranges=hash_ranges)
         tasks = max(1, min(len(files), MOST_TASKS))
-        return cls(
-            spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(_SCHEMA)).persist(), len(bounds) + 1
-        )
+        blocks = spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(_SCHEMA)).persist()
+        return cls(blocks, len(bounds) + 1, hash_ranges)
 
     def forget(self) -> None:
         """Let Spark forget them."""
         self.read.unpersist()
 
-    @property
-    def files(self) -> DataFrame:
-        """The files' counts."""
-        return self.read.where(F.col("kind") == FILE)
+    def counts(self) -> tuple[dict[str, dict[str, int]], Hashes]:
+        """Per path the `COUNTS` of a file, and the hashes of delta_ids in the first range: one job."""
+        told = self.read.where(F.col("kind") != REJECT)
+        rows = told.select("kind", "file", *COUNTS, F.col("hashes")[0].alias("hashes")).toArrow()
+        files = rows.filter(pc.equal(rows["kind"], FILE)).select(["file", *COUNTS]).to_pylist()
+        return {file.pop("file"): file for file in files}, _gathered(rows["hashes"])
+
+    def hashes(self, number: int) -> Hashes:
+        """The hashes of delta_ids in a range, ascending; those of the first come with `counts`."""
+        return _gathered(self._blocks.select(F.col("hashes")[number].alias("hashes")).toArrow()["hashes"])
 
     @property
     def rejects(self) -> DataFrame:
@@ -125,10 +137,9 @@ class Blocks:
         schema = pa.schema([f for f in output_schema(record_spec(source)) if f.name not in left_out])
         return self._blocks.mapInArrow(partial(_rows, schema=schema), schema_ddl(schema))
 
-    def identities(self) -> DataFrame:
-        """`row_id` and `delta_id` of the good rows, of a source that declares delta_ids."""
-        each = self._blocks.select(F.explode(F.arrays_zip("row_ids", "delta_ids")).alias("r"))
-        return each.select(F.col("r.row_ids").alias("row_id"), F.col("r.delta_ids").alias("delta_id"))
+    def identities(self, wanted: BloomFilter) -> DataFrame:
+        """`row_id` and `delta_id` of the good rows whose delta_ids pass the filter, of a source that declares them."""
+        return self._blocks.select("payload").mapInArrow(partial(_identities, wanted=wanted), IDENTITY)
 
     def chunks(self, source: Source, landing: int, config: BatcherConfig, hidden: npt.NDArray[np.int64]) -> DataFrame:
         """Rows of the source's chunk table, of the good rows but those with the ids `hidden`."""
@@ -158,13 +169,16 @@ def _read(
     form: Format,
     spec: RecordSpec,
     bounds: list[bytes],
+    hash_ranges: int,
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for place in batch.column("id").to_pylist():
-            yield from _read_one(files[place], form, spec, bounds)
+            yield from _read_one(files[place], form, spec, bounds, hash_ranges)
 
 
-def _read_one(file: LandingFile, form: Format, spec: RecordSpec, bounds: list[bytes]) -> Iterator[pa.RecordBatch]:
+def _read_one(
+    file: LandingFile, form: Format, spec: RecordSpec, bounds: list[bytes], hash_ranges: int
+) -> Iterator[pa.RecordBatch]:
     rows = rejects = whole = lines = entities = 0
     same = {"seq_no": file.seq_no, "file": file.path, "first_row_id": file.first_row_id}
     held: list[pa.RecordBatch] = []
@@ -180,16 +194,18 @@ def _read_one(file: LandingFile, form: Format, spec: RecordSpec, bounds: list[by
         held.append(good.drop_columns(list(_NOT_IN_BLOCKS)))
         rows += good.num_rows
         if sum(part.num_rows for part in held) >= BLOCK_ROWS:
-            made, seen = _encoded(held, bounds, same)
+            made, seen = _encoded(held, bounds, hash_ranges, same)
             entities, held = max(entities, seen), []
             yield from made
-    made, seen = _encoded(held, bounds, same)
+    made, seen = _encoded(held, bounds, hash_ranges, same)
     yield from made
     counts = {"rows": rows, "rejects": rejects, "whole": whole, "lines": lines, "entities": max(entities, seen)}
     yield _filled(FILE, 1, same, {name: pa.array([value], pa.int64()) for name, value in counts.items()})
 
 
-def _encoded(held: list[pa.RecordBatch], bounds: list[bytes], same: dict[str, Any]) -> tuple[list[pa.RecordBatch], int]:
+def _encoded(
+    held: list[pa.RecordBatch], bounds: list[bytes], hash_ranges: int, same: dict[str, Any]
+) -> tuple[list[pa.RecordBatch], int]:
     """Blocks of these rows, and how many entities they have."""
     if not sum(part.num_rows for part in held):
         return [], 0
@@ -200,21 +216,28 @@ def _encoded(held: list[pa.RecordBatch], bounds: list[bytes], same: dict[str, An
     made = []
     for bucket in np.unique(of_row).tolist():
         own = rows.take(pa.array(np.flatnonzero(of_row == bucket))) if bounds else rows
-        ids = own.select(["row_id", "delta_id"]).combine_chunks()
         columns = {
             "bucket": pa.array([bucket], pa.int32()),
-            "least_row_id": _whole(ids.column("row_id"))[:1],
+            "least_row_id": _whole(own.column("row_id"))[:1],
             "payload": pa.array([_payload(own)], pa.binary()),
         }
-        if ids.column("delta_id").null_count == 0:
-            columns |= {f"{name}s": _one_list(ids.column(name)) for name in ids.column_names}
+        if own.column("delta_id").null_count == 0:
+            hashes = ranges_of(hashes_of(own.column("delta_id")), hash_ranges)
+            columns["hashes"] = pa.array([[part.tobytes() for part in hashes]], pa.list_(pa.binary()))
         made.append(_filled(BLOCK, 1, same, columns))
     return made, len(entity.dictionary)
 
 
-def _one_list(column: pa.ChunkedArray) -> pa.ListArray:
-    values = _whole(column)
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+def _gathered(parts: pa.ChunkedArray) -> Hashes:
+    return np.sort(np.frombuffer(b"".join(parts.drop_null().to_pylist()), np.uint64))
+
+
+def _identities(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for payload in batch.column("payload"):
+            rows = _decoded(payload).select(["row_id", "delta_id"]).combine_chunks()
+            passing = wanted.passing(hashes_of(rows.column("delta_id")))
+            yield from rows.filter(pa.array(passing)).to_batches()
 
 
 def _payload(rows: pa.Table) -> bytes:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.kernels.identities import BloomFilter, Hashes
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX
+from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.standing import DUPLICATE, STANDS, identities, standing_rows, stories
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
@@ -23,23 +25,25 @@ class Contest:
     """The delta_ids that several rows carry, of rows that are new and of rows that count already.
 
     `ids`: `delta_id`, `least_new` (row id of the first new row), `standing` (row id that counts now, or null) and
-    `least`, the least of both. None for a source without delta_id, whose rows are deltas of their own.
+    `least`, the least of both.
     """
 
-    ids: DataFrame | None
+    ids: DataFrame
 
-    def totals(self) -> tuple[Column, Column]:
-        """Aggregates over `ids`: how many there are, and of how many a new row goes before the standing one."""
-        return F.count(F.lit(1)), F.count_if(F.col("least_new") < F.col("standing"))
+    def totals(self) -> tuple[int, int]:
+        """How many there are, and of how many a new row goes before the standing one."""
+        goes_before = F.count_if(F.col("least_new") < F.col("standing"))
+        total = self.ids.agg(F.count(F.lit(1)).alias("n"), goes_before.alias("displacing")).collect()[0]
+        return total.n, total.displacing
 
 
-def contest(lake: Lake, source: Source, new: DataFrame) -> Contest:
-    """Compare new rows (`row_id`, `delta_id` and more) with each other and with those that count."""
-    if source.delta_id is None:
-        return Contest(None)
+def contest(lake: Lake, source: Source, blocks: Blocks, suspected: Hashes) -> Contest:
+    """Compare the rows with delta_ids of these hashes: the new ones with each other and with those that count."""
+    wanted = BloomFilter.of(suspected)
     # brought together once, told apart twice: by row, then by delta_id
-    came = new.select("row_id", "delta_id", F.lit(True).alias("is_new"), *_absent("diff", "landing"))
-    both = came.unionByName(identities(lake, source).withColumn("is_new", F.lit(False))).repartition("delta_id")
+    new = blocks.identities(wanted).withColumns({"is_new": F.lit(True), **_absent("diff", "landing")})
+    landed = identities(lake, source, wanted).withColumn("is_new", F.lit(False))
+    both = new.unionByName(landed).repartition("delta_id")
     rows = both.groupBy("delta_id", "row_id").agg(F.max("is_new").alias("is_new"), *stories())
     new_row, standing = F.when(F.col("is_new"), F.col("row_id")), F.when(F.expr(STANDS), F.col("row_id"))
     counts = (F.min(new_row).alias("least_new"), F.count(new_row).alias("n"), F.min(standing).alias("standing"))
@@ -48,8 +52,8 @@ def contest(lake: Lake, source: Source, new: DataFrame) -> Contest:
     return Contest(several.withColumn("least", F.least("least_new", "standing")))
 
 
-def _absent(*columns: str) -> list[Column]:
-    return [F.lit(None).cast("bigint").alias(column) for column in columns]
+def _absent(*columns: str) -> dict[str, Column]:
+    return {column: F.lit(None).cast("bigint") for column in columns}
 
 
 def counted_row(new: DataFrame, contested: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.chunks.config import BatcherConfig
+from spark_jobs.kernels.identities import Hashes
 from spark_jobs.kernels.records.rules import RULES_VERSION
 from spark_jobs.landing import ledger
 from spark_jobs.landing.blocks import Blocks
@@ -23,6 +24,7 @@ from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import read_files
 from spark_jobs.landing.standing import DUPLICATE, REJECT
 from spark_jobs.landing.survey import Survey
+from spark_jobs.landing.suspects import suspects
 from spark_jobs.sources import Source
 from spark_jobs.storage.dense_files import page_rows
 from spark_jobs.storage.fence import Fence
@@ -31,9 +33,6 @@ from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-COUNTED = ("rows", "rejects", "whole", "lines", "entities")
-"""What is counted of each file."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +45,6 @@ class Landed:
     def totals(self) -> dict[str, int]:
         """By the names of `ledger.COUNTS`."""
         return {name: sum(row[name] for row in self.rows) for name in COUNTS}
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """Per path rows by what they are, lines, and about how many entities; how many delta_ids are contested, and of how
-    many a new row goes before the one that counts."""
-
-    files: dict[str, dict[str, int]]
-    contested: int
-    displacing: int
 
 
 @dataclass(frozen=True)
@@ -96,17 +85,6 @@ class Landing:
         if self.source.unknown_columns == "fail":
             check_drift(self.source, {row.rule: row["count"] for row in rejects.groupBy("rule").count().collect()})
 
-    def _count(self, blocks: Blocks, contested: Contest) -> _Counted:
-        counts = blocks.files.select("file", *COUNTED)
-        if contested.ids is not None:
-            # a row of no file: of how many delta_ids it tells, as `rows` and `rejects`
-            how_many, goes_before = contested.totals()
-            totals = contested.ids.agg(how_many.alias("rows"), goes_before.alias("rejects"))
-            counts = counts.unionByName(totals, allowMissingColumns=True)
-        found = {row.file: {name: row[name] for name in COUNTED} for row in counts.collect()}
-        totals_of_ids = found.pop(None, dict.fromkeys(COUNTED, 0))
-        return _Counted(found, totals_of_ids["rows"], totals_of_ids["rejects"])
-
     def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
         """Files that are new to the ledger; None if one of their rows goes before one that counts.
 
@@ -114,24 +92,25 @@ class Landing:
             RowIdsShared: lines of two files would have the same row ids.
         """
         self._check_drift(blocks.rejects)
-        contested = contest(self.lake, self.source, blocks.identities())
-        counted = self._count(blocks, contested)
-        if counted.displacing:
+        counted, hashes = blocks.counts()
+        contested = self._contest(blocks, hashes)
+        n_contested, displacing = contested.totals() if contested else (0, 0)
+        if displacing:
             return None
         versions = {}
         for file in found.read:
-            of_file, before = counted.files[file.path], found.before.get(file.path)
+            of_file, before = counted[file.path], found.before.get(file.path)
             versions[file.path] = Version.of(file, of_file["lines"], before, UNREADABLE if of_file["whole"] else LANDED)
         places = Places.of({**found.before, **versions}.values(), self.source)
-        hidden = self._hide(blocks, contested, places) if counted.contested else _Hidden()
+        hidden = self._hide(blocks, contested, places) if contested and n_contested else _Hidden()
         rows = []
         for path, version in versions.items():
             duplicates = hidden.files.get(path, 0)
-            counts = {**counted.files[path], "duplicates": duplicates}
+            counts = {**counted[path], "duplicates": duplicates}
             counts["rows"] -= duplicates
             rows.append(ledger_row(self.source, version, counts, replaces=found.before.get(path)))
         landed = Landed(rows)
-        n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.files.values()), default=0)
+        n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.values()), default=0)
         if n_rows:
             made = blocks.chunks(self.source, self.fence.token, BatcherConfig.landing(), hidden.row_ids)
             self.lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
@@ -140,9 +119,15 @@ class Landing:
             self._append_rejects(rejects.withColumn("ended", F.lit(None).cast("string")))
         return landed
 
+    def _contest(self, blocks: Blocks, hashes: Hashes) -> Contest | None:
+        """The contested delta_ids; None where there can't be any."""
+        if self.source.delta_id is None:
+            return None
+        suspected = suspects(self.lake, self.source, blocks, hashes)
+        return contest(self.lake, self.source, blocks, suspected) if suspected.size else None
+
     def _hide(self, blocks: Blocks, contested: Contest, places: Places) -> _Hidden:
         """Write the duplicates, and tell which rows they are."""
-        assert contested.ids is not None, "rows without delta_ids are not contested"
         marked = counted_row(blocks.rows(self.source), contested.ids.localCheckpoint())
         duplicates = marked.where("counted_row_id IS NOT NULL").localCheckpoint()
         row_ids = duplicates.select("row_id").toArrow().column("row_id").to_numpy()

@@ -6,11 +6,18 @@ chunks stands iff no later landing than the one it came by took its id back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.kernels.identities import BloomFilter, hashes_of
 from spark_jobs.landing import ledger
+from spark_jobs.landing.blocks import IDENTITY
 from spark_jobs.landing.pending import chunk_rows
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
@@ -35,13 +42,23 @@ def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -
     )
 
 
-def identities(lake: Lake, source: Source) -> DataFrame:
-    """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: two narrow
-    columns of the table."""
-    held = lake.read(chunks(source)).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
-    pairs = F.explode(F.arrays_zip("row_ids", "delta_ids")).alias("r")
-    rows = held.where("delta_ids IS NOT NULL").select("diff", "landing", pairs)
-    return rows.select(F.col("r.row_ids").alias("row_id"), F.col("r.delta_ids").alias("delta_id"), "diff", "landing")
+def identities(lake: Lake, source: Source, wanted: BloomFilter) -> DataFrame:
+    """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: of those whose
+    delta_ids pass the filter."""
+    landed = lake.read(chunks(source)).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    columns = landed.where("delta_ids IS NOT NULL").select("diff", "landing", "row_ids", "delta_ids")
+    return columns.mapInArrow(partial(_passing, wanted=wanted), f"diff BIGINT, landing BIGINT, {IDENTITY}")
+
+
+def _passing(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        delta_ids, row_ids = batch.column("delta_ids"), batch.column("row_ids").flatten()
+        chunk, texts = pc.list_parent_indices(delta_ids), delta_ids.flatten()
+        present = pc.is_valid(texts)
+        passing = np.flatnonzero(present)[wanted.passing(hashes_of(texts.filter(present)))]
+        of_chunk = {name: batch.column(name).take(chunk.take(pa.array(passing))) for name in ("diff", "landing")}
+        of_row = {"row_id": row_ids.take(pa.array(passing)), "delta_id": texts.take(pa.array(passing))}
+        yield pa.record_batch({**of_chunk, **of_row})
 
 
 STANDS = "came IS NOT NULL AND (went IS NULL OR came >= went)"
