@@ -77,7 +77,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
         "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": settings.lake if settings.lake_path is None else settings.lake_path.as_uri(),
+        "spark.sql.warehouse.dir": settings.lake if settings.lake_path is None else f"file://{settings.lake_path}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": settings.metastore_url
         or f"jdbc:derby:;databaseName={settings.home / 'metastore'};create=true",
         "spark.databricks.delta.snapshotPartitions": str(settings.snapshot_partitions),
@@ -122,7 +122,8 @@ def _java_options(settings: Settings, scratch: Path) -> str:
         "derby.system.home": str(settings.home),
         "derby.stream.error.file": str(settings.logs_dir / "derby.log"),
     }
-    properties = [f"-D{name}={value}" for name, value in options.items()]
+    # in quotation marks, which Spark takes off: a folder's name may have blanks
+    properties = [f'"-D{name}={value}"' for name, value in options.items()]
     return " ".join([*properties, settings.java_options]).strip()
 
 

@@ -107,7 +107,7 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
         "spark.hadoop.hive.server2.logging.operation.enabled": "false",
         # SQL clients and jobs share the cores by turns: a query need not wait for the end of a run
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": (settings.server_dir / "conf" / "fairscheduler.xml").as_uri(),
+        "spark.scheduler.allocation.file": str(settings.server_dir / "conf" / "fairscheduler.xml"),
         # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s
         "spark.connect.execute.manager.detachedTimeout": "30s",
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse, urlunparse
 
 from spark_jobs.storage.schema import Table
 
@@ -25,10 +24,11 @@ _S3A = {
 def lake_root(spark: SparkSession) -> str:
     """Where the databases lie: a path of this machine, or a URI of an object store."""
     warehouse = spark.conf.get(_WAREHOUSE) or ""
-    parts = urlparse(warehouse)
-    if parts.scheme in ("", "file"):
-        return unquote(parts.path)
-    return urlunparse(parts._replace(scheme="s3")) if parts.scheme in _S3_SCHEMES else warehouse
+    scheme, found, path = warehouse.partition(":")
+    if not found or scheme == "file":
+        # a path as it is, with no escapes: a folder's name may have any character
+        return f"/{path.lstrip('/')}" if found else warehouse
+    return f"s3:{path}" if scheme in _S3_SCHEMES else warehouse
 
 
 def table_uri(root: str, table: Table) -> str:
