@@ -14,6 +14,8 @@ from spark_jobs.config import Settings
 
 CHECKOUT = Path(__file__).parents[1]
 TIDEMARK = Path(sys.executable).with_name("tidemark")
+ODD_NAME = "höme of 50% #1"
+"""Of a data directory: what a person may call a folder, and URIs and quotations trip over."""
 
 
 def _free_port() -> int:

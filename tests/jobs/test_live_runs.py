@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from spark_jobs.server.health import thrift_query
-from tests.installations import TIDEMARK, Installation
+from tests.installations import ODD_NAME, TIDEMARK, Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.timeout(1200)]
 
@@ -27,7 +27,7 @@ TIMES = (
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    made = Installation(tmp_path_factory.mktemp("live"))
+    made = Installation(tmp_path_factory.mktemp("live") / ODD_NAME)
     try:
         started = made.run(str(TIDEMARK), "up", "--no-airflow")
         assert started.returncode == 0, started.stdout + started.stderr

@@ -22,6 +22,7 @@ from spark_jobs.server.airflow_runs import AirflowRuns
 from spark_jobs.server.backfill import backfill
 from spark_jobs.server.status import running_supervisor, status
 from spark_jobs.storage.turns import Line, NoDriver, Turn, hold_turn
+from tests.installations import ODD_NAME
 from tests.jobs.harness import SOURCE, write_source
 
 pytestmark = pytest.mark.airflow
@@ -71,7 +72,7 @@ def airflow(tmp_path_factory, installation) -> Iterator[Settings]:
     dags = folder / "dags"
     dags.mkdir()
     (dags / "probe.py").write_text(DAG)
-    settings = installation(folder / "home").model_copy(update={"dags": dags})
+    settings = installation(folder / ODD_NAME).model_copy(update={"dags": dags})
     write_source(settings, SOURCE + "dag: {schedule: manual}\n")
     source, journal = settings.home / "sources" / "meters.yml", settings.home / "journal"
     (dags / "meters.py").write_text(

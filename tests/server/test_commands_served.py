@@ -12,6 +12,7 @@ import pytest
 from spark_jobs.config import Settings
 from spark_jobs.server import control
 from spark_jobs.storage.read_counts import Reads, reads_of
+from tests.installations import ODD_NAME
 from tests.jobs.harness import MINUTE, START, _iso, write_lines, write_source
 from tests.jobs.test_chains import UPSERT
 from tests.server.test_runs import answer, tidemark
@@ -23,7 +24,7 @@ DAY_MINUTES = 24 * 60
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, installation: Callable[[Path], Settings]) -> Iterator[Settings]:
-    home = tmp_path_factory.mktemp("commands") / "home"
+    home = tmp_path_factory.mktemp("commands") / ODD_NAME
     settings = installation(home).model_copy(update={"landing": home / "landing", "heap": "2g"})
     settings = write_source(settings, UPSERT)
     assert control.up(settings, airflow=False).ok

@@ -16,6 +16,7 @@ import pytest
 from spark_jobs.config import Settings
 from spark_jobs.server import control
 from spark_jobs.server.health import thrift_query
+from tests.installations import ODD_NAME
 from tests.jobs.harness import write_drops, write_source
 from tests.jobs.test_pipeline import READINGS, due, session_oracle
 
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.server, pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, installation: Callable[[Path], Settings]) -> Iterator[Settings]:
-    home = tmp_path_factory.mktemp("runs") / "home"
+    home = tmp_path_factory.mktemp("runs") / ODD_NAME
     settings = installation(home).model_copy(update={"landing": home / "landing", "heap": "2g"})
     settings = write_source(settings)
     write_drops(settings, READINGS)
