@@ -1,6 +1,6 @@
 """An invariant of a gate as data, and the Great Expectations suite that a gate's invariants make.
 
-A gate measures a stage's result with one query into one row; each invariant bounds one or two columns of that row. A
+A gate measures what a stage left in one pass, into one row; each invariant bounds one or two columns of that row. A
 measure that is missing or null fails its invariant: a gate that could not measure does not open.
 """
 

@@ -21,7 +21,7 @@ def compact(stage: Stage) -> None:
     """Write the corrections of gold and hold them against its gate, nothing visible before `publish`; then keep the
     trace small."""
     if restate_states(stage):
-        pass_gate(stage, "gold", measure_gold(stage.lake.spark, stage.scope, token=stage.fence.token))
+        pass_gate(stage, "gold", measure_gold(stage.lake, stage.scope, token=stage.fence.token))
     keep_trace(stage)
 
 

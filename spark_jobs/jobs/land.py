@@ -144,4 +144,4 @@ def _pass_gate(stage: Stage) -> None:
     """Measure every landing that is not in the trace yet, so that a repeated run meets a failed gate again."""
     landings = ledger.pending_landings(stage.lake, stage.source, stage.frontiers.landed_through)
     if landings:
-        pass_gate(stage, "bronze", measure_bronze(stage.lake.spark, stage.source, landings=list(landings)))
+        pass_gate(stage, "bronze", measure_bronze(stage.lake, stage.source, landings=list(landings)))

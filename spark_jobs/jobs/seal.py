@@ -68,6 +68,6 @@ def _is_unpublished(stage: Stage) -> bool:
 
 def _pass_gate(stage: Stage, move: Move, landings: Sequence[int]) -> None:
     measured = measure_trace(
-        stage.lake.spark, stage.source, before=move.before, after=move.after, token=move.token, landings=landings
+        stage.lake, stage.source, before=move.before, after=move.after, token=move.token, landings=landings
     )
     pass_gate(stage, "trace", measured)

@@ -25,7 +25,7 @@ def keep_trace(stage: Stage) -> None:
     stage.summary.update(merges=upkeep.merges, merged_updates=upkeep.merged_updates, removed_batches=upkeep.removed)
     if upkeep.merges:
         measured = measure_trace(
-            stage.lake.spark,
+            stage.lake,
             stage.source,
             before=upkeep.before,
             after=upkeep.after,

@@ -24,7 +24,7 @@ def window(stage: Stage) -> None:
     ranges, accounts = restated
     read = None if stage.scope.everything else ranges
     measured = measure_silver(
-        stage.lake.spark, stage.scope, stage.definitions, token=stage.fence.token, ranges=read, accounts=accounts
+        stage.lake, stage.scope, stage.definitions, token=stage.fence.token, ranges=read, accounts=accounts
     )
     pass_gate(stage, "silver", measured)
 

@@ -6,7 +6,7 @@ Nothing here decides what is visible: that is `trace.published` (see `storage.vi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.storage.data_files import StoredRows, stored_rows
 from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence, Superseded
 from spark_jobs.storage.file_summaries import FileSummary, summarize_files
@@ -130,6 +131,16 @@ class Lake:
     ) -> list[FileSummary]:
         """What the data files of some partitions hold; see `storage.file_summaries`."""
         return list(summarize_files(self.uri(table), self._storage_options, partition, values, columns))
+
+    def stored(
+        self,
+        table: Table,
+        columns: Sequence[str],
+        where: pc.Expression | None = None,
+        partitions: Mapping[str, Sequence[str]] | None = None,
+    ) -> StoredRows:
+        """Rows of a table's files as they are now, to be read by pyarrow; see `storage.data_files`."""
+        return stored_rows(self.uri(table), self._storage_options, columns, where, partitions)
 
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Append rows to a table of records, in one commit.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -40,11 +41,17 @@ def visible(publication: Publication) -> Column:
     return F.expr(visible_sql(publication))
 
 
-def visible_sql(publication: Publication, *more: int, of: str = "") -> str:
-    """SQL: whether the token of a row of the relation `of` is published, or one of `more`."""
+def visible_sql(publication: Publication, *, of: str = "") -> str:
+    """SQL: whether the token of a row of the relation `of` is published."""
     token = f"{of}.token" if of else "token"
-    listed = ", ".join(str(int(t)) for t in [*publication.tokens, *more]) or "NULL"
+    listed = ", ".join(str(int(t)) for t in publication.tokens) or "NULL"
     return f"({token} <= {publication.settled} OR {token} IN ({listed}))"
+
+
+def visible_rows(publication: Publication, *more: int) -> pc.Expression:
+    """Whether the token of a row that pyarrow reads is published, or one of `more`."""
+    tokens = pa.array([*publication.tokens, *more], pa.int64())
+    return (pc.field("token") <= publication.settled) | pc.field("token").isin(tokens)
 
 
 def load(lake: Lake, source: Source) -> Publication:

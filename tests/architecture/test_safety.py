@@ -23,7 +23,6 @@ QUOTING = {"name", "qualified", "literal", "whole"}
 
 SQL_COMPOSERS = {
     "spark_jobs/chunks/reading.py": "quoted names and text, comparisons with whole numbers",
-    "spark_jobs/gates/measures/query.py": "measures: constants of the gates and quoted names",
     "spark_jobs/windows/adapter.py": "names that `windows.expressions` quoted, expressions over them",
     "spark_jobs/windows/hot_keys.py": "numbers",
     "spark_jobs/windows/stream_times.py": "numbers, names that `windows.expressions` quoted, expressions over them",

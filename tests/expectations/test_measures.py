@@ -1,4 +1,4 @@
-"""The gates' queries on real tables: a sound run measures no fault, and each seeded fault is counted by its measure."""
+"""The gates' measures of real tables: a sound run measures no fault, and each seeded fault is counted by its measure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from expectations import GATES
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates import measures
+from spark_jobs.gates.measures import parts
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.kernels.accounts import Account
@@ -58,20 +59,20 @@ class Staged:
         return Scope(self.source, self.after, publication.load(Lake(self.spark), self.source))
 
     def bronze(self) -> dict[str, int]:
-        return measures.bronze(self.spark, self.source, landings=[self.tokens["land"]]).values
+        return measures.bronze(Lake(self.spark), self.source, landings=[self.tokens["land"]]).values
 
     def trace(self, **changes: Any) -> dict[str, int]:
         arguments = {"before": self.before, "after": self.after, **changes}
         token, landings = self.tokens["seal"], [self.tokens["land"]]
-        return measures.trace(self.spark, self.source, token=token, landings=landings, **arguments).values
+        return measures.trace(Lake(self.spark), self.source, token=token, landings=landings, **arguments).values
 
     def silver(self) -> dict[str, int]:
         token = self.tokens["window"]
         found = definitions(self.source)
-        return measures.silver(self.spark, self.scope, found, token=token, accounts=self.accounts).values
+        return measures.silver(Lake(self.spark), self.scope, found, token=token, accounts=self.accounts).values
 
     def gold(self) -> dict[str, int]:
-        return measures.gold(self.spark, self.scope, token=self.tokens["compact"]).values
+        return measures.gold(Lake(self.spark), self.scope, token=self.tokens["compact"]).values
 
     def rows(self, table: Table, where: str) -> list[Row]:
         return [row.asDict() for row in self.spark.table(table.qualified).where(where).collect()]
@@ -150,6 +151,14 @@ def test_a_late_row_is_due_and_recorded_in_each_definition_it_is_late_for(sound:
     assert (measured["rows_counted"], measured["rows_windowed"]) == (4, 4)
 
 
+def test_many_tasks_measure_what_one_process_does(sound: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    gates = (sound.bronze, sound.trace, sound.silver, sound.gold)
+    here = [gate() for gate in gates]
+    monkeypatch.setattr(parts, "ROWS_HERE", 0)
+    monkeypatch.setattr(parts, "ROWS_A_TASK", 2)
+    assert [gate() for gate in gates] == here
+
+
 def test_faults_in_bronze_are_counted_by_their_measures(sound: Staged) -> None:
     clean = sound.bronze()
     (chunk,) = sound.rows(chunks(sound.source), f"landing = {sound.tokens['land']} AND entity = 'a'")
@@ -183,7 +192,7 @@ def test_faults_in_bronze_are_counted_by_their_measures(sound: Staged) -> None:
         "chunks_without_entity": 1,
         "rows_without_event_time": 1,
     }
-    measured = measures.bronze(sound.spark, sound.source, landings=[sound.tokens["land"]])
+    measured = measures.bronze(Lake(sound.spark), sound.source, landings=[sound.tokens["land"]])
     examples = measured.examples(["repeated_row_ids", "chunk_rows", "ledger_rows"])
     assert sorted(row["row_id"] for row in examples["repeated_row_ids"]) == chunk["row_ids"]
     assert [row["path"] for row in examples["ledger_rows"]] == ["meters/2024-01-02/a.ndjson"]

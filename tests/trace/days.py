@@ -119,7 +119,7 @@ class Days:
         self.lake.append(FILES, self.lake.frame(FILES, [row]), None)
         landings = [move.token]
         given = {"before": move.before, "after": move.after, "token": move.token, "landings": landings}
-        return measure_trace(self.lake.spark, self.source, **given).values
+        return measure_trace(self.lake, self.source, **given).values
 
     def read(self, *times_us: int) -> dict[int, Counter[int]]:
         """By time, the copies by row id of the updates up to it, from the table in one query."""

@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from spark_jobs.gates.measures.chains import REFUSING, chains, entities_past_balance, gain, refused_updates
-from spark_jobs.gates.measures.query import Measurement, Part, measure, timestamp, violation
-from spark_jobs.gates.measures.touching import of_changed_entities, touching
-from spark_jobs.gates.measures.versions import Versions, measure_with_versions
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.gates.measures.parts import AnyPart, Judge, Measurement, Part, Together, measure
+from spark_jobs.gates.measures.silver import SHOWABLE
+from spark_jobs.gates.measures.touching import due, instant, touches, touching
+from spark_jobs.kernels.comparison import LIVE
+from spark_jobs.kernels.measures.chains import (
+    REFUSING,
+    ends_of_chains,
+    judge_ends,
+    judge_segments,
+    past_balance,
+    refused_deltas,
+    weighed,
+)
+from spark_jobs.kernels.measures.states import (
+    BALANCE,
+    gained_by_rows,
+    gained_by_states,
+    judge_off_their_row,
+    judge_states,
+    off_their_row,
+)
+from spark_jobs.kernels.measures.sums import both
+from spark_jobs.kernels.measures.versions import judge_versions, versions_of_things
+from spark_jobs.kernels.measures.windows import diffs
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import State
-from spark_jobs.storage.publication import visible_sql
-from spark_jobs.storage.sql import literal, name, qualified
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import visible_rows
+from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import STATE
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+_MEASURES = (
+    "repeated_entities",
+    "closings_of_nothing",
+    "states_of_wrong_width",
+    "states_without_deltas",
+    "states_beyond_reached",
+    "changed_without_revision",
+    "changes_at_wrong_time",
+    "states_off_their_row",
+    "deltas_accepted",
+    "deltas_folded",
+    "chains_without_end",
+    "segments_at_wrong_time",
+    REFUSING,
+)
+_ROWS_SHOWN = ("row_id", "entity", "event_time", "time", "diff")
 
-BALANCE = "balance_of_"
-"""Prefix of the measure of one additive component: what states gained less what the rows add."""
 
-
-def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
+def gold(lake: Lake, scope: Scope, *, token: int) -> Measurement:
     """What the attempt `token` would publish as state, against the publication that `scope` starts from.
 
     `components_out_of_balance` counts the additive components (int64) whose gain over all entities is not the sum over
@@ -30,128 +69,161 @@ def gold(spark: SparkSession, scope: Scope, *, token: int) -> Measurement:
     sum; an entity of which retention lets deltas go at the same time is left out altogether.
     """
     state = scope.source.state
-    parts = [] if state is None else _parts(scope, state, token)
-    versions = [] if state is None else [_versions(scope, token)]
-    names = (
-        "repeated_entities",
-        "closings_of_nothing",
-        "states_of_wrong_width",
-        "states_without_deltas",
-        "states_beyond_reached",
-        "changed_without_revision",
-        "changes_at_wrong_time",
-        "states_off_their_row",
-        "deltas_accepted",
-        "deltas_folded",
-        "chains_without_end",
-        "segments_at_wrong_time",
-        REFUSING,
-    )
-    measured = measure_with_versions(spark, parts, versions, dict.fromkeys(names, 0))
-    if state is not None and measured.values[REFUSING] and _additive(state):
-        measured.values.update(measure(spark, _balance_beside_refused(scope, state, token)).values)
+    parts = [] if state is None else _Gold(lake, scope, state, token).parts()
+    measured = measure(lake.spark, parts, dict.fromkeys(_MEASURES, 0))
+    if state is not None and measured.values[REFUSING] and additive(state):
+        balance = _Gold(lake, scope, state, token).balance_beside_refused()
+        measured.values.update(measure(lake.spark, balance, dict.fromkeys(balance_measures(state), 0)).values)
     off = [m for m, value in measured.values.items() if m.startswith(BALANCE) and value]
     measured.values["components_out_of_balance"] = len(off)
     return measured
 
 
-def _balance_beside_refused(scope: Scope, state: State, token: int) -> list[Part]:
-    """The parts that balance additive components, where chains of the attempt skip deltas. A query of its own, as it
-    looks for rows of the past: few runs need it."""
-    past = entities_past_balance(scope, token)
-    balanced = []
-    for part in (_states(scope, state, token), _rows(scope, state)):
-        adds = {m: value for m, value in part.adds.items() if m.startswith(BALANCE)}
-        relation = f"SELECT * FROM ({part.relation}) LEFT ANTI JOIN ({past}) USING (entity)"
-        balanced.append(Part(relation, adds, part.shows, wide=frozenset(adds)))
-    refused = f"SELECT * FROM ({refused_updates(scope, token)}) LEFT ANTI JOIN ({past}) USING (entity)"
-    skipped = {f"{BALANCE}{component}": f"sign * diff * {each}" for component, each in _of_rows(state).items()}
-    shows = ("sign", "row_id", "entity", "event_time", "time", "diff")
-    return [*balanced, Part(refused, skipped, shows, wide=frozenset(skipped))]
+def additive(state: State) -> dict[str, str | int]:
+    """Components whose sums must balance to the last digit: sums of floating point values need not. By name the column
+    of an update that is added, or the constant."""
+    if state.mode != "add" or state.datatype != "int64" or state.delete_when is not None:
+        return {}
+    return {name: f"c_{added}" if isinstance(added, str) else int(added) for name, added in state.components.items()}
 
 
-def _parts(scope: Scope, state: State, token: int) -> list[Part]:
-    parts = [_states(scope, state, token), _rows(scope, state)]
-    if scope.source.keeps_chains:
-        parts.append(chains(scope, token))
-    return [*parts, _last_rows(scope, state, token)] if state.mode == "diff" else parts
+def balance_measures(state: State) -> list[str]:
+    """The measures of the additive components."""
+    return [f"{BALANCE}{component}" for component in additive(state)]
 
 
-def _states(scope: Scope, state: State, token: int) -> Part:
-    """What is wrong with the rows of this attempt, each by itself, and what they add to the sums over all entities."""
-    vector = "ints" if state.datatype == "int64" else "floats"
-    live, known_from = "era = 'live'", timestamp(scope.known_from_us)
-    right_time = (
-        f"IF({live}, known_from = {known_from} AND known_to IS NULL, known_to = {known_from} AND known_from < known_to)"
-    )
-    arrays = ("names", vector, "seen") if state.components else (vector, "seen")
-    # a vector without declared length is as long as its flags
-    width = "size(seen)" if state.width is None else str(state.width)
-    shape = " AND ".join(f"size({array}) = {width}" for array in arrays)
-    adds = {
-        "states_of_wrong_width": violation(f"{live} AND NOT coalesce({shape}, false)"),
-        "states_without_deltas": violation(f"{live} AND coalesce(delta_count, 0) < 1"),
-        "states_beyond_reached": violation(f"{live} AND timestamp >= {timestamp(scope.frontiers.reached_us)}"),
-        "changes_at_wrong_time": violation(f"NOT coalesce({right_time}, false)"),
-    }
-    if not scope.source.keeps_chains:
-        adds["deltas_folded"] = gain(scope, "delta_count")
-    balances = {
-        f"{BALANCE}{component}": gain(scope, f"CAST(coalesce(get(ints, {i}), 0) AS DECIMAL(38, 0))")
-        for i, component in enumerate(_additive(state))
-    }
-    shows = ("entity", "timestamp", "delta_count", vector, "seen", "known_from", "known_to", "revision", "era")
-    return Part(f"{_visible(scope)} AND token = {token}", adds | balances, shows, wide=frozenset(balances))
+@dataclass(frozen=True)
+class _Gold:
+    """What the attempt `token` wrote of a source's state, and what it follows from."""
 
+    lake: Lake
+    scope: Scope
+    state: State
+    token: int
 
-def _versions(scope: Scope, token: int) -> Versions:
-    """The states of the entities that the attempt changed."""
-    table = f"{_visible(scope)} AND {visible_sql(scope.publication, token)}{of_changed_entities(scope, STATE, token)}"
-    rows = f"SELECT entity, era = 'live' AS is_live, known_from, revision, token = {token} AS own FROM ({table})"
-    return Versions(rows, ("entity",), "repeated_entities")
+    def parts(self) -> list[AnyPart]:
+        parts: list[AnyPart] = [self._own_states(), self._rows(), self._versions()]
+        if self.scope.source.keeps_chains:
+            parts += [self._own_segments(), self._ends()]
+        return [*parts, self._last_rows()] if self.state.mode == "diff" else parts
 
+    def _history(self, table: Table, columns: Sequence[str], where: pc.Expression) -> StoredRows:
+        return self.lake.stored(table, columns, where, {"source": [self.scope.source.name], **SHOWABLE})
 
-def _visible(scope: Scope) -> str:
-    """The source's rows that a publication can show, as SQL that goes on with AND."""
-    history = qualified(STATE.database, STATE.table)
-    return f"SELECT * FROM {history} WHERE source = {literal(scope.source.name)} AND era IN ('live', 'closing')"
+    @property
+    def _own(self) -> pc.Expression:
+        return pc.field("token") == self.token
 
+    @property
+    def _vector(self) -> str:
+        return "ints" if self.state.datatype == "int64" else "floats"
 
-def _rows(scope: Scope, state: State) -> Part:
-    """What the rows that came and went add, as the fold must have added it."""
-    adds = {f"{BALANCE}{component}": f"-diff * {each}" for component, each in _of_rows(state).items()}
-    shows = ("row_id", "entity", "event_time", "time", "diff")
-    return Part(touching(scope), {"deltas_accepted": "diff", **adds}, shows, wide=frozenset(adds))
+    @property
+    def _values(self) -> list[str]:
+        """Columns of updates that additive components read."""
+        return [column for column in additive(self.state).values() if isinstance(column, str)]
 
+    def _own_states(self) -> Part:
+        """What is wrong with the rows of this attempt, each by itself, and what they add to the sums over all."""
+        vector = self._vector
+        shows = ("entity", "timestamp", "delta_count", vector, "seen", "known_from", "known_to", "revision", "era")
+        rows = self._history(STATE, [*shows, *(("names",) if self.state.components else ())], self._own)
+        judge = partial(
+            judge_states,
+            vector=vector,
+            named=bool(self.state.components),
+            width=self.state.width,
+            reached_us=self.scope.frontiers.reached_us,
+            known_from_us=self.scope.known_from_us,
+        )
+        return Part(rows, partial(both, one=judge, other=self._gained_by_states), shows)
 
-def _of_rows(state: State) -> dict[str, str]:
-    """SQL of what an update adds to each additive component."""
-    return {
-        component: f"CAST(coalesce({name(f'c_{value}')}, 0) AS DECIMAL(38, 0))"
-        if isinstance(value, str)
-        else str(value)
-        for component, value in _additive(state).items()
-    }
+    @property
+    def _gained_by_states(self) -> Judge:
+        components = list(additive(self.state))
+        deltas = not self.scope.source.keeps_chains
+        return partial(gained_by_states, everything=self.scope.everything, components=components, deltas=deltas)
 
+    def _rows(self) -> Part:
+        """What the rows that came and went add, as the fold must have added it."""
+        rows = touching(self.lake, self.scope, ["diff", *self._values])
+        sums = partial(gained_by_rows, components=additive(self.state))
+        return Part(rows, partial(both, one=partial(diffs, measure="deltas_accepted"), other=sums), _ROWS_SHOWN)
 
-def _last_rows(scope: Scope, state: State, token: int) -> Part:
-    """Each state whose last delta is one of this run's rows, beside that row: it must say what the row says."""
-    vector, type_ = ("ints", "BIGINT") if state.datatype == "int64" else ("floats", "DOUBLE")
-    # a value of float32 is what the row's value rounds to
-    typed = "CAST(CAST({} AS FLOAT) AS DOUBLE)" if state.datatype == "float32" else f"CAST({{}} AS {type_})"
-    told = ", ".join(typed.format(name(f"c_{column}")) for column in state.components.values())
-    relation = (
-        f"SELECT s.entity, s.at_delta, s.{vector} AS state, array({told}) AS told"
-        f" FROM {qualified(STATE.database, STATE.table)} s JOIN ({touching(scope)}) r"
-        f" ON r.row_id = s.at_delta AND r.diff > 0"
-        f" WHERE s.source = {literal(scope.source.name)} AND s.era = 'live' AND s.token = {token}"
-    )
-    return Part(
-        relation, {"states_off_their_row": violation("NOT (state <=> told)")}, ("entity", "at_delta", "state", "told")
-    )
+    def _versions(self) -> Together:
+        """The states of the entities that the attempt changed."""
+        shown = visible_rows(self.scope.publication, self.token)
+        rows = self._history(STATE, ["entity", "era", "known_from", "revision", "token"], shown)
+        gather = partial(versions_of_things, identity=("entity",), token=self.token)
+        return Together([rows], ["entity"], gather, partial(judge_versions, repeated="repeated_entities"))
 
+    def _own_segments(self) -> Part:
+        """What is wrong with the attempt's segments, each by itself, and the deltas that chains gained by them."""
+        shows = ("entity", "start_time", "start_row", "end_time", "deltas", "dropped", "known_from", "known_to", "era")
+        rows = self._history(CHAINS, [*shows, "refusals"], self._own)
+        known_from = self.scope.known_from_us
+        judge = partial(judge_segments, everything=self.scope.everything, known_from_us=known_from)
+        return Part(rows, judge, shows)
 
-def _additive(state: State) -> dict[str, str | int | float]:
-    """Components whose sums must balance to the last digit: sums of floating point values need not."""
-    adds_up = state.mode == "add" and state.datatype == "int64" and state.delete_when is None
-    return dict(state.components) if adds_up else {}
+    def _ends(self) -> Together:
+        """Where the chains end of which the attempt wrote a segment. Of other segments only those that end a chain are
+        read, as statistics on `end_time` let others be skipped."""
+        ends = visible_rows(self.scope.publication, self.token) & (self._own | pc.field("end_time").is_null())
+        rows = self._history(CHAINS, ["entity", "era", "start_row", "end_time", "known_from", "token"], ends)
+        return Together([rows], ["entity"], partial(ends_of_chains, token=self.token), judge_ends)
+
+    def _last_rows(self) -> Together:
+        """Each state whose last delta is one of this run's rows, beside that row: it must say what the row says."""
+        told = [f"c_{column}" for column in self.state.components.values()]
+        states = self._history(STATE, ["entity", "at_delta", self._vector], self._own & (pc.field("era") == LIVE))
+        came = pc.field("diff") > 0
+        rows = due(
+            self.lake, self.scope, ["row_id", *told], came if self.scope.everything else came & touches(self.scope)
+        )
+        single = self.state.datatype == "float32"
+        gather = partial(off_their_row, vector=self._vector, told=told, single=single)
+        return Together([states, rows], ["at_delta", "row_id"], gather, judge_off_their_row)
+
+    def balance_beside_refused(self) -> list[AnyPart]:
+        """The parts that balance additive components, where chains of the attempt skip deltas. A pass of its own, as it
+        looks for rows of the past: few runs need it."""
+        own = self._history(CHAINS, ["entity", "dropped", "refusals"], self._own)
+        past = past_balance(own.whole())
+        rest = ~pc.field("entity").isin(past)
+        states = self._history(STATE, ["era", "ints", "delta_count"], self._own & rest)
+        columns = ["entity", "row_id", "diff", *self._values]
+        came = due(self.lake, self.scope, columns, rest if self.scope.everything else rest & touches(self.scope))
+        refused = self._refused()
+        behind = pc.field("row_id").isin(refused["row_id"].combine_chunks()) & rest
+        updates = due(self.lake, self.scope, ["entity", "row_id", "diff", "time", "event_time", *self._values], behind)
+        fresh = [table.append_column("touches", self._touches(table)) for table in updates.tables()]
+        of_rows = partial(gained_by_rows, components=additive(self.state))
+        parts: list[AnyPart] = [Part(states, self._gained_by_states, ("entity",)), Part(came, of_rows, _ROWS_SHOWN)]
+        if fresh:
+            skipped = weighed(pa.concat_tables(fresh), refused)
+            parts.append(Part(skipped, partial(gained_by_rows, components=additive(self.state), sign=1), _ROWS_SHOWN))
+        return parts
+
+    def _refused(self) -> pa.Table:
+        """See `refused_deltas`."""
+        columns = [
+            "entity",
+            "era",
+            "start_time",
+            "start_row",
+            "known_from",
+            "token",
+            "row_ids",
+            "refusals",
+            "known_until",
+        ]
+        shown = self._own if self.scope.everything else visible_rows(self.scope.publication, self.token)
+        segments = self._history(CHAINS, columns, shown)
+        return refused_deltas(segments.whole(), token=self.token)
+
+    def _touches(self, updates: pa.Table) -> pa.Array:
+        if self.scope.everything:
+            return pa.array([True] * updates.num_rows, pa.bool_())
+        published = self.scope.publication
+        fresh = pc.greater_equal(updates["time"], instant(published.published_us))
+        return pc.or_(fresh, pc.greater_equal(updates["event_time"], instant(published.reached_us))).combine_chunks()

@@ -1,36 +1,44 @@
-"""The updates that a publication takes in, as SQL: what windows and states must account for."""
+"""The updates that a publication takes in, out of the trace's files: what windows and states must account for."""
 
 from __future__ import annotations
 
-from spark_jobs.gates.measures.query import texts, timestamp
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.tables import COUNTS, updates
+from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import BELOW_HORIZON, updates
+from spark_jobs.trace.advance import trace_handles
 
 
-def touching(scope: Scope) -> str:
+def touching(lake: Lake, scope: Scope, columns: Sequence[str]) -> StoredRows:
     """Updates that count, are sealed and not future-dated now, and were not both when last published: see `Scope`."""
-    return f"SELECT * FROM ({due_updates(scope)}) WHERE touches"
+    return due(lake, scope, columns, None if scope.everything else touches(scope))
 
 
-def due_updates(scope: Scope) -> str:
-    """Updates that count, are sealed and not future-dated now; `touches`: they were not both when last published."""
+def due(lake: Lake, scope: Scope, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
+    """Updates that count, are sealed and not future-dated now, of those that meet `where`."""
+    counts = pc.field(BELOW_HORIZON.name).is_null() & (pc.field("event_time") < instant(scope.frontiers.reached_us))
+    handles = {"batch": trace_handles(scope.frontiers.arrangement)}
+    return lake.stored(updates(scope.source), columns, counts if where is None else counts & where, handles)
+
+
+def touches(scope: Scope) -> pc.Expression:
+    """Whether an update that is due was not so when last published."""
     published = scope.publication
-    handles = [batch.handle for batch in scope.frontiers.arrangement.trace]
-    due = f"batch IN {texts(handles)} AND {COUNTS} AND event_time < {timestamp(scope.frontiers.reached_us)}"
-    fresh = f"time >= {timestamp(published.published_us)} OR event_time >= {timestamp(published.reached_us)}"
-    touches = "true" if scope.everything else fresh
-    return f"SELECT *, {touches} AS touches FROM {qualified('trace', updates(scope.source).table)} WHERE {due}"
+    fresh = pc.field("time") >= instant(published.published_us)
+    return fresh | (pc.field("event_time") >= instant(published.reached_us))
 
 
-def of_changed_entities(scope: Scope, table: Table, token: int) -> str:
-    """SQL that goes on with AND: a row of a history table is of an entity of which the attempt `token` wrote one.
+def instant(time_us: int) -> pa.Scalar:
+    """An instant as the tables have them."""
+    return pa.scalar(time_us, INSTANT)
 
-    Only those can be wrong by it, and a day's few are told before all that is published is brought together. A changed
-    definition writes all of them.
-    """
-    if scope.everything:
-        return ""
-    written = f"source = {literal(scope.source.name)} AND era IN ('live', 'closing') AND token = {token}"
-    return f" AND entity IN (SELECT entity FROM {qualified(table.database, table.table)} WHERE {written})"
+
+def of_landings(landings: Sequence[int]) -> pc.Expression:
+    """Whether a row is of one of these landings."""
+    return pc.field("landing").isin(pa.array(list(landings), pa.int64()))

@@ -87,6 +87,10 @@ class Adaptive(Kind):
         """All windows of a cell close with it."""
         return start - start % self.cuts.reset + self.cuts.reset
 
+    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+        """None ends before it starts, or after its cell."""
+        return (end < start) | (end - start > self.cuts.reset - start % self.cuts.reset)
+
     def last_instants(self, times: Ints) -> Bounds:
         """A row is late for all windows of its cell, or for none."""
         last = cell_ends(times, self.cuts.reset)

@@ -80,6 +80,10 @@ class Calendar(SpanKind):
         """Half open: the instant before the end."""
         return _last_instants(windows.end)
 
+    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+        """None is empty, or longer than the longest period."""
+        return (end <= start) | (end - start > self.longest)
+
     def last_instants(self, times: Ints) -> Bounds:
         """Of the one period over each time."""
         if not times.size:

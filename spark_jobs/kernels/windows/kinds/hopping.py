@@ -56,6 +56,10 @@ class Hopping(SpanKind):
         """Rows inside."""
         return start, end - 1
 
+    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+        """All are of one length, and start on the grid."""
+        return (end - start != self.size) | ((start - self.offset) % self.advance != 0)
+
     def last_instants(self, times: Ints) -> Bounds:
         """Of the first and the last grid window over each time."""
         offset = self.offset % self.advance

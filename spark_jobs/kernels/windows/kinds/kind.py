@@ -87,6 +87,10 @@ class Kind(ABC):
         return end
 
     @abstractmethod
+    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+        """Per window whether no window of this kind can lie there."""
+
+    @abstractmethod
     def last_instants(self, times: Ints) -> Bounds:
         """Per time the last instants of the first and of the last window that can hold a row there."""
 

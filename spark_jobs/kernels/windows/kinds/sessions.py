@@ -47,6 +47,10 @@ class Sessions(SpanKind):
         """A row that changes it is at most a gap after its end, and counts as ending a gap after that."""
         return end + 2 * self.gap
 
+    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+        """None ends before it starts."""
+        return end < start
+
     def last_instants(self, times: Ints) -> Bounds:
         """A row's session counts as ending a gap after the row, whatever else is in it."""
         last = plus(times, self.gap)

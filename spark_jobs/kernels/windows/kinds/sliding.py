@@ -64,6 +64,10 @@ class Sliding(SpanKind):
         """Rows inside, and the one whose right window it is."""
         return start - 1, end
 
+    def misplaced(self, start: Ints, end: Ints) -> npt.NDArray[np.bool_]:
+        """All are of one length."""
+        return end - start != self.size
+
     def last_instants(self, times: Ints) -> Bounds:
         """The left window of the row ends first; the one that starts at the row ends last."""
         return times, plus(times, self.size)

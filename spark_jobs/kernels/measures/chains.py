@@ -1,0 +1,141 @@
+"""What is wrong with the segments of chains that an attempt wrote, where the chains end, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..comparison import LIVE
+from .lists import Lists, lengths
+from .states import gains
+from .sums import Adds, Ints, are, numbers
+from .versions import at_wrong_time
+
+REFUSING = "segments_with_refused_deltas"
+"""Measure: segments, come and gone, in which the chain skips a delta or skipped one."""
+
+_PLACE = ("start_time", "start_row", "known_from")
+
+
+def judge_segments(segments: pa.Table, *, everything: bool, known_from_us: int) -> Adds:
+    """Per segment that an attempt wrote the deltas that its chain gained by it, with those that retention let go, and
+    what is wrong with it."""
+    by = gains(segments, everything=everything)
+    return {
+        "deltas_folded": by * numbers(segments["deltas"]) + numbers(segments["dropped"]),
+        "segments_at_wrong_time": at_wrong_time(segments, known_from_us),
+        REFUSING: lengths(segments["refusals"]) > 0,
+    }
+
+
+def ends_of_chains(segments: pa.Table, *, token: int) -> pa.Table:
+    """One row per entity of which the attempt `token` wrote a segment: how many segments that end its chain stand.
+
+    Args:
+        segments: what a publication over the attempt could show: the columns entity, era, start_row, end_time,
+            known_from, token; of segments that end no chain the attempt's own are enough.
+    """
+    written = pc.unique(segments["entity"].filter(pa.array(numbers(segments["token"]) == token)))
+    of_written = segments.filter(pc.is_in(segments["entity"], value_set=written))
+    ends = of_written.filter(pc.is_null(of_written["end_time"]))
+    live = are(ends["era"], LIVE)
+    marked = ends.select(["entity", "start_row", "known_from"])
+    marked = marked.append_column("opened", pa.array(live.astype(np.int32)))
+    marked = marked.append_column("closed", pa.array((~live).astype(np.int32)))
+    place = ["entity", "start_row", "known_from"]
+    counted = marked.group_by(place).aggregate([("opened", "sum"), ("closed", "sum")])
+    stands = pc.and_(pc.greater(counted["opened_sum"], 0), pc.equal(counted["closed_sum"], 0))
+    standing = counted.filter(stands).group_by("entity").aggregate([([], "count_all")])
+    at = pc.index_in(written, value_set=standing["entity"].combine_chunks())
+    counts = pc.fill_null(standing["count_all"].combine_chunks().take(at), 0)
+    return pa.table({"entity": written, "ends": counts})
+
+
+def judge_ends(chains: pa.Table) -> Adds:
+    """A chain has one end."""
+    return {"chains_without_end": numbers(chains["ends"]) != 1}
+
+
+def refused_deltas(segments: pa.Table, *, token: int) -> pa.Table:
+    """The deltas that the attempt's segments skip (`sign` 1), and those that the segments in whose place they stand
+    skipped (-1): entity, row_id, sign. What the former would have added is in no state, what the latter would have
+    was in none.
+
+    Args:
+        segments: the columns entity, era, start_time, start_row, known_from, token, row_ids, refusals, known_until;
+            of what is published at least what the attempt closes.
+    """
+    skipping = segments.filter(pa.array(lengths(segments["refusals"]) > 0))
+    own, live = numbers(skipping["token"]) == token, are(skipping["era"], LIVE)
+    closings = skipping.filter(pa.array(own & ~live))
+    closed = skipping.filter(pa.array(~own & live & _among(skipping, closings)))
+    parts = [(1, skipping.filter(pa.array(own & live))), (-1, closed)]
+    return pa.concat_tables([_refused(part, sign) for sign, part in parts])
+
+
+def _among(segments: pa.Table, others: pa.Table) -> np.ndarray:
+    """Which segments hold from the same place and time on as one of the others."""
+    wanted = set(_places(others))
+    return np.array([place in wanted for place in _places(segments)], np.bool_)
+
+
+def _places(segments: pa.Table) -> list[tuple[object, ...]]:
+    columns = (segments["entity"].to_pylist(), *(numbers(segments[c], -1).tolist() for c in _PLACE))
+    return list(zip(*columns, strict=True))
+
+
+def _refused(segments: pa.Table, sign: int) -> pa.Table:
+    refusals, row_ids = Lists.of(segments["refusals"]), Lists.of(segments["row_ids"])
+    until = Lists.of(segments["known_until"])
+    # a list of ends that would say nothing is empty
+    stands = np.ones(len(row_ids.values), np.bool_)
+    tells = np.repeat(until.lengths > 0, row_ids.lengths)
+    stands[tells] = ~until.given
+    refused = np.flatnonzero((refusals.values > 0) & stands)
+    entities = segments["entity"].combine_chunks().take(pa.array(row_ids.owners[refused]))
+    signs: Ints = np.full(len(refused), sign, np.int64)
+    return pa.table({"entity": entities, "row_id": pa.array(row_ids.values[refused]), "sign": pa.array(signs)})
+
+
+def past_balance(segments: pa.Table) -> pa.Array:
+    """Entities of which retention lets deltas go while their chain skips some: which of these went is not told.
+
+    Args:
+        segments: the attempt's: the columns entity, dropped, refusals.
+    """
+    marked = segments.select(["entity", "dropped"])
+    marked = marked.append_column("skips", pa.array((lengths(segments["refusals"]) > 0).astype(np.int32)))
+    told = marked.group_by("entity").aggregate([("dropped", "sum"), ("skips", "max")])
+    both = pc.and_(pc.greater(pc.fill_null(told["dropped_sum"], 0), 0), pc.greater(told["skips_max"], 0))
+    return told["entity"].filter(both).combine_chunks()
+
+
+def weighed(updates: pa.Table, refused: pa.Table) -> pa.Table:
+    """The updates behind refused deltas, with `diff` times the delta's sign: those of segments that were replaced as
+    far as the run does not touch them.
+
+    Args:
+        updates: the columns entity, row_id, diff, touches and others.
+        refused: see `refused_deltas`.
+    """
+    found = []
+    for sign in (1, -1):
+        of_sign = refused.filter(pc.equal(refused["sign"], sign)).select(["entity", "row_id"])
+        told = of_sign.group_by(["entity", "row_id"]).aggregate([([], "count_all")])
+        places = _index(told)
+        pairs = zip(updates["entity"].to_pylist(), updates["row_id"].to_pylist(), strict=True)
+        times = np.array([places.get(pair, 0) for pair in pairs], np.int64)
+        if sign < 0:
+            times[numbers(updates["touches"]) != 0] = 0
+        weight = pa.array(numbers(updates["diff"]) * times * sign)
+        found.append(updates.set_column(updates.schema.get_field_index("diff"), "diff", weight))
+    both = pa.concat_tables(found)
+    return both.filter(pc.not_equal(both["diff"], 0))
+
+
+def _index(told: pa.Table) -> dict[tuple[str, int], int]:
+    columns: Sequence[list[object]] = [told[c].to_pylist() for c in ("entity", "row_id", "count_all")]
+    return {(entity, row_id): count for entity, row_id, count in zip(*columns, strict=True)}

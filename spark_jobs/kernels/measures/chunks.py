@@ -1,0 +1,93 @@
+"""What is wrong with chunks: each judged by itself, and row ids that several hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from .lists import Lists, lengths
+from .sums import Adds, Flags, numbers, present
+
+CHUNK = ("chunk_id", "entity", "seq_no", "landing")
+"""What tells a chunk to a reader."""
+
+
+def judge_chunks(chunks: pa.Table, *, timelines: Sequence[str], arrays: Sequence[str], place_bits: int) -> Adds:
+    """Per chunk what it adds to the measures of bronze.
+
+    Args:
+        chunks: rows of a table of chunks.
+        timelines: names of the columns `t_`, `min_`, `max_`, `sorted_`.
+        arrays: columns of lists that have one element a row, or are null.
+        place_bits: a row id's bits below its drop's number.
+    """
+    counted, has_count = numbers(chunks["rows"]), present(chunks["rows"])
+    row_ids, times = Lists.of(chunks["row_ids"]), Lists.of(chunks["event_times"])
+    least, greatest, any_id = row_ids.bounds()
+    drop, has_drop = numbers(chunks["seq_no"]), present(chunks["seq_no"])
+    foreign = any_id & has_drop & (((least >> place_bits) != drop) | ((greatest >> place_bits) != drop))
+    uneven = ~row_ids.present | ~times.present
+    for column in ("row_ids", "event_times", *arrays):
+        uneven |= has_count & present(chunks[column]) & (lengths(chunks[column]) != counted)
+    loose = _loose(chunks, "event_min", "event_max", times)
+    unsorted = np.zeros(len(counted), np.bool_)
+    for timeline in timelines:
+        of_timeline = Lists.of(chunks[f"t_{timeline}"])
+        loose |= _loose(chunks, f"min_{timeline}", f"max_{timeline}", of_timeline)
+        claims = numbers(chunks[f"sorted_{timeline}"], 1) != 0
+        unsorted |= claims & of_timeline.falls()
+    return {
+        "chunk_rows": np.where(has_count, counted, 1),
+        "chunks_with_unordered_row_ids": row_ids.falls(or_stays=True) | (row_ids.count(~row_ids.given) > 0),
+        "chunks_with_foreign_row_ids": foreign,
+        "chunks_with_uneven_arrays": uneven,
+        "chunks_with_loose_bounds": loose,
+        "chunks_falsely_sorted": unsorted,
+        "chunks_without_entity": ~present(chunks["entity"]),
+        # a list that is missing hides at least one row
+        "rows_without_event_time": np.where(times.present, times.count(~times.given), 1),
+    }
+
+
+def _loose(chunks: pa.Table, lo: str, hi: str, times: Lists) -> Flags:
+    """Whether a bound is not that of the times, or there is one of none."""
+    least, greatest, any_time = times.bounds()
+    found = np.zeros(len(any_time), np.bool_)
+    for column, bound in ((lo, least), (hi, greatest)):
+        given = present(chunks[column])
+        found |= (given != any_time) | (given & (numbers(chunks[column]) != bound))
+    return found
+
+
+def repeated_row_ids(chunks: pa.Table) -> pa.Table:
+    """The row ids that come more than once in one landing, or go more than once: `row_id`, `times`, and the columns
+    CHUNK of one of their chunks. Of two landings, the later one may take back what the earlier one brought.
+
+    Args:
+        chunks: the columns CHUNK, `diff`, `row_ids`.
+    """
+    ids = Lists.of(chunks["row_ids"])
+    ordered = np.sort(ids.values)
+    if not np.any(ordered[1:] == ordered[:-1]):
+        # nearly always; what it takes to tell more is not held then
+        chunks, ids = chunks.slice(0, 0), Lists.of(chunks["row_ids"].slice(0, 0))
+    owners = ids.owners
+    landing, diff = numbers(chunks["landing"])[owners], numbers(chunks["diff"])[owners]
+    order = np.lexsort((landing, diff, ids.values))
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in (landing, diff, ids.values):
+        placed = column[order]
+        same &= placed[1:] == placed[:-1]
+    starts = np.flatnonzero(np.concatenate(([True], ~same))) if len(order) else np.zeros(0, np.int64)
+    times = np.diff(np.append(starts, len(order)))
+    first = order[starts[times > 1]]
+    found = chunks.select(list(CHUNK)).take(pa.array(owners[first]))
+    found = found.add_column(0, "times", pa.array(times[times > 1]))
+    return found.add_column(0, "row_id", pa.array(ids.values[first]))
+
+
+def judge_repeats(repeats: pa.Table) -> Adds:
+    """How many copies there are beyond the first."""
+    return {"repeated_row_ids": numbers(repeats["times"]) - 1}

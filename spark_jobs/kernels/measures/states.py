@@ -1,0 +1,131 @@
+"""What is wrong with the states that an attempt wrote, and how their sums go with those of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..comparison import LIVE
+from ..equality import same_values
+from .lists import Lists, lengths
+from .sums import Adds, Flags, Ints, Scaled, are, numbers, present
+from .versions import at_wrong_time
+
+BALANCE = "balance_of_"
+"""Prefix of the measure of one additive component: what states gained less what the rows add."""
+
+Components = Mapping[str, str | int]
+"""Additive components by name: the column that a row adds, or the constant."""
+
+
+def judge_states(
+    states: pa.Table, *, vector: str, named: bool, width: int | None, reached_us: int, known_from_us: int
+) -> Adds:
+    """Per state what it adds to the measures of gold.
+
+    Args:
+        states: rows of the table of states that an attempt wrote.
+        vector: the column of the state's values.
+        named: whether components have names.
+        width: how many there are; None: as many as the state has flags.
+        reached_us: deltas at or beyond it are in no state.
+        known_from_us: the time that every change of the publication carries.
+    """
+    live = are(states["era"], LIVE)
+    wanted = lengths(states["seen"]) if width is None else np.full(states.num_rows, width, np.int64)
+    shaped = np.ones(states.num_rows, np.bool_)
+    for column in (*(("names",) if named else ()), vector, "seen"):
+        shaped &= present(states[column]) & (lengths(states[column]) == wanted)
+    return {
+        "states_of_wrong_width": live & ~shaped,
+        "states_without_deltas": live & (numbers(states["delta_count"]) < 1),
+        "states_beyond_reached": live & present(states["timestamp"]) & (numbers(states["timestamp"]) >= reached_us),
+        "changes_at_wrong_time": at_wrong_time(states, known_from_us),
+    }
+
+
+def gains(rows: pa.Table, *, everything: bool) -> Ints:
+    """What a row of an attempt counts in a sum over all that is published; `everything`: all of it is written anew."""
+    return np.where(are(rows["era"], LIVE), 1, 0 if everything else -1)
+
+
+def gained_by_states(states: pa.Table, *, everything: bool, components: Sequence[str], deltas: bool) -> Adds:
+    """What the states of an attempt add to the balance of each component (`components`, in the order of the vector),
+    and with `deltas` to the deltas in states."""
+    by = gains(states, everything=everything)
+    vectors = Lists.of(states["ints"]) if components else None
+    adds: dict[str, Ints | Scaled] = {}
+    for place, component in enumerate(components):
+        assert vectors is not None, "components have a vector"
+        values = np.zeros(states.num_rows, np.int64)
+        reaching = vectors.lengths > place
+        values[reaching] = vectors.values[(np.cumsum(vectors.lengths) - vectors.lengths)[reaching] + place]
+        adds[f"{BALANCE}{component}"] = Scaled(values, by)
+    return {**adds, "deltas_folded": by * numbers(states["delta_count"])} if deltas else adds
+
+
+def gained_by_rows(rows: pa.Table, *, components: Components, sign: int = -1) -> Adds:
+    """What rows that came (diff 1) or went (-1) add to each component's balance: `sign` times their value."""
+    by = sign * numbers(rows["diff"])
+    return {
+        f"{BALANCE}{component}": Scaled(
+            numbers(rows[value]) if isinstance(value, str) else np.full(rows.num_rows, value, np.int64), by
+        )
+        for component, value in components.items()
+    }
+
+
+def off_their_row(states: pa.Table, rows: pa.Table, *, vector: str, told: Sequence[str], single: bool) -> pa.Table:
+    """The states whose last delta is one of the rows and which say something else than it: entity, at_delta, the
+    `state` and what it is `told`.
+
+    Args:
+        states: the columns entity, at_delta and `vector`.
+        rows: the columns row_id and `told`, which have the state's values in its order.
+        vector: a column of lists of numbers.
+        told: the rows' columns, in the vector's order.
+        single: whether the state holds what the row's values round to as 32-bit numbers.
+    """
+    row_ids, last = numbers(rows["row_id"]), numbers(states["at_delta"], -1)
+    order = np.argsort(row_ids, kind="stable")
+    first, past = np.searchsorted(row_ids[order], last, "left"), np.searchsorted(row_ids[order], last, "right")
+    of_state = np.repeat(np.arange(states.num_rows), past - first)
+    begun = np.cumsum(past - first) - (past - first)
+    of_row = order[np.arange(len(of_state)) - np.repeat(begun, past - first) + np.repeat(first, past - first)]
+    held = states[vector].combine_chunks().take(pa.array(of_state))
+    kind = held.type.value_type
+    columns = [_typed(rows[column].combine_chunks().take(pa.array(of_row)), kind, single) for column in told]
+    elements = np.arange(len(told)) * len(of_row) + np.arange(len(of_row))[:, None]
+    flat = pa.concat_arrays(columns).take(pa.array(elements.ravel()))
+    offsets = pa.array(np.arange(len(of_row) + 1) * len(told), pa.int32())
+    said = pa.ListArray.from_arrays(offsets, flat).cast(held.type)
+    differing = pa.array(~_same(held, said))
+    found = states.select(["entity", "at_delta"]).take(pa.array(of_state))
+    return found.append_column("state", held).append_column("told", said).filter(differing)
+
+
+def _same(one: pa.Array, other: pa.Array) -> Flags:
+    """Whether lists are equal; 0.0 and -0.0 are."""
+    if pa.types.is_floating(one.type.value_type):
+        one, other = (_without_negative_zero(lists) for lists in (one, other))
+    return same_values(pa.chunked_array([one]), pa.chunked_array([other]))
+
+
+def _without_negative_zero(lists: pa.Array) -> pa.Array:
+    flat = pc.add(pc.list_flatten(lists), 0.0)
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, flat, mask=lists.is_null())
+
+
+def _typed(column: pa.Array, kind: pa.DataType, single: bool) -> pa.Array:
+    rounded = column.cast(pa.float32(), safe=False) if single else column
+    return rounded.cast(kind, safe=pa.types.is_integer(kind))
+
+
+def judge_off_their_row(states: pa.Table) -> Adds:
+    """One for each."""
+    return {"states_off_their_row": np.ones(states.num_rows, np.bool_)}

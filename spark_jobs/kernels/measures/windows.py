@@ -1,0 +1,76 @@
+"""What is wrong with the windows that an attempt wrote, each judged by itself, and what is due of the updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..comparison import LIVE
+from ..windows import Kind
+from .sums import Adds, are, numbers, present
+from .versions import at_wrong_time
+
+
+def judge_windows(
+    windows: pa.Table,
+    *,
+    kind: Kind,
+    identity: Sequence[str],
+    counter: Sequence[str],
+    known_from_us: int,
+    balanced: bool,
+) -> Adds:
+    """Per window what it adds to the measures of silver.
+
+    Args:
+        windows: rows of a table of windows that an attempt wrote.
+        kind: what the windows are.
+        identity: the columns that tell two windows apart.
+        counter: the column, or the path into a struct, with the number of a window's rows; empty if there is none.
+        known_from_us: the time that every change of the publication carries.
+        balanced: whether the rows in the windows come and go as the trace's do.
+    """
+    live = are(windows["era"], LIVE)
+    has_bounds = present(windows["window_start"]) & present(windows["window_end"])
+    misplaced = kind.misplaced(numbers(windows["window_start"]), numbers(windows["window_end"]))
+    missing = ~present(windows["window_end"])
+    for column in identity:
+        missing |= ~present(windows[column])
+    adds = {
+        "windows_of_wrong_length": live & has_bounds & misplaced,
+        "windows_without_key": missing,
+        "changes_at_wrong_time": at_wrong_time(windows, known_from_us),
+    }
+    if counter:
+        column = windows[counter[0]]
+        counts = pc.struct_field(column, list(counter[1:])) if counter[1:] else column
+        rows = numbers(counts)
+        adds["windows_without_rows"] = live & (rows < 1) & present(counts)
+        if balanced:
+            adds["rows_windowed"] = np.where(live, rows, -rows)
+    return adds
+
+
+def rows_due(updates: pa.Table, *, takers: Sequence[Sequence[str]]) -> Adds:
+    """Per update how often it, or its end, must be accounted for: once by each taker whose columns all have a value.
+
+    Args:
+        updates: the column diff and those of the takers.
+        takers: per definition of windows its time and its key.
+    """
+    diff = numbers(updates["diff"])
+    due = np.zeros(len(diff), np.int64)
+    for columns in takers:
+        taken = np.ones(len(diff), np.bool_)
+        for column in columns:
+            taken &= present(updates[column])
+        due += np.where(taken, diff, 0)
+    return {"rows_due": due}
+
+
+def diffs(rows: pa.Table, *, measure: str) -> Adds:
+    """The rows' column diff."""
+    return {measure: numbers(rows["diff"])}

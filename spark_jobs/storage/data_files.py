@@ -1,0 +1,112 @@
+"""Rows of a table's data files, read by pyarrow: in the process that asks, or in the tasks of a Spark job.
+
+Delta's log names the files and bounds what is in them. Files and row groups that cannot hold a wanted row are skipped,
+columns that nobody asks for are not read, and what is read is held a row group at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+BATCH_BYTES = 32 << 20
+"""About how much is read at once; a chunk's row may be large."""
+BATCH_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of data files that meet `where` (None: all), their `columns`. They may be sent to other processes."""
+
+    fragments: tuple[ds.ParquetFileFragment, ...]
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    where: pc.Expression | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """The rows of the files and row groups that may hold some: at least as many as there are."""
+        return sum(_rows_of(fragment) for fragment in self.fragments)
+
+    def with_columns(self, columns: Sequence[str]) -> StoredRows:
+        """The same rows, other columns."""
+        return replace(self, columns=tuple(dict.fromkeys(columns)))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows, some at a time. A column that a file lacks, since it is newer, is null."""
+        from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
+
+        for fragment in self.fragments:
+            of_file = FileSystemDataset([fragment], self.schema, ParquetFileFormat(), fragment.filesystem)
+            scanner = of_file.scanner(
+                columns=list(self.columns), filter=self.where, batch_size=_batch_rows(fragment), batch_readahead=2
+            )
+            for batch in scanner.to_batches():
+                if batch.num_rows:
+                    yield pa.Table.from_batches([batch]).cast(self.none().schema)
+
+    def none(self) -> pa.Table:
+        """The columns, without rows."""
+        return pa.schema([self.schema.field(column) for column in self.columns]).remove_metadata().empty_table()
+
+    def whole(self, chosen: Callable[[pa.Table], pa.Array] | None = None) -> pa.Table:
+        """All rows at once, or those that are `chosen` of some at a time."""
+        tables = (table if chosen is None else table.filter(chosen(table)) for table in self.tables())
+        return pa.concat_tables([self.none(), *tables])
+
+    def split(self, most_rows: int) -> list[StoredRows]:
+        """Parts of about `most_rows` rows, if row groups are no larger."""
+        parts: list[list[ds.ParquetFileFragment]] = []
+        room = 0
+        for fragment in self.fragments:
+            groups = fragment.split_by_row_group() if _rows_of(fragment) > most_rows else [fragment]
+            for group in groups:
+                if room < _rows_of(group):
+                    parts.append([])
+                    room = most_rows
+                parts[-1].append(group)
+                room -= _rows_of(group)
+        return [replace(self, fragments=tuple(part)) for part in parts]
+
+
+def stored_rows(
+    uri: str,
+    options: Mapping[str, str],
+    columns: Sequence[str],
+    where: pc.Expression | None = None,
+    partitions: Mapping[str, Sequence[str]] | None = None,
+) -> StoredRows:
+    """The rows of the newest version of the table at `uri`.
+
+    Args:
+        uri: the table's folder.
+        options: what `deltalake` needs to open it.
+        columns: those read.
+        where: which rows are wanted; None: all.
+        partitions: per partition column the values wanted. Only files of these are listed.
+    """
+    from deltalake import DeltaTable
+
+    table = DeltaTable(uri, storage_options=dict(options))
+    schema = pa.schema(table.schema().to_arrow())
+    if partitions and not all(partitions.values()):
+        return StoredRows((), schema, tuple(columns), where)
+    chosen = [(column, "in", list(values)) for column, values in (partitions or {}).items()]
+    dataset = table.to_pyarrow_dataset(file_pruning_predicate=chosen or None)
+    return StoredRows(tuple(dataset.get_fragments(where)), dataset.schema, tuple(dict.fromkeys(columns)), where)
+
+
+def _rows_of(fragment: ds.ParquetFileFragment) -> int:
+    return sum(group.num_rows for group in fragment.row_groups)
+
+
+def _batch_rows(fragment: ds.ParquetFileFragment) -> int:
+    size = sum(group.total_byte_size for group in fragment.row_groups)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * _rows_of(fragment) // max(size, 1)))
