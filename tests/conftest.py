@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import uuid
 from collections.abc import Iterator
@@ -45,7 +46,8 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
         yield Settings(
             home=tmp_path_factory.mktemp("tidemark"),
             spark="classic",
-            master="local[2]",
+            # executors as processes of their own, for a test that asks for them
+            master=os.environ.get("TEST_SPARK_MASTER", "local[2]"),
             heap="2g",
             shuffle_partitions=2,
             # tests are many small queries: compiling them for speed costs more than running them

@@ -8,75 +8,67 @@ the delta_ids that are left are brought together and compared by what they say (
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, repeated
 from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.reader import MOST_TASKS
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_files import DeltaFiles, delta_files
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OWN_BYTES = 128 << 20
-"""Bytes of chunk files whose delta_ids, some fifth of them, this process reads by itself; more are read in tasks."""
-
-_DELTA_IDS = pa.schema([("delta_ids", pa.list_(pa.string()))])
+BYTES_HERE = 256 << 20
+"""Bytes of chunks, a fifth or less of them delta_ids, that this process goes through itself; more are read in tasks."""
 
 
 def suspects(lake: Lake, source: Source, blocks: Blocks, first: Hashes) -> Hashes:
     """Hashes of the delta_ids that several rows may carry, at least one of them new; `first` are the new rows' hashes
     in the first range. Each contested delta_id's hash is among them."""
-    files = delta_files(lake.spark, chunks(source))
+    landed = lake.stored(chunks(source), ["delta_ids"])
     shared = []
     for number in range(blocks.hash_ranges):
         new = blocks.hashes(number) if number else first
-        # where Spark alone can read what landed, all new ones are suspected
-        shared += [new] if files is None else [repeated(new), _landed(lake.spark, files, new)]
+        shared += [repeated(new), _landed(lake.spark, landed, new)]
     return np.unique(np.concatenate(shared))
 
 
-def _landed(spark: SparkSession, files: DeltaFiles, new: Hashes) -> Hashes:
+def _landed(spark: SparkSession, landed: StoredRows, new: Hashes) -> Hashes:
     """Those of the new hashes that a landed row has."""
-    if not new.size:
-        return new
+    if not new.size or not landed.fragments:
+        return new[:0]
     wanted = BloomFilter.of(new)
-    paths = [unquote(path) for path in files.files["path"].to_pylist()]
-    if (pc.sum(files.files["size_bytes"]).as_py() or 0) <= OWN_BYTES:
-        passing = list(_passing(files, paths, wanted))
+    if landed.n_bytes <= BYTES_HERE:
+        passing = list(_passing(landed, wanted))
     else:
-        scan = partial(_scan, files=replace(files, files=files.files.slice(0, 0)), paths=paths, wanted=wanted)
-        listed = spark.range(0, len(paths), 1, min(len(paths), MOST_TASKS))
-        parts = listed.mapInArrow(scan, "hashes BINARY").toArrow()["hashes"].to_pylist()
-        passing = [np.frombuffer(part, np.uint64) for part in parts]
-    return np.intersect1d(new, np.concatenate(passing)) if passing else new[:0]
+        pieces = landed.split(max(landed.n_rows // MOST_TASKS, 1))
+        scan = partial(_scan, pieces=pieces, wanted=wanted)
+        parts = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(scan, "hashes BINARY").toArrow()["hashes"]
+        passing = [np.frombuffer(part, np.uint64) for part in parts.to_pylist()]
+    return np.intersect1d(new, np.concatenate([new[:0], *passing]))
 
 
 def _scan(
-    batches: Iterable[pa.RecordBatch], *, files: DeltaFiles, paths: Sequence[str], wanted: BloomFilter
+    batches: Iterable[pa.RecordBatch], *, pieces: Sequence[StoredRows], wanted: BloomFilter
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        own = [paths[place] for place in batch.column("id").to_pylist()]
-        for hashes in _passing(files, own, wanted):
-            yield pa.record_batch({"hashes": pa.array([hashes.tobytes()], pa.binary())})
+        for place in batch.column("id").to_pylist():
+            for hashes in _passing(pieces[place], wanted):
+                yield pa.record_batch({"hashes": pa.array([hashes.tobytes()], pa.binary())})
 
 
-def _passing(files: DeltaFiles, paths: Sequence[str], wanted: BloomFilter) -> Iterator[Hashes]:
+def _passing(landed: StoredRows, wanted: BloomFilter) -> Iterator[Hashes]:
     """The hashes of delta_ids in these files that pass the filter."""
-    landed = ds.dataset(list(paths), schema=_DELTA_IDS, format="parquet", filesystem=files.file_system())
-    for batch in landed.to_batches():
-        hashes = hashes_of(batch.column("delta_ids").flatten().drop_null())
-        passing = hashes[wanted.passing(hashes)]
-        if passing.size:
-            yield passing
+    for table in landed.tables():
+        for delta_ids in table["delta_ids"].chunks:
+            hashes = hashes_of(delta_ids.flatten().drop_null())
+            passing = hashes[wanted.passing(hashes)]
+            if passing.size:
+                yield passing

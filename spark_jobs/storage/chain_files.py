@@ -60,14 +60,13 @@ class DeltaFiles:
             columns: those read. One that a file lacks, since it is newer, is left out.
             partitions: per partition column the values wanted.
         """
-        of_table = self.file_system()
+        of_table = self._file_system()
         for file in self.files.filter(_may_hold(self.files, least, greatest, partitions)).to_pylist():
             partition = {name: str(file[f"partition.{name}"]) for name in self.partitions}
             with of_table.open_input_file(unquote(file["path"])) as opened:
                 yield partition, rows_between(opened, least, greatest, columns)
 
-    def file_system(self) -> fs.FileSystem:
-        """The folder of the table, in which the files' paths are (there without escapes)."""
+    def _file_system(self) -> fs.FileSystem:
         if "://" in self.place:
             return fs.PyFileSystem(DeltaStorageHandler(self.place, self.options))
         return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())

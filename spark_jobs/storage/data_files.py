@@ -35,6 +35,11 @@ class StoredRows:
         """The rows of the files and row groups that may hold some: at least as many as there are."""
         return sum(_rows_of(fragment) for fragment in self.fragments)
 
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of all columns of those row groups, as they are once decompressed."""
+        return sum(group.total_byte_size for fragment in self.fragments for group in fragment.row_groups)
+
     def with_columns(self, columns: Sequence[str]) -> StoredRows:
         """The same rows, other columns."""
         return replace(self, columns=tuple(dict.fromkeys(columns)))
