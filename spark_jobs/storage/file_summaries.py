@@ -56,6 +56,19 @@ def summarize_files(
             yield FileSummary(value, rows, sizes[fragment.path], bounds)
 
 
+def read_files(
+    uri: str, options: Mapping[str, str], partition: str, values: Sequence[str], columns: Sequence[str]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Some columns of each data file of the partitions whose column `partition` is one of `values`, with the file's
+    path; in the order in which the rows lie in the file."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(uri, storage_options=dict(options))
+    dataset = table.to_pyarrow_dataset(file_pruning_predicate=[(partition, "in", list(values))])
+    for fragment in dataset.get_fragments():
+        yield fragment.path, fragment.to_table(schema=dataset.schema, columns=list(columns))
+
+
 def _bounds(fragment: ds.ParquetFileFragment, schema: pa.Schema, column: str) -> Bounds:
     of_groups = [group.statistics.get(column) for group in fragment.row_groups if group.num_rows]
     if all(of_group is not None and "min" in of_group for of_group in of_groups):

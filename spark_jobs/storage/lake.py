@@ -6,7 +6,7 @@ Nothing here decides what is visible: that is `trace.published` (see `storage.vi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence, Superseded
-from spark_jobs.storage.file_summaries import FileSummary, summarize_files
+from spark_jobs.storage.file_summaries import FileSummary, read_files, summarize_files
 from spark_jobs.storage.places import lake_root, storage_options, table_uri
 from spark_jobs.storage.records import (
     RECORDS,
     Rows,
+    append_next_records,
     append_records,
     committed_token,
     lost,
@@ -36,6 +37,7 @@ from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
 from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import DataFrame, SparkSession
 
@@ -131,6 +133,12 @@ class Lake:
         """What the data files of some partitions hold; see `storage.file_summaries`."""
         return list(summarize_files(self.uri(table), self._storage_options, partition, values, columns))
 
+    def read_files(
+        self, table: Table, partition: str, values: Sequence[str], columns: Sequence[str]
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """The data files of some partitions, one by one; see `storage.file_summaries`."""
+        return read_files(self.uri(table), self._storage_options, partition, values, columns)
+
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Append rows to a table of records, in one commit.
 
@@ -139,6 +147,11 @@ class Lake:
         """
         if not append_records(self.uri(table), self._storage_options, rows, fence):
             raise _superseded(table, fence)
+        self.commits += 1
+
+    def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
+        """Append the rows that follow from those for which `where` holds, in one commit; see `append_next_records`."""
+        append_next_records(self.uri(table), self._storage_options, where, rows_after)
         self.commits += 1
 
     def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
