@@ -197,6 +197,14 @@ class ArrangementState:
         """Set the seal without a check, back too: the roll-back of a commit that failed."""
         return self._with(seal=Frontier.at(ts))
 
+    def rolled_back(self, earlier: ArrangementState) -> ArrangementState:
+        """`earlier`, which this state followed from, once what came since is withdrawn: `force_sealed` for all of it.
+
+        Since and leases stay, and a number is used once, also by a batch that is withdrawn.
+        """
+        since = max(earlier.since, self.since)
+        return replace(earlier, since=since, leases=self.leases, seqno_floor=self.seqno_upper)
+
     def check_since(self, asked: Frontier) -> None:
         """Refuse a since that would go back (SinceRegression); the present one, one beyond the seal, `[]` are fine."""
         if not self.since <= asked:
