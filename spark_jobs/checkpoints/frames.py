@@ -86,7 +86,7 @@ class ChainFrame:
 
         Columns: entity, the components (or `vector`), timestamp, at_delta, delta_count. Times are integers.
 
-        Raises BelowHorizonError or BelowSinceError for a time before the frontiers.
+        Raises BelowHorizon or BelowSince for a time before the frontiers.
         """
         self.frontiers.check_read(event_time, known_at)
         rows = self._needed()
@@ -140,7 +140,7 @@ def join_as_of(
 
     Raises:
         ParameterError: a name or a type that does not fit, a column that is called like a joined one.
-        BelowHorizonError, BelowSinceError: as the join is read, from Spark's worker: a row's time lies before what
+        BelowHorizon, BelowSince: as the join is read, from Spark's worker: a row's time lies before what
             retention keeps exact.
     """
     return chains.join_as_of(df, entity=entity, time=time, known_at=known_at, prefix=prefix)

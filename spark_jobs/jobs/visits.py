@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
@@ -15,9 +16,11 @@ from spark_jobs.storage import fence, publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.settle import sweep_given_up
 from spark_jobs.storage.tables import updates
-from spark_jobs.trace import frontiers, holding
-from spark_jobs.trace.advance import source_plane
+from spark_jobs.trace import Arrangement, frontiers
+from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.source_journal import SourceJournal
+from spark_jobs.trace.source_plane import SourcePlane
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,29 +57,39 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
     with _visit(settings, source, lake) as lease:
         current = publication.load(lake, source)
         standing = frontiers.load(lake, source, near=lease.fence.token)
-        kept = {handle for handle, token in standing.obsolete if token > current.token}
-        plane = source_plane(lake, source)
-        stored = plane.stored()
-        dead = sorted(stored.keys() - standing.arrangement.handles() - kept)
-        plane.delete(dead)
+        # under the lease nobody else stores a batch: nothing of the frontiers needs to be recorded
+        journal = SourceJournal(lake, source, lease.fence, "sweep", standing, published_token=current.token)
+        batches = journal.arrangement(DeltaPlane(lake, updates(source))).sweep()
         history = sweep_given_up(lake, source, current, lease.staged.values())
         if vacuum:
             lake.vacuum(updates(source))
-    return Sweep(source.name, tuple(stored[handle] for handle in dead), history)
+    return Sweep(source.name, batches, history)
 
 
 def hold(settings: Settings, source: Source, spark: SparkSession, lease: Lease) -> SourceFrontiers:
-    """Keep `lease.at` readable until the lease ends; see `trace.holding`."""
-    lake = Lake(spark)
-    with _visit(settings, source, lake) as visit:
-        return holding.hold(lake, source, visit.fence, f"hold {lease.name}", lease)
+    """Keep `lease.at` readable until the lease expires or is released; it takes the place of one of its name.
+
+    Raises:
+        ReadBelowSince: its time is no longer readable.
+    """
+    step = partial(Arrangement.hold, name=lease.name, at=lease.at, expires_at=lease.expires_at)
+    return _stepped(settings, source, Lake(spark), f"hold {lease.name}", step)
 
 
 def release(settings: Settings, source: Source, spark: SparkSession, name: str) -> SourceFrontiers:
-    """End a held read; see `trace.holding`."""
-    lake = Lake(spark)
+    """End the held read of this name; since itself moves with the next run. Nothing if there is none."""
+    return _stepped(settings, source, Lake(spark), f"release {name}", partial(Arrangement.release, name=name))
+
+
+def _stepped(
+    settings: Settings, source: Source, lake: Lake, run_id: str, step: Callable[[Arrangement[Any]], None]
+) -> SourceFrontiers:
+    """The frontiers once `step` is done and recorded."""
     with _visit(settings, source, lake) as visit:
-        return holding.release(lake, source, visit.fence, f"release {name}", name)
+        standing = frontiers.load(lake, source, near=visit.fence.token)
+        journal = SourceJournal(lake, source, visit.fence, run_id, standing)
+        step(journal.arrangement(SourcePlane(lake, source)))
+        return journal.record()
 
 
 @contextmanager

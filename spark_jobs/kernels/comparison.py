@@ -238,7 +238,7 @@ def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...
     n, m = desired.num_rows, published.num_rows
     codes = np.arange(n, n + m, dtype=np.int64)
     codes[theirs[same]] = ours[same]
-    inserted, closed = _remaining(n, codes)
+    inserted, closed = remaining(np.arange(n, dtype=np.int64), codes)
     revision = np.zeros(n, np.int32)
     revision[ours] = published.column("revision").to_numpy()[theirs] + 1
     insertions = _insertions(desired.take(pa.array(inserted)), revision[inserted], known_from, published.schema)
@@ -248,15 +248,15 @@ def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...
     return pa.concat_tables([insertions, closings.select(insertions.column_names).cast(insertions.schema)])
 
 
-def _remaining(n_desired: int, published: Ints) -> tuple[Ints, Ints]:
-    """What is left of the desired windows 0, 1, … and of the published ones, by codes that are equal for equal windows:
-    those to insert, and those to close.
+def remaining(desired: Ints, published: Ints) -> tuple[Ints, Ints]:
+    """What is left of desired rows and of published ones, by codes that are equal for equal rows: those to insert, and
+    those to close, both ascending.
 
     Desired ones are updates of +1, published ones go in negated: what the buffer holds is what must be written. All are
     of the one time of this publication.
     """
     buffer = CodedCorrections()
-    buffer.insert(_at_once(np.arange(n_desired, dtype=np.int64)))
+    buffer.insert(_at_once(desired))
     buffer.insert_negated(_at_once(published))
     left = buffer.updates_before(Frontier.at(1))
     return left.data[left.diffs > 0], left.data[left.diffs < 0]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.refusals import DiffOverflow
 
 TIME = "time"
 """Name of the column that says when an update becomes visible."""
@@ -22,19 +22,6 @@ DIFF = "diff"
 """Name of the column that says how many copies an update adds (or, negative, takes back)."""
 
 _INT64_MAX = 2**63 - 1
-
-
-class DiffOverflow(TidemarkError):
-    """The diffs of one data and time sum to more than 64 bits hold."""
-
-    code = "diff_overflow"
-
-    def __init__(self) -> None:
-        super().__init__(
-            expected="diffs whose sum for each data and time fits a signed 64-bit integer",
-            found="a sum beyond it",
-            next_step="look for a writer that repeats or multiplies its diffs",
-        )
 
 
 def data_columns(schema: pa.Schema) -> list[str]:

@@ -32,7 +32,7 @@ from spark_jobs.restatement.touched import at
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.trace.advance import counting_rows
+from spark_jobs.trace.source_plane import counting_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

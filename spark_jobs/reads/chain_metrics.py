@@ -16,7 +16,7 @@ from spark_jobs.storage.chain_tables import CHAINS, COMPACTION
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication, visible
 from spark_jobs.storage.tables import updates
-from spark_jobs.trace.advance import trace_handles
+from spark_jobs.trace.source_plane import trace_handles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

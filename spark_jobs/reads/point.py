@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
@@ -23,12 +24,6 @@ class NotPublished(TidemarkError):
     """The time asked for is not published yet. Facts: `at_us`, `published_us`."""
 
     code = "not_published"
-
-
-class BelowSince(TidemarkError):
-    """The time asked for lies before what is kept apart. Facts: `at_us`, `since_us`."""
-
-    code = "below_since"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from spark_jobs.restatement.windows import drop_start
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import EPOCH, instant, micros, parsed, utc_rows
-from spark_jobs.trace.advance import counting_rows
+from spark_jobs.trace.source_plane import counting_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

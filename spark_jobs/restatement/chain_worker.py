@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.checkpoints.frames import BUCKET, PART_BYTES, PLACE
-from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
+from spark_jobs.kernels.comparison import CLOSING, LIVE, remaining, without_closed
 from spark_jobs.kernels.deltas.cutting import NEVER, CompactionPolicy, ages_from
 from spark_jobs.kernels.deltas.frontiers import STILL_KNOWN, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning, changes_of
@@ -195,11 +195,10 @@ class ChainWorker:
             typed(_with(prior, deleted=pa.array([False] * len(codes), pa.bool_())), self.meaning), ends.values.dtype
         )
         same = held.same_bits(ends.take(codes)) & (not self.everything)
-        fresh = ends.status == Status.LIVE
-        fresh[codes[same]] = False
-        fresh[len(touched) :] = False
+        desired = np.flatnonzero(ends.status[: len(touched)] == Status.LIVE)
+        # a state that became another one has a code that no desired one has
+        fresh_codes, ended = remaining(desired, codes + len(entities) * ~same)
         nobody = np.zeros(0, np.int64)
-        fresh_codes = np.flatnonzero(fresh)
         keys = Keys(entities.take(pa.array(fresh_codes)), nobody, nobody)
         table = states_table(ends.take(fresh_codes), keys, self.meaning.names, pa.int64())
         revision = np.full(len(entities), -1)
@@ -207,7 +206,7 @@ class ChainWorker:
         live = table.drop_columns(["deleted"]).rename_columns({"vector": TYPED["vector"][self._is_float]})
         return [
             self._live(live, STATE_PART, revision[fresh_codes] + 1),
-            self._closed(prior.filter(pa.array(~same)), STATE_PART),
+            self._closed(prior.filter(pa.array(np.isin(codes, ended - len(entities)))), STATE_PART),
         ]
 
     def _is_own(self, rows: pa.Table) -> Flags:

@@ -17,8 +17,8 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import BELOW_HORIZON
-from spark_jobs.trace.advance import batch_rows, counting_rows, trace_handles
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
+from spark_jobs.trace.source_plane import batch_rows, counting_rows, trace_handles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

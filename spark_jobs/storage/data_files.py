@@ -66,6 +66,10 @@ class StoredRows:
         tables = (table if chosen is None else table.filter(chosen(table)) for table in self.tables())
         return pa.concat_tables([self.none(), *tables])
 
+    def by_file(self) -> Iterator[StoredRows]:
+        """The rows of each file by themselves."""
+        return (replace(self, fragments=(fragment,)) for fragment in self.fragments)
+
     def split(self, most_rows: int) -> list[StoredRows]:
         """Parts of about `most_rows` rows, if row groups are no larger."""
         parts: list[list[ds.ParquetFileFragment]] = []

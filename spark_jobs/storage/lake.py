@@ -6,7 +6,7 @@ Nothing here decides what is visible: that is `trace.published` (see `storage.vi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from spark_jobs.storage.places import lake_root, storage_options, table_uri
 from spark_jobs.storage.records import (
     RECORDS,
     Rows,
+    append_next_records,
     append_records,
     committed_token,
     lost,
@@ -150,6 +151,11 @@ class Lake:
         """
         if not append_records(self.uri(table), self._storage_options, rows, fence):
             raise _superseded(table, fence)
+        self.commits += 1
+
+    def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
+        """Append the rows that follow from those for which `where` holds, in one commit; see `append_next_records`."""
+        append_next_records(self.uri(table), self._storage_options, where, rows_after)
         self.commits += 1
 
     def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:

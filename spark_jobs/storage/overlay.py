@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -112,6 +112,10 @@ class OverlayLake(Lake):
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Keep the rows."""
         self._recorded.setdefault(table.qualified, []).extend(rows)
+
+    def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
+        """Keep the rows that follow from those there are."""
+        self.record(table, rows_after(self.records(table, where)))
 
     def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
         """Keep the rows, computed now as a commit would."""

@@ -122,6 +122,25 @@ def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fenc
     return _commit(uri, options, fence, write)
 
 
+def append_next_records(
+    uri: str, options: Mapping[str, str], where: pc.Expression, rows_after: Callable[[Rows], Rows]
+) -> None:
+    """Append the rows that follow from those for which `where` holds, in one commit: compare and set. They are worked
+    out anew where another commit came in between; what `rows_after` raises ends it, and nothing is committed.
+
+    Raises:
+        RecordsContended: others committed all the time.
+    """
+
+    def write(table: DeltaTable, properties: CommitProperties) -> None:
+        from deltalake import write_deltalake
+
+        rows = rows_after(table.to_pyarrow_dataset().to_table(filter=where).to_pylist())
+        write_deltalake(table, _arrow(table, rows), mode="append", commit_properties=properties)
+
+    _commit(uri, options, None, write)
+
+
 def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence) -> bool:
     """Replace the rows of the fence's source in one commit; see `append_records`."""
 

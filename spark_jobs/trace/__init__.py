@@ -2,28 +2,30 @@
 
 `Arrangement` is the collection, `ArrowPlane` its data in memory; `plane.DataPlane` and `journal.StateJournal` are
 what other places for data and state implement. On Delta they are `delta_plane.DeltaPlane` and
-`delta_journal.DeltaJournal`, modules of their own: importing this package imports no Spark.
+`records_journal.RecordsJournal`, modules of their own: importing this package imports no Spark. A source of the
+pipeline has `source_plane.SourcePlane` and `source_journal.SourceJournal`, which its runs advance and maintain it by.
 """
 
-from spark_jobs.trace.arrangement import Arrangement, FinishedDrain, UnsealedStep, merge_batches, seal_all
+from spark_jobs.trace.arrangement import Advanced, Arrangement, Merged, UnsealedStep, seal_all
 from spark_jobs.trace.journal import MemoryJournal, StateChange, StateConflict, StateJournal
 from spark_jobs.trace.memory import UPDATE_SCHEMA, ArrowPlane, updates_table
-from spark_jobs.trace.plane import DataPlane, Examined, Slice
+from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice
 
 __all__ = [
     "UPDATE_SCHEMA",
+    "Advanced",
     "Arrangement",
     "ArrowPlane",
     "DataPlane",
     "Examined",
-    "FinishedDrain",
     "MemoryJournal",
+    "Merged",
+    "Placed",
     "Slice",
     "StateChange",
     "StateConflict",
     "StateJournal",
     "UnsealedStep",
-    "merge_batches",
     "seal_all",
     "updates_table",
 ]

@@ -5,6 +5,9 @@ same way: the state says what to do or refuses, the plane stores new batches, on
 visible, and only then is the data that they replace deleted. A refusal, a conflict or a crash before the commit
 changes nothing that can be read.
 
+`advance` does what a run needs in one write and one commit. The steps that it is made of (`write`, `seal`, `drain`,
+`unsealed_step`) can be taken one by one, by several writers.
+
 Guarantee: for `since <= t < seal`, `snapshot(t)` is the consolidated bag of the updates with time <= t, and stays the
 same, whatever is appended, sealed, drained, evicted or compacted, until since passes t.
 Cost: a read reads the live batches, O(log N) trace batches after compaction; N appends rewrite O(N log N) in all.
@@ -12,18 +15,19 @@ Cost: a read reads the live batches, O(log N) trace batches after compaction; N 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Generic
+from typing import Generic
 
-from spark_jobs.errors import ParameterError
+from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.arrangement import (
     ArrangementError,
     ArrangementState,
+    Buckets,
     CompactionRequest,
     CompactionResponse,
-    DrainRequest,
+    FinishedDrain,
     Lease,
     SeqnoRange,
     StoredBatch,
@@ -33,18 +37,12 @@ from spark_jobs.kernels.arrangement import (
     check_state,
     merged_batch,
 )
+from spark_jobs.kernels.refusals import TimeOutOfRange
 from spark_jobs.model import Frontier
-from spark_jobs.trace.errors import TimeOutOfRange
 from spark_jobs.trace.journal import MemoryJournal, StateChange, StateJournal
 from spark_jobs.trace.plane import DataPlane, Slice, U
 
-
-@dataclass(frozen=True, slots=True)
-class FinishedDrain:
-    """A drain whose batch is stored but not yet installed."""
-
-    request: DrainRequest
-    stored: StoredBatch
+_SMALLEST = Buckets(start=0, unit=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,22 @@ class UnsealedStep:
     trimmed: UnsealedBatch | None
 
 
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What one `advance` did: updates appended, and updates moved to the trace, before what cancels was left out."""
+
+    appended: int
+    drained: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """How much was merged: the number of merges, and of the updates that they read."""
+
+    merges: int
+    updates: int
+
+
 class Arrangement(Generic[U]):
     """One collection. `state` is its committed state as this object last read or wrote it.
 
@@ -62,12 +76,19 @@ class Arrangement(Generic[U]):
         plane: where the updates are.
         journal: where the state is committed; several collections that seal together share one. In memory by default.
         collection: the collection's name in the journal.
+        buckets: where `advance` lets updates wait that are not due.
     """
 
     def __init__(
-        self, plane: DataPlane[U], journal: StateJournal | None = None, *, collection: str = "updates"
+        self,
+        plane: DataPlane[U],
+        journal: StateJournal | None = None,
+        *,
+        collection: str = "updates",
+        buckets: Buckets = _SMALLEST,
     ) -> None:
         self.plane = plane
+        self.buckets = buckets
         self.journal = MemoryJournal() if journal is None else journal
         self.collection = collection
         self.state = self.journal.load(collection)
@@ -75,6 +96,33 @@ class Arrangement(Generic[U]):
     def refresh(self) -> None:
         """Read the committed state again, after a StateConflict or to see another writer's work."""
         self.state = self.journal.load(self.collection)
+
+    # -- all of a run in one step --------------------------------------------------------------------------------------
+
+    def advance(self, updates: U | None, seal: int) -> Advanced:
+        """Append updates at or beyond the present seal (None: none), seal at `seal`, and move to the trace what is then
+        sealed: one write and one commit.
+
+        Each update is written once, straight into the batch where it ends up, see `kernels.arrangement.future`; of what
+        waits only the batches with something due are opened. Reads as `write`, `seal`, `drain` and all of
+        `unsealed_step` would. Raises TimeOutOfRange, SealRegression, InvalidBatchBounds, MalformedUpdates,
+        TimeBelowSeal or DiffOverflow: then nothing is committed, and what had been stored is deleted.
+        """
+        request = self.state.advance_request(self._time(seal), self.buckets)
+        if updates is None and not request.moving:
+            self._commit(self.state.advanced(request, None, ()))
+            return Advanced(0, 0)
+        placed = self.plane.place(updates, request)
+        try:
+            self.state.check_front_door(placed.examined.first_below[0])
+            if updates is not None:
+                self.plane.check_sums(updates, placed.examined.magnitude, self._all_updates)
+            after = self.state.advanced(request, placed.drained, placed.waiting)
+        except TidemarkError:
+            self.plane.delete(placed.handles)
+            raise
+        self._commit(after, obsolete=request.moving)
+        return Advanced(placed.examined.n_updates, placed.n_drained)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -199,8 +247,18 @@ class Arrangement(Generic[U]):
         return self.state.compaction_request()
 
     def merge(self, request: CompactionRequest) -> CompactionResponse:
-        """Do a requested merge and store its result; see `merge_batches`."""
-        return merge_batches(self.plane, request)
+        """Merge two adjoining batches of one level, every time forwarded to the request's since; nothing is installed.
+
+        Raises what `check_mergeable` raises, before any data is read, and what `merged_batch` raises, with nothing left
+        in the plane.
+        """
+        check_mergeable(request)
+        stored = self.plane.merge(request.earlier.handle, request.later.handle, request.since)
+        try:
+            return CompactionResponse(request, merged_batch(request, stored))
+        except ArrangementError:
+            self.plane.delete([stored.handle])
+            raise
 
     def install(self, response: CompactionResponse) -> tuple[TraceBatch, ...]:
         """Put the merged batch in its inputs' place; returns the two replaced batches, later first.
@@ -214,17 +272,41 @@ class Arrangement(Generic[U]):
         self._commit(after, obsolete=replaced)
         return replaced
 
-    def trace_step(self) -> tuple[TraceBatch, ...]:
-        """One merge, requested, done and installed; returns what `install` returns, `()` if nothing is to merge."""
-        request = self.compaction_request()
-        return () if request is None else self.install(self.merge(request))
+    def compact(self, max_merges: int | None = None, max_updates: int | None = None) -> Merged:
+        """Merge until nothing is to merge, or a budget is spent; each merge is installed by itself.
 
-    def compact(self, max_steps: int | None = None) -> int:
-        """`trace_step` until nothing is to merge, or `max_steps` times; returns the number of merges."""
-        steps = 0
-        while (max_steps is None or steps < max_steps) and self.trace_step():
-            steps += 1
-        return steps
+        The first merge is always within `max_updates`: no batch is too large to be merged at all.
+        """
+        merges = updates = 0
+        while (request := self.compaction_request()) is not None and (max_merges is None or merges < max_merges):
+            read = request.earlier.n_updates + request.later.n_updates
+            if merges and max_updates is not None and updates + read > max_updates:
+                break
+            self.install(self.merge(request))
+            merges, updates = merges + 1, updates + read
+        return Merged(merges, updates)
+
+    # -- what crashes leave --------------------------------------------------------------------------------------------
+
+    def sweep(self) -> tuple[StoredBatch, ...]:
+        """Remove the batches that no state of the journal names: what writers stored that ended before their commit.
+
+        Safe beside writers: one that has stored a batch and not committed it finds that its collection's state has
+        moved on, and repeats its operation. Not safe beside the first write of another collection of the plane, and
+        beside work that is held (`begin_drain`, `merge`): what it stored goes. Returns what was removed, by handle.
+        Raises StateConflict.
+        """
+        stored = self.plane.stored()
+        states = {**self.journal.states(), self.collection: self.state}
+        named = self.journal.kept().union(*(state.handles() for state in states.values()))
+        orphans = sorted(stored.keys() - named)
+        if orphans:
+            self.journal.commit(
+                [StateChange(name, state, state.without_next_seqno()) for name, state in states.items()]
+            )
+            self.state = self.state.without_next_seqno()
+            self.plane.delete(orphans)
+        return tuple(stored[handle] for handle in orphans)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -251,14 +333,13 @@ class Arrangement(Generic[U]):
         """The trace's updates with their times as stored, not forwarded to since."""
         return self.plane.read([Slice(batch.handle) for batch in self.state.trace])
 
-    def describe(self) -> Mapping[str, Any]:
-        """Frontiers and batches as JSON values: the state, and what follows from it."""
-        derived = {"trace_upper": self.state.trace_upper.to_json(), "seqno_upper": self.state.seqno_upper}
-        return {"collection": self.collection, **self.state.to_json(), **derived}
-
-    def check(self) -> None:
-        """Check the metadata's invariants; raises the first broken one (see `kernels.arrangement.checks`)."""
+    def check(self, *, data: bool = False) -> None:
+        """Check the metadata's invariants, and with `data` what is stored of every trace batch; raises the first broken
+        one (see `kernels.arrangement.checks`)."""
         check_state(self.state)
+        for batch in self.state.trace if data else ():
+            if batch.n_updates:
+                self.plane.check(batch.handle, batch.description)
 
     def _time(self, time: int) -> int:
         """`time` as a Python integer. Raises TimeOutOfRange unless the plane's times can be it, or it lies below all:
@@ -316,18 +397,3 @@ def _whole(name: str, value: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ParameterError(expected=f"{name} as a whole number", found=repr(value), next_step="give an integer")
     return int(value)
-
-
-def merge_batches(plane: DataPlane[U], request: CompactionRequest) -> CompactionResponse:
-    """Merge two adjoining batches of one level in the plane; nothing is installed.
-
-    Every time is forwarded to the request's since. Raises what `check_mergeable` raises, before any data is read, and
-    what `merged_batch` raises, with nothing left in the plane.
-    """
-    check_mergeable(request)
-    stored = plane.merge(request.earlier.handle, request.later.handle, request.since)
-    try:
-        return CompactionResponse(request, merged_batch(request, stored))
-    except ArrangementError:
-        plane.delete([stored.handle])
-        raise

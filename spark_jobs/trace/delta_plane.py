@@ -9,27 +9,34 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import DataFrame as SparkDataFrame
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.arrangement import StoredBatch
-from spark_jobs.kernels.consolidate import DIFF, TIME, DiffOverflow
+from spark_jobs.kernels.arrangement import AdvanceRequest, Buckets, Description, StoredBatch, check_trace_batch
+from spark_jobs.kernels.arrangement.future import LEVELS
+from spark_jobs.kernels.consolidate import DIFF, TIME
 from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT
+from spark_jobs.kernels.refusals import DiffOverflow, MalformedUpdates
 from spark_jobs.model import Frontier
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.times import micros
-from spark_jobs.trace.errors import MalformedUpdates
-from spark_jobs.trace.plane import DataPlane, Examined, Slice
+from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BATCH, TOKEN = "batch", "token"
+_NEW = "is_new"
+"""Column of updates on their way: whether they are new, or move."""
+_OBSERVED = ("updates", "times", "diffs", "least", "greatest", "below")
 _ZERO = "zero_"
 """Prefix of a column that tells the two zeros of a column of doubles apart."""
 
@@ -73,11 +80,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         time = F.unix_micros(TIME)
         below = [F.min(F.when(_below(frontier), time)).alias(f"f{i}") for i, frontier in enumerate(frontiers)]
         counts = [F.count(F.lit(1)), F.count(TIME), F.count(DIFF), F.min(DIFF), F.max(DIFF)]
-        n_updates, n_times, n_diffs, least, greatest, *first_below = updates.agg(*counts, *below).collect()[0]
-        for name, given in ((TIME, n_times), (DIFF, n_diffs)):
-            if given != n_updates:
-                raise MalformedUpdates(f"a {name} in every row", f"{n_updates - given} nulls", name)
-        return Examined(n_updates, tuple(first_below), n_updates * max(greatest or 0, -(least or 0)))
+        return _examined(*updates.agg(*counts, *below).collect()[0])
 
     @property
     def greatest_time(self) -> int:
@@ -109,6 +112,40 @@ class DeltaPlane(DataPlane["DataFrame"]):
         """See `DataPlane.drain`. The sum of diffs beyond int64 fails with Spark's ARITHMETIC_OVERFLOW."""
         raw = self.read([Slice(handle, lower, upper) for handle in handles])
         return None if raw.isEmpty() else self._store("T", raw, consolidate=True)
+
+    def place(self, updates: DataFrame | None, request: AdvanceRequest) -> Placed:
+        """See `DataPlane.place`: one job, which counts and examines what it writes."""
+        parts = []
+        if updates is not None:
+            self._check_columns(updates)
+            new = updates.select(*self._data, TIME, F.col(DIFF).cast("bigint").alias(DIFF))
+            parts.append(new.withColumn(_NEW, F.lit(True)))
+        if request.moving:
+            moving = self.read([Slice(batch.handle, request.lower) for batch in request.moving])
+            parts.append(moving.withColumn(_NEW, F.lit(False)))
+        drained, buckets = self.new_handle("T"), [self.new_handle("U") for _ in range(LEVELS)]
+        due = F.col(TIME) < _instant(request.seal)
+        bucket = F.element_at(F.array(*map(F.lit, buckets)), _level(request.buckets, request.seal) + 1)
+        rows = reduce(SparkDataFrame.unionByName, parts).withColumn(
+            BATCH, F.when(due, F.lit(drained)).otherwise(bucket)
+        )
+        observation = Observation(f"place_{drained}")
+        rows = rows.observe(observation, *_observed(request.door), F.count_if(due).alias("due")).drop(_NEW)
+        self._write_placed(rows, [drained, *buckets], request)
+        found = observation.get
+        try:
+            about_new = _examined(*(found[name] for name in _OBSERVED))
+        except MalformedUpdates:
+            self.delete([drained, *buckets])
+            raise
+        stored = self.stored([drained, *buckets])
+        of_trace = stored.pop(drained, StoredBatch(drained, 0, 0, 0, 0)) if found["due"] else None
+        return Placed(
+            about_new, found["due"], of_trace, tuple(stored[handle] for handle in buckets if handle in stored)
+        )
+
+    def _write_placed(self, rows: DataFrame, handles: Sequence[str], request: AdvanceRequest) -> None:
+        self.write(rows, handles, consolidate=True)
 
     def trim(self, handle: str, lower: Frontier) -> StoredBatch:
         """See `DataPlane.trim`."""
@@ -144,7 +181,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
             for handle in handles:
                 self._magnitudes.pop(handle, None)
 
-    def store(
+    def write(
         self,
         rows: DataFrame,
         handles: Sequence[str],
@@ -153,8 +190,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         n_rows: int = 0,
         removed: Sequence[str] = (),
         settled: bool = False,
-    ) -> dict[str, StoredBatch]:
-        """Write batches with one commit; `rows` have `batch`, one of `handles`. Returns those that hold any update.
+    ) -> None:
+        """Write batches with one commit; `rows` have `batch`, one of `handles`. `stored` says what came of it.
 
         `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: about how many rows there
         are. Up to ROWS_PER_FILE of them make one file, sorted by data, then time; of more, each file is sorted and all
@@ -175,7 +212,6 @@ class DeltaPlane(DataPlane["DataFrame"]):
             self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles])
         else:
             self._lake.append(self._table, ordered, None)
-        return self.stored(handles)
 
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:
         """What the table holds of these batches (None: of all, orphans too), by handle.
@@ -194,20 +230,26 @@ class DeltaPlane(DataPlane["DataFrame"]):
         self._magnitudes |= magnitudes
         return whole
 
-    def stored_handles(self) -> frozenset[str]:
-        """Handles of all batches held, orphans too."""
-        return frozenset(row[BATCH] for row in self._lake.read(self._table).select(BATCH).distinct().collect())
+    def check(self, handle: str, description: Description) -> None:
+        """See `DataPlane.check`. Each file of a batch is in the order of the first column; that is promised of all, see
+        `write`."""
+        by = self._order[0]
+        stored = self._lake.stored(self._table, [by, TIME, DIFF], partitions={BATCH: [handle]})
+        for file in stored.by_file():
+            updates = file.whole()
+            times = updates.column(TIME).cast(pa.int64())
+            check_trace_batch(description, updates.set_column(1, TIME, times), by=by)
 
     def _check_columns(self, updates: DataFrame) -> None:
         """Raise MalformedUpdates unless the frame has the table's data, a timestamp and a whole number as diff."""
         if not isinstance(updates, SparkDataFrame):
-            raise MalformedUpdates("a DataFrame of Spark", type(updates).__name__)
+            raise malformed("a DataFrame of Spark", type(updates).__name__)
         for name in (*self._data, TIME, DIFF):
             kinds = [_plain(field.dataType.simpleString()) for field in updates.schema.fields if field.name == name]
             wanted = _WHOLE if name == DIFF else {self._types[name]}
             if len(kinds) != 1 or kinds[0] not in wanted:
                 expected = f"one column {name} of the type {self._types[name]}"
-                raise MalformedUpdates(expected, ", ".join(kinds) or "none", name)
+                raise malformed(expected, ", ".join(kinds) or "none", name)
 
     def _consolidated(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
         """Diffs summed per value of the columns `by`, zeros dropped."""
@@ -220,14 +262,40 @@ class DeltaPlane(DataPlane["DataFrame"]):
         handle = self.new_handle(kind)
         # of a literal Spark forgets that rows are spread and sorted by it, so that it would shuffle and sort them again
         rows = updates.withColumn(BATCH, F.when(F.col(DIFF).isNotNull(), F.lit(handle)))
-        stored = self.store(rows, [handle], consolidate=consolidate, n_rows=n_rows)
-        return stored.get(handle, StoredBatch(handle, 0, 0, 0, 0))
+        self.write(rows, [handle], consolidate=consolidate, n_rows=n_rows)
+        return self.stored([handle]).get(handle, StoredBatch(handle, 0, 0, 0, 0))
 
 
 def _together(one: StoredBatch, other: StoredBatch) -> StoredBatch:
     """Two parts of one batch."""
     bounds = min(one.least, other.least), max(one.greatest, other.greatest)
     return StoredBatch(one.handle, one.n_updates + other.n_updates, one.size + other.size, *bounds)
+
+
+def _observed(door: Frontier) -> list[Column]:
+    """What `_examined` takes, of the new updates among those on their way."""
+    new = F.col(_NEW)
+    counts = [
+        F.count_if(new & condition) for condition in (F.lit(True), F.col(TIME).isNotNull(), F.col(DIFF).isNotNull())
+    ]
+    diff, below = F.when(new, F.col(DIFF)), F.when(new & _below(door), F.unix_micros(TIME))
+    values = [*counts, F.min(diff), F.max(diff), F.min(below)]
+    return [value.alias(name) for name, value in zip(_OBSERVED, values, strict=True)]
+
+
+def _examined(n_updates: int, n_times: int, n_diffs: int, least: int, greatest: int, *below: int | None) -> Examined:
+    """Raises MalformedUpdates."""
+    for name, given in ((TIME, n_times), (DIFF, n_diffs)):
+        if given != n_updates:
+            raise malformed(f"a {name} in every row", f"{n_updates - given} nulls", name)
+    return Examined(n_updates, below, n_updates * max(greatest or 0, -(least or 0)))
+
+
+def _level(buckets: Buckets, seal: int) -> Column:
+    """`Buckets.levels` of a row's time."""
+    unit = F.call_function("div", F.unix_micros(TIME) - F.lit(buckets.start), F.lit(buckets.unit))
+    differing = unit.bitwiseXOR(F.lit((seal - buckets.start) // buckets.unit))
+    return F.when(differing == 0, 0).otherwise(F.least(F.length(F.bin(differing)), F.lit(LEVELS - 1)))
 
 
 def _plain(type_name: str) -> str:

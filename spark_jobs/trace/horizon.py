@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.deltas.frontiers import BelowHorizon
 from spark_jobs.sources import Source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.times import instant
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 SHOWN_DROPS = 5
 """Drops that a refusal's sentence names; its facts hold all of them."""
-
-
-class BelowHorizon(TidemarkError):
-    """An event time or a drop lies before the horizon. Facts: `horizon_us`, and `at_us` or `drops`."""
-
-    code = "below_horizon"
 
 
 def published_horizon(source: Source, frontiers: SourceFrontiers, publication: Publication) -> int:

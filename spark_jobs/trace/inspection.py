@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.arrangement import Lease, StoredBatch, TraceBatch, UnsealedBatch
+from spark_jobs.kernels.arrangement import ArrangementError, Lease, StoredBatch, TraceBatch, UnsealedBatch
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import updates
-from spark_jobs.trace.advance import batch_rows, source_plane, trace_handles
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 from spark_jobs.trace.horizon import published_horizon
+from spark_jobs.trace.source_plane import SourcePlane, batch_rows, trace_handles
 
 Place = Literal["trace", "unsealed", "replaced", "orphan"]
 
@@ -24,7 +24,8 @@ class BatchReport:
     """One batch. `replaced`: another one holds its updates now; `orphan`: no state ever named it.
 
     Times are microseconds; a trace batch has an interval `[lower_us, upper_us)` and a level, and `since_us` if it was
-    merged.
+    merged. `fault`: what of a trace batch is not stored as it must be, its times, diffs or order; see
+    `check_trace_batch`.
     """
 
     batch: str
@@ -37,6 +38,7 @@ class BatchReport:
     upper_us: int | None = None
     since_us: int | None = None
     level: int | None = None
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,11 @@ class TraceReport:
 def inspect(lake: Lake, source: Source, frontiers: SourceFrontiers, publication: Publication) -> TraceReport:
     """Look at everything that the source's table of updates holds: for people, not for every run."""
     state = frontiers.arrangement
-    stored = source_plane(lake, source).stored()
+    plane = SourcePlane(lake, source)
+    stored = plane.stored()
     named = state.handles()
     replaced = {handle for handle, _ in frontiers.obsolete}
-    batches = [_of_trace(batch, stored) for batch in state.trace]
+    batches = [_of_trace(batch, stored, _fault(plane, batch)) for batch in state.trace]
     batches += [_of_unsealed(batch, stored) for batch in state.unsealed]
     for handle in sorted(stored.keys() - named):
         batches.append(_dead(stored[handle], "replaced" if handle in replaced else "orphan"))
@@ -106,10 +109,18 @@ def inspect(lake: Lake, source: Source, frontiers: SourceFrontiers, publication:
     )
 
 
-def _of_trace(batch: TraceBatch, stored: dict[str, StoredBatch]) -> BatchReport:
+def _of_trace(batch: TraceBatch, stored: dict[str, StoredBatch], fault: str | None) -> BatchReport:
     size = stored[batch.handle].size if batch.handle in stored else 0
     bounds = batch.lower.time, batch.upper.time, batch.since.time, batch.level
-    return BatchReport(batch.handle, "trace", batch.n_updates, size, batch.least, batch.greatest, *bounds)
+    return BatchReport(batch.handle, "trace", batch.n_updates, size, batch.least, batch.greatest, *bounds, fault)
+
+
+def _fault(plane: SourcePlane, batch: TraceBatch) -> str | None:
+    try:
+        plane.check(batch.handle, batch.description)
+    except ArrangementError as error:
+        return error.sentence()
+    return None
 
 
 def _of_unsealed(batch: UnsealedBatch, stored: dict[str, StoredBatch]) -> BatchReport:

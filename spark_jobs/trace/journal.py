@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,6 +41,14 @@ class StateJournal(Protocol):
         """The collection's committed state; the empty state if nothing was ever committed."""
         ...
 
+    def states(self) -> Mapping[str, ArrangementState]:
+        """The committed states of all collections that ever committed one."""
+        ...
+
+    def kept(self) -> frozenset[str]:
+        """Batches that no state names any more and that must stay all the same; none, unless the journal says so."""
+        return frozenset()
+
     def commit(self, changes: Sequence[StateChange]) -> None:
         """Commit all changes in one atomic step, or none.
 
@@ -58,6 +66,10 @@ class MemoryJournal(StateJournal):
     def load(self, collection: str) -> ArrangementState:
         """See `StateJournal.load`."""
         return self._states.get(collection, ArrangementState())
+
+    def states(self) -> Mapping[str, ArrangementState]:
+        """See `StateJournal.states`."""
+        return dict(self._states)
 
     def commit(self, changes: Sequence[StateChange]) -> None:
         """See `StateJournal.commit`."""

@@ -8,11 +8,10 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.kernels.arrangement import StoredBatch
+from spark_jobs.kernels.arrangement import AdvanceRequest, Description, StoredBatch, check_trace_batch
 from spark_jobs.kernels.consolidate import (
     DIFF,
     TIME,
-    DiffOverflow,
     accumulate,
     consolidate,
     data_columns,
@@ -21,9 +20,9 @@ from spark_jobs.kernels.consolidate import (
 )
 from spark_jobs.kernels.corrections.columns import Updates
 from spark_jobs.kernels.corrections.magnitudes import DIFF_LIMIT, greatest_magnitude, greatest_sums
+from spark_jobs.kernels.refusals import DiffOverflow
 from spark_jobs.model import Frontier
-from spark_jobs.trace.errors import MalformedUpdates
-from spark_jobs.trace.plane import DataPlane, Examined, Slice
+from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
 
 UPDATE_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), (TIME, pa.int64()), (DIFF, pa.int64())])
 """Keyed updates as the pipeline has them: times are int64 microseconds."""
@@ -38,7 +37,7 @@ def updates_table(updates: Iterable[Sequence[object]], schema: pa.Schema = UPDAT
         columns = list(zip(*updates, strict=True)) or [()] * len(schema)
         arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-        raise MalformedUpdates(f"rows of {_shown(schema)}", str(error)) from None
+        raise malformed(f"rows of {_shown(schema)}", str(error)) from None
     return pa.table(arrays, schema)
 
 
@@ -75,9 +74,13 @@ class ArrowPlane(DataPlane[pa.Table]):
         """The greatest integer of the type of `time`."""
         return int(np.iinfo(self._schema.field(TIME).type.to_pandas_dtype()).max)
 
-    def stored_handles(self) -> frozenset[str]:
-        """Handles of all batches held, orphans too."""
-        return frozenset(self._batches)
+    def stored(self) -> dict[str, StoredBatch]:
+        """See `DataPlane.stored`; batches without updates too."""
+        return {handle: self._described(handle, updates) for handle, updates in self._batches.items()}
+
+    def check(self, handle: str, description: Description) -> None:
+        """See `DataPlane.check`: a batch is sorted by all of its data, then time, and consolidated."""
+        check_trace_batch(description, self._batches[handle])
 
     def examine(self, updates: pa.Table, frontiers: Sequence[Frontier]) -> Examined:
         """See `DataPlane.examine`; the offender is the first one in the table's order."""
@@ -104,6 +107,22 @@ class ArrowPlane(DataPlane[pa.Table]):
         """See `DataPlane.drain`."""
         raw = self.read([Slice(handle, lower, upper) for handle in handles])
         return self._store(consolidate(raw)) if raw.num_rows else None
+
+    def place(self, updates: pa.Table | None, request: AdvanceRequest) -> Placed:
+        """See `DataPlane.place`."""
+        new = self._schema.empty_table() if updates is None else self._typed(updates)
+        examined = self.examine(new, [request.door])
+        moving = self.read([Slice(batch.handle, request.lower) for batch in request.moving])
+        rows = pa.concat_tables([moving, new])
+        due = _not_at_or_beyond(rows.column(TIME).to_numpy(), Frontier.at(request.seal))
+        rest = rows.filter(pa.array(~due))
+        levels = request.buckets.levels(rest.column(TIME).to_numpy(), request.seal)
+        buckets = [consolidate(rest.filter(pa.array(levels == level))) for level in np.unique(levels)]
+        drained = consolidate(rows.filter(pa.array(due))) if due.any() else None
+        # a sum that overflows has stored nothing
+        stored = None if drained is None else self._store(drained)
+        waiting = tuple(self._store(bucket) for bucket in buckets if bucket.num_rows)
+        return Placed(examined, int(due.sum()), stored, waiting)
 
     def trim(self, handle: str, lower: Frontier) -> StoredBatch:
         """See `DataPlane.trim`."""
@@ -132,16 +151,16 @@ class ArrowPlane(DataPlane[pa.Table]):
     def _typed(self, updates: pa.Table) -> pa.Table:
         """The updates in this plane's schema, exactly. Raises MalformedUpdates."""
         if not isinstance(updates, pa.Table):
-            raise MalformedUpdates("a table of Arrow", type(updates).__name__)
+            raise malformed("a table of Arrow", type(updates).__name__)
         columns = []
         for field in self._schema:
             if updates.column_names.count(field.name) != 1:
-                raise MalformedUpdates(f"one column {field.name}", f"{updates.column_names}", field.name)
+                raise malformed(f"one column {field.name}", f"{updates.column_names}", field.name)
             column = updates.column(field.name)
             if column.type != field.type:
                 column = _cast(column, field)
             if column.null_count and field.name in (TIME, DIFF):
-                raise MalformedUpdates(f"a {field.name} in every row", f"{column.null_count} nulls", field.name)
+                raise malformed(f"a {field.name} in every row", f"{column.null_count} nulls", field.name)
             columns.append(column)
         return pa.table(columns, self._schema)
 
@@ -149,6 +168,9 @@ class ArrowPlane(DataPlane[pa.Table]):
         handle = next(self._handles)
         self._batches[handle] = updates
         self._magnitude += _magnitude(updates)
+        return self._described(handle, updates)
+
+    def _described(self, handle: str, updates: pa.Table) -> StoredBatch:
         times = updates.column(TIME).to_numpy()
         least, greatest = (int(times.min()), int(times.max())) if len(times) else (0, 0)
         return StoredBatch(handle, len(times), self._size_of(updates), least, greatest)
@@ -165,7 +187,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         found = f"a column of {column.type}"
     except pa.ArrowException as error:
         found = str(error)
-    raise MalformedUpdates(f"{field.name} as {field.type}", found, field.name)
+    raise malformed(f"{field.name} as {field.type}", found, field.name)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -176,14 +198,14 @@ def _require_order(schema: pa.Schema) -> None:
     """Refuse columns that updates can't be counted, or sorted and told apart, by."""
     for name, of in ((TIME, pa.types.is_integer), (DIFF, pa.types.is_int64)):
         if schema.names.count(name) != 1 or not of(schema.field(name).type):
-            raise MalformedUpdates(
+            raise malformed(
                 f"one column {name} of {'an integer type' if name == TIME else 'int64'}", _shown(schema), name
             )
     for name in data_columns(schema):
         try:
             dense_ranks(pa.array([], schema.field(name).type))
         except (pa.ArrowException, TypeError) as error:
-            raise MalformedUpdates(f"{name} of a type that has an order", str(error), name) from None
+            raise malformed(f"{name} of a type that has an order", str(error), name) from None
 
 
 def _shown(schema: pa.Schema) -> str:

@@ -13,11 +13,12 @@ Promises that an implementation keeps:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from spark_jobs.kernels.arrangement import StoredBatch
+from spark_jobs.kernels.arrangement import AdvanceRequest, Description, StoredBatch
+from spark_jobs.kernels.refusals import MalformedUpdates
 from spark_jobs.model import Frontier
 
 U = TypeVar("U")
@@ -43,6 +44,28 @@ class Examined:
     n_updates: int
     first_below: tuple[int | None, ...]
     magnitude: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What `place` stored: the batch of the `n_drained` updates that are due (None if there are none), and one batch
+    per bucket in which others wait. `examined` is about the new updates, against the door's frontier."""
+
+    examined: Examined
+    n_drained: int
+    drained: StoredBatch | None
+    waiting: tuple[StoredBatch, ...]
+
+    @property
+    def handles(self) -> list[str]:
+        """All that was stored."""
+        return [batch.handle for batch in ((self.drained,) if self.drained else ()) + self.waiting]
+
+
+def malformed(expected: str, found: str, column: str | None = None) -> MalformedUpdates:
+    """The refusal of updates that a plane could not store and read again as they are."""
+    next_step = "give the collection's own columns, each of its type, and a time and a diff in every row"
+    return MalformedUpdates(expected, found, next_step, column=column)
 
 
 class DataPlane(Protocol[U]):
@@ -78,6 +101,14 @@ class DataPlane(Protocol[U]):
         """
         ...
 
+    def place(self, updates: U | None, request: AdvanceRequest) -> Placed:
+        """Store new updates, and those of the batches that move, where they belong, in one write: see `AdvanceRequest`.
+
+        Every batch is consolidated and sorted by (data, time); updates that cancel make an empty one of those that are
+        due, and none of those that wait. Raises MalformedUpdates as `examine` does, with nothing left in the plane.
+        """
+        ...
+
     def trim(self, handle: str, lower: Frontier) -> StoredBatch:
         """Store the batch's updates at or beyond `lower` as they are, under a new handle."""
         ...
@@ -92,6 +123,15 @@ class DataPlane(Protocol[U]):
 
     def accumulate(self, slices: Sequence[Slice]) -> U:
         """The slices' bag: diffs summed per data whatever the time, zeros dropped, sorted by data; no `time` column."""
+        ...
+
+    def stored(self) -> Mapping[str, StoredBatch]:
+        """All batches that hold updates, by handle: orphans too."""
+        ...
+
+    def check(self, handle: str, description: Description) -> None:
+        """Check what is stored of a trace batch against its description: times, diffs, and order as far as the plane
+        promises one. Raises what `check_trace_batch` raises."""
         ...
 
     def delete(self, handles: Sequence[str]) -> None:

@@ -20,13 +20,7 @@ def withdrawn(unpublished: SourceFrontiers, published: SourceFrontiers, token: i
     they follow from what is published and from readers, not from what the unpublished run took in.
     """
     state = unpublished.arrangement
-    arrangement = replace(
-        published.arrangement,
-        since=max(published.arrangement.since, state.since),
-        leases=state.leases,
-        # a number is used once, also by a batch that is withdrawn
-        seqno_floor=state.seqno_upper,
-    )
+    arrangement = state.rolled_back(published.arrangement)
     known = {*arrangement.handles(), *(handle for handle, _ in published.obsolete)}
     came = sorted({*state.handles(), *(handle for handle, _ in unpublished.obsolete)} - known)
     return replace(

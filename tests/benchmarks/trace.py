@@ -51,9 +51,9 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import FILES, FRONTIERS, UPDATE, row_columns, updates
 from spark_jobs.trace import Arrangement, MemoryJournal, StateChange
-from spark_jobs.trace.advance import source_plane
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers, frontier_row
+from spark_jobs.trace.source_plane import SourcePlane
 from tests.benchmarks import trace_kernel
 from tests.jobs.harness import SOURCE
 from tests.trace.days import DAY_US, Days
@@ -141,9 +141,10 @@ def drain(spark: SparkSession, home: Path, n_rows: int, repeats: int) -> Figure:
     given |= {"t_taken": of_day, "t_seen": of_day, "c_at": of_day, "c_seen": of_day}
     values = [f"CAST({given.get(c.name, 'NULL')} AS {c.type}) AS {c.name}" for c in columns]
     landed = spark.range(n_rows).selectExpr(*values, f"{of_day} AS time", "1L AS diff")
-    plane = source_plane(lake, source)
+    plane = SourcePlane(lake, source)
     handle = plane.new_handle("U")
-    batch = plane.store(landed.selectExpr("*", f"'{handle}' AS batch"), [handle], n_rows=n_rows)[handle]
+    plane.write(landed.selectExpr("*", f"'{handle}' AS batch"), [handle], n_rows=n_rows)
+    batch = plane.stored([handle])[handle]
 
     def ours() -> None:
         target = plane.new_handle("T")
@@ -154,8 +155,8 @@ def drain(spark: SparkSession, home: Path, n_rows: int, repeats: int) -> Figure:
             # as a run places its rows: what is sealed into the trace's new batch, the rest where it waits
             .selectExpr("* EXCEPT (batch)", f"IF(time < '2025-01-01', '{target}', 'U{target}') AS batch")
         )
-        stored = plane.store(rows, [target], consolidate=True, n_rows=n_rows)
-        assert stored[target].n_updates == n_rows
+        plane.write(rows, [target], consolidate=True, n_rows=n_rows)
+        assert plane.stored([target])[target].n_updates == n_rows
 
     def peer() -> None:
         rows = lake.read(updates(source)).where(f"batch = '{batch.handle}'").drop("batch", "token")
@@ -203,7 +204,7 @@ def snapshot(spark: SparkSession, home: Path, n_days: int, rows_per_day: int, re
         "1L AS diff",
         f"CASE {cases} END AS batch",
     )
-    plane.store(rows, [b.handle for b in state.trace])
+    plane.write(rows, [b.handle for b in state.trace])
     whole = Table("trace", "bench_whole", "The same rows in one file set.", (*UPDATE[1:], *data))
     lake.ensure({"trace": ""}, [whole])
     one_set = rows.select(*whole.column_names).repartition(1).sortWithinPartitions("key", "value")
@@ -231,7 +232,7 @@ def build(home: Path, n_days: int) -> None:
     with session(home) as spark:
         days = Days(Lake(spark), source_in(home), home)
         lake, source = days.lake, days.source
-        plane, handles = source_plane(lake, source), [f"T{day:010d}.0" for day in range(n_days)]
+        plane, handles = SourcePlane(lake, source), [f"T{day:010d}.0" for day in range(n_days)]
         given = {
             "row_id": f"id DIV {ROWS_PER_DAY} * 1000 + id % {ROWS_PER_DAY}",
             "seq_no": f"id DIV {ROWS_PER_DAY}",
@@ -243,7 +244,8 @@ def build(home: Path, n_days: int) -> None:
         rows = spark.range(n_days * ROWS_PER_DAY).selectExpr(
             *columns, f"{given['event_time']} AS time", "1L AS diff", batch
         )
-        stored = plane.store(rows, handles)
+        plane.write(rows, handles)
+        stored = plane.stored(handles)
         standing, frontier_rows, ledger = SourceFrontiers.start(source), [], []
         for day, handle in enumerate(handles):
             state = standing.arrangement.sealed(source.drops.interval(day)[1])

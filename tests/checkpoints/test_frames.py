@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.checkpoints import ChainFrame, compact_deltas, join_as_of, read_chains, write_chains
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
-from spark_jobs.kernels.deltas.frontiers import BelowHorizonError, BelowSinceError
+from spark_jobs.kernels.deltas.frontiers import BelowHorizon, BelowSince
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Status
@@ -152,13 +152,13 @@ def test_times_below_the_frontiers_are_refused_by_name_and_never_answered(
     chains = frame(deltas, "diff", FullMerge(), since=400, horizon=150)
     write_chains(spark, chains, str(tmp_path / "chains"))
     stored = read_chains(spark, str(tmp_path / "chains"), chains.meaning, chains.frontiers)
-    with pytest.raises(BelowHorizonError):
+    with pytest.raises(BelowHorizon):
         chains.states(149)
-    with pytest.raises(BelowSinceError):
+    with pytest.raises(BelowSince):
         chains.states(150, known_at=399)
     # a row without a time asks for nothing
     rows = [("e0", 150, 400), ("e0", None, 400), ("never", 150, None), (None, 150, 400)]
-    for at, known, code in ((149, 400, "BelowHorizonError"), (150, 399, "BelowSinceError"), (150, 400, None)):
+    for at, known, code in ((149, 400, "BelowHorizon"), (150, 399, "BelowSince"), (150, 400, None)):
         asked = spark.createDataFrame([*rows, ("e1", at, known)], "entity STRING, at BIGINT, known BIGINT")
         joined = join_as_of(asked, "entity", "at", chains=chains, known_at="known")
         from_files = join_as_of(asked, "entity", "at", chains=stored, known_at="known")
@@ -231,7 +231,7 @@ def test_what_names_no_column_or_no_instant_is_refused_before_spark_reads(spark:
 PROGRAM = """
 from pyspark.sql import SparkSession
 from spark_jobs.checkpoints import TieredMerge, compact_deltas, join_as_of
-from spark_jobs.kernels.deltas.frontiers import BelowHorizonError, BelowSinceError
+from spark_jobs.kernels.deltas.frontiers import BelowHorizon, BelowSince
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.mapping import Meaning
 

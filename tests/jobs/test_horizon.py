@@ -14,12 +14,12 @@ from spark_jobs.checkpoints import join_as_of
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.reads import chains_of
+from spark_jobs.kernels.deltas.frontiers import BelowHorizon
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.state_reads import rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
-from spark_jobs.trace.horizon import BelowHorizon
 from tests.conftest import _drop_databases
 from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import DAY, as_sessions, as_sliding, session_oracle, sliding_oracle

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from spark_jobs.kernels import consolidate_naive as naive
-from spark_jobs.kernels.arrangement import ArrangementState, StoredBatch
+from spark_jobs.kernels.arrangement import ArrangementState, Buckets, Description, StoredBatch, UnsealedBatch
+from spark_jobs.kernels.arrangement.errors import TimeAtOrBeyondUpper, TimeBelowLower
 from spark_jobs.model import Frontier
 from spark_jobs.trace import DataPlane, Slice, StateChange, StateConflict, StateJournal
 
@@ -86,6 +88,43 @@ class DataPlaneContract(ABC):
         assert Counter(self.stored(plane, trimmed.handle)) == Counter(kept)
         assert (trimmed.n_updates, trimmed.least, trimmed.greatest) == (4, 4, 9)
 
+    def test_placing_puts_each_update_where_it_belongs_in_one_step(self, plane: DataPlane[Any]) -> None:
+        waiting = self.put(plane, [("a", "y", 1, 7), ("a", "y", 6, 1), ("c", "x", 9, 2), ("c", "x", 300, 1)])
+        state = ArrangementState(seal=FIVE).append(UnsealedBatch.of(waiting, (0, 1)))
+        # what the trace holds already is not moved again
+        request = replace(state.advance_request(8, Buckets(0, 1)), lower=Frontier.at(3))
+        new = [("a", "y", 6, -1), ("b", "y", 7, 3), ("c", "x", 9, -2), ("b", "z", 10, 1), ("b", "z", 301, 1)]
+        placed = plane.place(self.table(new), request)
+        assert placed.examined.n_updates == 5
+        assert placed.examined.first_below == (None,)
+        assert placed.n_drained == 3
+        assert placed.drained is not None
+        assert self.stored(plane, placed.drained.handle) == [("b", "y", 7, 3)]
+        buckets = [self.stored(plane, batch.handle) for batch in placed.waiting]
+        assert buckets == [[("b", "z", 10, 1)], [("b", "z", 301, 1), ("c", "x", 300, 1)]]
+        bounds = [(batch.n_updates, batch.least, batch.greatest) for batch in placed.waiting]
+        assert bounds == [(1, 10, 10), (2, 300, 301)]
+        assert {*placed.handles, waiting.handle} <= plane.stored().keys()
+
+    def test_placing_tells_updates_that_cancel_from_none(self, plane: DataPlane[Any]) -> None:
+        request = ArrangementState(seal=FIVE).advance_request(8, Buckets(0, 1))
+        cancelled = plane.place(self.table([("a", "y", 6, 1), ("a", "y", 6, -1)]), request)
+        assert (cancelled.n_drained, cancelled.waiting) == (2, ())
+        assert cancelled.drained is not None
+        assert cancelled.drained.n_updates == 0
+        none = plane.place(self.table([("a", "y", 8, 1), ("a", "y", 2, 1)][:1]), request)
+        assert (none.n_drained, none.drained) == (0, None)
+        late = plane.place(self.table([("a", "y", 4, 1), ("a", "y", 9, 1)]), request)
+        assert late.examined.first_below == (4,)
+
+    def test_a_check_finds_what_is_not_stored_as_described(self, plane: DataPlane[Any]) -> None:
+        drained = plane.drain([self.put(plane, MORNING).handle], Frontier.at(1), Frontier.at(8))
+        assert drained is not None
+        plane.check(drained.handle, Description(Frontier.at(1), Frontier.at(8), Frontier.at(0)))
+        for lower, upper, fault in ((2, 8, TimeBelowLower), (1, 7, TimeAtOrBeyondUpper)):
+            with pytest.raises(fault):
+                plane.check(drained.handle, Description(Frontier.at(lower), Frontier.at(upper), Frontier.at(0)))
+
     @pytest.mark.parametrize("since", [0, 5, 100, None])
     def test_a_merge_forwards_consolidates_and_sorts(self, plane: DataPlane[Any], since: int | None) -> None:
         earlier, later = self.put(plane, MORNING), self.put(plane, EVENING)
@@ -151,6 +190,13 @@ class StateJournalContract:
         assert journal.load("flights") == ArrangementState()
         journal.commit([self.sealed(journal, name, 5) for name in ("flights", "weather")])
         assert {journal.load(name).seal for name in ("flights", "weather")} == {Frontier.at(5)}
+
+    def test_the_states_of_all_collections_are_there(self, journal: StateJournal) -> None:
+        assert journal.states() == {}
+        for name, ts in (("flights", 5), ("weather", 3), ("flights", 7)):
+            journal.commit([self.sealed(journal, name, ts)])
+        assert {name: state.seal.time for name, state in journal.states().items()} == {"flights": 7, "weather": 3}
+        assert journal.kept() == frozenset()
 
     def test_committing_nothing_is_accepted(self, journal: StateJournal) -> None:
         journal.commit([])

@@ -20,12 +20,25 @@ BUCKETS = Buckets(start=100, unit=10)
 times = st.integers(0, 2000).map(lambda tick: 100 + tick)
 
 
+def level(time: int, seal: int) -> int:
+    return int(BUCKETS.levels(np.array([time]), seal)[0])
+
+
 def test_levels_are_those_of_the_table_in_the_module() -> None:
     seal = 100 + 5 * 10
-    assert [BUCKETS.level(100 + unit * 10, seal) for unit in (5, 6, 7, 8, 15, 16, 31, 32)] == [0, 2, 2, 4, 4, 5, 5, 6]
+    assert [level(100 + unit * 10, seal) for unit in (5, 6, 7, 8, 15, 16, 31, 32)] == [0, 2, 2, 4, 4, 5, 5, 6]
     assert BUCKETS.bucket(100 + 9 * 10 + 3, seal) == (180, 260)
     assert BUCKETS.bucket(seal + 1, seal) == (150, 160)
-    assert BUCKETS.level(100 + 10 * 2**50, seal) == 31
+    assert level(100 + 10 * 2**50, seal) == 31
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_levels_are_exact_up_to_the_ends_of_their_type(kind: type[np.integer]) -> None:
+    greatest = int(np.iinfo(kind).max)
+    smallest = Buckets(start=0, unit=1)
+    apart = [0, 1, 2, 3, 2**29, 2**30, 2**62, greatest]
+    assert smallest.levels(np.array(apart, kind), 0).tolist() == [0, 1, 2, 2, 30, 31, 31, 31]
+    assert smallest.levels(np.array([greatest], kind), greatest - 1).tolist() == [1]
 
 
 @settings(deadline=None)
@@ -34,12 +47,12 @@ def test_times_of_one_level_are_one_bucket_that_stays_until_the_seal_enters_it(s
     seal, one, other = sorted((seal, one, other))
     lo, hi = BUCKETS.bucket(one, seal)
     assert lo <= one < hi
-    assert (BUCKETS.level(one, seal) == BUCKETS.level(other, seal)) == (lo <= other < hi)
+    assert (level(one, seal) == level(other, seal)) == (lo <= other < hi)
     if lo > seal:
         # as wide as the distance at which it begins, give or take what lies between two powers of two
         assert hi - lo <= max(lo - 100, BUCKETS.unit)
         assert BUCKETS.bucket(one, lo - 1) == (lo, hi)
-        assert all(BUCKETS.level(time, lo) < BUCKETS.level(one, seal) for time in (one, hi - 1))
+        assert all(level(time, lo) < level(one, seal) for time in (one, hi - 1))
 
 
 @dataclass
@@ -61,12 +74,12 @@ class Waiting:
         by_level: defaultdict[int, list[int]] = defaultdict(list)
         for time in rows + landed:
             if time >= seal:
-                by_level[BUCKETS.level(time, seal)].append(time)
+                by_level[level(time, seal)].append(time)
         stored = []
-        for level in sorted(by_level):
+        for _, held in sorted(by_level.items()):
             name = f"U{next(self.names)}"
-            self.held[name] = by_level[level]
-            stored.append(StoredBatch(name, len(by_level[level]), 1, min(by_level[level]), max(by_level[level])))
+            self.held[name] = held
+            stored.append(StoredBatch(name, len(held), 1, min(held), max(held)))
         self.state = self.state.sealed(seal).rewrite(moving, stored)
         for batch in moving:
             del self.held[batch.handle]

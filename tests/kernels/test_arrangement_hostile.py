@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.refusals import MalformedUpdates
 from spark_jobs.model import Frontier
 from spark_jobs.trace import UPDATE_SCHEMA, Arrangement, ArrowPlane, updates_table
-from spark_jobs.trace.errors import MalformedUpdates
 from tests.effort import tries
 
 UNSIGNED = UPDATE_SCHEMA.set(2, pa.field("time", pa.uint64()))
@@ -59,7 +59,8 @@ STEPS = st.lists(
         call("seal", small | number), call("force_seal", number), call("allow_compaction", small.map(Frontier.at)),
         call("allow_compaction", frontier), call("hold", st.sampled_from(["h", None]), number, number),
         call("snapshot", number), call("unsealed_snapshot", frontier, frontier), call("drain"), call("unsealed_step"),
-        call("trace_step"), call("evict"), call("release", st.just("h")),
+        call("advance", tables(), small | number), call("sweep"), call("compact"), call("evict"),
+        call("release", st.just("h")),
     ),
     min_size=1,
     max_size=12,
@@ -73,7 +74,7 @@ def picture(arrangement: Arrangement[pa.Table]) -> list[Any]:
     reads = [arrangement.updates(), arrangement.trace_snapshot()]
     reads.append(arrangement.unsealed_snapshot(Frontier.at(0), Frontier.empty()))
     reads += [arrangement.snapshot(at) for at in {since, seal - 1} if since is not None and since <= (at or 0) < seal]
-    return [state, arrangement.describe(), arrangement.plane.stored_handles(), *(read.to_pylist() for read in reads)]
+    return [state, arrangement.journal.states(), arrangement.plane.stored(), *(read.to_pylist() for read in reads)]
 
 
 @pytest.mark.parametrize("schema", [UPDATE_SCHEMA, UNSIGNED], ids=["signed", "unsigned"])

@@ -30,11 +30,12 @@ class InMemory(ArrangementBesideHistory):
         return self.plane.read([Slice(handle)])
 
     def written(self) -> frozenset[str]:
-        return self.plane.stored_handles()
+        return frozenset(self.plane.stored())
 
     def metadata_and_batches_are_valid(self) -> None:
         super().metadata_and_batches_are_valid()
-        assert self.arrangement.state.handles() <= self.plane.stored_handles()
+        self.arrangement.check(data=True)
+        assert self.arrangement.state.handles() <= self.plane.stored().keys()
 
 
 def test_an_arrangement_reads_like_the_list_of_everything_ever_accepted() -> None:

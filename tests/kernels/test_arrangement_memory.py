@@ -7,7 +7,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from spark_jobs.kernels.consolidate import DiffOverflow
+from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.arrangement import Description
+from spark_jobs.kernels.arrangement.errors import Unconsolidated, Unsorted, ZeroDiff
+from spark_jobs.kernels.refusals import DiffOverflow
 from spark_jobs.model import Frontier
 from spark_jobs.trace import ArrowPlane, MemoryJournal, updates_table
 from tests.kernels.arrangement_contract import DataPlaneContract, Row, StateJournalContract
@@ -33,6 +36,22 @@ class TestArrowPlane(DataPlaneContract):
         shuffled = updates.select(["diff", "time", "value", "key"]).append_column("more", pa.array([0]))
         assert self.stored(plane, plane.put(shuffled).handle) == [("a", "x", 9, 1)]
 
+    @pytest.mark.parametrize(
+        ("rows", "fault"),
+        [
+            ([("b", "y", 1, 1), ("a", "y", 1, 1)], Unsorted),
+            ([("a", "y", 2, 1), ("a", "y", 1, 1)], Unsorted),
+            ([("a", "y", 1, 1), ("a", "y", 1, 1)], Unconsolidated),
+            ([("a", "y", 1, 0)], ZeroDiff),
+        ],
+    )
+    def test_a_check_finds_what_is_out_of_order(
+        self, plane: ArrowPlane, rows: list[Row], fault: type[TidemarkError]
+    ) -> None:
+        batch = self.put(plane, rows)
+        with pytest.raises(fault):
+            plane.check(batch.handle, Description(Frontier.at(0), Frontier.at(8), Frontier.at(0)))
+
     def test_handles_and_sizes_can_be_given(self) -> None:
         plane = ArrowPlane(size_of=lambda updates: 10 * updates.num_rows, handles=["first", "second"])
         batch = plane.put(self.table([("a", "x", 9, 1)]))
@@ -42,7 +61,7 @@ class TestArrowPlane(DataPlaneContract):
         batch = self.put(plane, [("a", "x", 1, 2**62), ("a", "x", 1, 2**62)])
         with pytest.raises(DiffOverflow):
             plane.drain([batch.handle], Frontier.at(0), Frontier.at(5))
-        assert plane.stored_handles() == {batch.handle}
+        assert plane.stored().keys() == {batch.handle}
 
 
 class TestMemoryJournal(StateJournalContract):

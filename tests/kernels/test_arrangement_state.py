@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.errors import ParameterError, TidemarkError
@@ -37,9 +38,9 @@ from spark_jobs.trace import (
     Arrangement,
     ArrowPlane,
     MemoryJournal,
+    Merged,
     StateChange,
     StateConflict,
-    merge_batches,
     seal_all,
     updates_table,
 )
@@ -51,11 +52,9 @@ def arrangement(journal: MemoryJournal | None = None, collection: str = "main") 
     return Arrangement(ArrowPlane(), journal, collection=collection)
 
 
-def drained(*, reuse_seqnos: bool) -> Arrangement:
+def drained() -> Arrangement:
     """Everything that was appended, as numbers 0 to 2, is in the trace and evicted."""
-    journal = MemoryJournal()
-    journal.commit([StateChange("main", ArrangementState(), ArrangementState(reuse_seqnos=reuse_seqnos))])
-    drained_ = arrangement(journal)
+    drained_ = arrangement()
     drained_.append(ONE, (0, 3))
     drained_.seal(5)
     drained_.drain()
@@ -64,7 +63,7 @@ def drained(*, reuse_seqnos: bool) -> Arrangement:
 
 
 def test_a_number_is_used_once_also_after_its_batch_has_gone() -> None:
-    kept = drained(reuse_seqnos=False)
+    kept = drained()
     assert (kept.state.unsealed, kept.state.seqno_upper) == ((), 3)
     with pytest.raises(SeqnoMismatch) as refusal:
         kept.append(updates_table([("k", "v", 6, 1)]), (0, 1))
@@ -72,10 +71,6 @@ def test_a_number_is_used_once_also_after_its_batch_has_gone() -> None:
     batch = kept.write(updates_table([("k", "v", 6, 1)]))
     assert batch is not None
     assert batch.seqno == (3, 4)
-
-
-def test_numbers_start_again_only_where_the_reference_is_replayed() -> None:
-    assert drained(reuse_seqnos=True).state.seqno_upper == 0
 
 
 def test_a_number_stays_used_when_the_last_batch_goes_before_an_earlier_one() -> None:
@@ -202,16 +197,8 @@ def test_a_state_survives_json() -> None:
     assert ArrangementState.from_json(ArrangementState().to_json()) == ArrangementState()
 
 
-def test_a_description_says_what_follows_from_the_state() -> None:
-    described = drained(reuse_seqnos=False).describe()
-    assert described["trace_upper"] == [5]
-    assert described["seqno_upper"] == 3
-    assert [batch["level"] for batch in described["trace"]] == [0]
-    assert json.loads(json.dumps(described)) == described
-
-
 def test_the_state_alone_refuses_an_append_below_the_trace() -> None:
-    state = drained(reuse_seqnos=False).state
+    state = drained().state
     batch = UnsealedBatch.of(StoredBatch("late", 2, 2, 4, 9), (3, 4))
     with pytest.raises(TimeBelowTraceUpper):
         state.append(batch)
@@ -251,7 +238,7 @@ def test_a_merge_is_refused_before_its_data_is_read() -> None:
     earlier = TraceBatch("gone", Description(Frontier.at(0), Frontier.at(1), Frontier.at(0)), 1, 1, 1)
     later = TraceBatch("gone too", Description(Frontier.at(1), Frontier.at(2), Frontier.at(0)), 0, 1, 1)
     with pytest.raises(LevelMismatch):
-        merge_batches(ArrowPlane(), CompactionRequest(earlier, later, Frontier.at(2)))
+        arrangement().merge(CompactionRequest(earlier, later, Frontier.at(2)))
 
 
 def test_compaction_stops_at_its_budget_of_steps() -> None:
@@ -261,10 +248,13 @@ def test_compaction_stops_at_its_budget_of_steps() -> None:
         busy.seal(day + 1)
         busy.drain()
     busy.allow_compaction(Frontier.at(8))
-    assert busy.compact(max_steps=0) == 0
-    assert busy.compact(max_steps=3) == 3
+    assert busy.compact(max_merges=0) == Merged(0, 0)
+    assert busy.compact(max_merges=3) == Merged(3, 8)
     assert len(busy.state.trace) == 5
-    assert busy.compact() == 4
+    # the first merge is made whatever it reads
+    assert busy.compact(max_updates=1).merges == 1
+    assert busy.compact(max_updates=4) == Merged(1, 2)
+    assert busy.compact().merges == 2
 
 
 def test_replaced_data_is_deleted_after_the_commit_and_live_data_never() -> None:
@@ -277,7 +267,75 @@ def test_replaced_data_is_deleted_after_the_commit_and_live_data_never() -> None
         kept.unsealed_step()
         kept.allow_compaction(Frontier.at(day + 1))
         kept.compact()
-        assert plane.stored_handles() == kept.state.handles()
+        assert plane.stored().keys() == kept.state.handles()
+
+
+def test_an_advance_reads_as_its_steps_one_by_one() -> None:
+    at_once, step_by_step = arrangement(), arrangement()
+    days = [
+        ([("a", "x", 0, 1), ("b", "x", 2, 1), ("b", "x", 9, 1)], 2),
+        ([], 3),
+        ([("b", "x", 9, -1), ("c", "x", 5, 1)], 6),
+        ([], 20),
+    ]
+    for rows, seal in days:
+        done = at_once.advance(updates_table(rows) if rows else None, seal)
+        assert done.appended == len(rows)
+        step_by_step.write(updates_table(rows))
+        step_by_step.seal(seal)
+        step_by_step.drain()
+        while step_by_step.unsealed_step().trimmed:
+            pass
+        at_once.check(data=True)
+        for at in range(seal):
+            assert at_once.snapshot(at).equals(step_by_step.snapshot(at))
+    assert at_once.plane.stored().keys() == at_once.state.handles()
+    # the cancelled update was never moved to the trace
+    assert sum(batch.n_updates for batch in at_once.state.trace) == 3
+
+
+def test_an_advance_that_is_refused_leaves_nothing() -> None:
+    refusing = arrangement()
+    refusing.advance(updates_table([("a", "x", 3, 2**62), ("a", "x", 8, 1)]), 4)
+    before, stored = refusing.state, refusing.plane.stored()
+    for rows, seal, code in (
+        ([("a", "x", 3, 1)], 5, "time_below_seal"),
+        ([("a", "x", 4, 2**62)], 5, "diff_overflow"),
+        ([("a", "x", 9, 2**62)], 5, "diff_overflow"),
+        ([("a", "x", 4, 1)], 3, "seal_regression"),
+    ):
+        with pytest.raises(TidemarkError, match=code):
+            refusing.advance(updates_table(rows), seal)
+        assert (refusing.state, refusing.plane.stored()) == (before, stored)
+
+
+def test_a_sweep_beside_a_writer_takes_nothing_that_comes_to_count() -> None:
+    class SweptInBetween(ArrowPlane):
+        """Another process sweeps when a batch is stored and not committed yet."""
+
+        sweeps = 0
+
+        def put(self, updates: pa.Table) -> StoredBatch:
+            batch = super().put(updates)
+            if not self.sweeps:
+                self.sweeps += 1
+                assert [swept.handle for swept in other.sweep()] == [batch.handle]
+            return batch
+
+    for collection in ("main", "aside"):
+        plane, journal = SweptInBetween(), MemoryJournal()
+        seal_all([Arrangement(plane, journal, collection=name) for name in ("main", "aside")], 1)
+        writer, other = (
+            Arrangement(plane, journal, collection="main"),
+            Arrangement(plane, journal, collection=collection),
+        )
+        with pytest.raises(StateConflict):
+            writer.write(ONE)
+        writer.refresh()
+        writer.write(ONE)
+        assert writer.updates().equals(ONE)
+        assert Arrangement(plane, journal, collection=collection).sweep() == ()
+        assert writer.updates().equals(ONE)
 
 
 def test_every_refusal_says_what_to_do_and_has_a_code_of_its_class() -> None:

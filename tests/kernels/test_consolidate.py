@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels import consolidate_naive as naive
-from spark_jobs.kernels.consolidate import DiffOverflow, accumulate, consolidate, dense_ranks, forward
+from spark_jobs.kernels.consolidate import accumulate, consolidate, dense_ranks, forward
+from spark_jobs.kernels.refusals import DiffOverflow
 from tests.effort import tries
 
 UNSIGNED = pa.schema([("key", pa.string()), ("value", pa.string()), ("time", pa.uint64()), ("diff", pa.int64())])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.corrections.errors import DiffOverflow, SinceRegression
 from spark_jobs.kernels.corrections.naive import NaiveCorrections
 from spark_jobs.kernels.corrections.valued import CorrectionBuffer
+from spark_jobs.kernels.refusals import DiffOverflow, SinceRegression
 from spark_jobs.model import Frontier
 from tests.effort import tries
 

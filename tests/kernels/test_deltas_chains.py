@@ -25,7 +25,7 @@ from spark_jobs.checkpoints import (
     state_at,
 )
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.frontiers import BelowHorizonError
+from spark_jobs.kernels.deltas.frontiers import BelowHorizon
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.kernels.deltas.strategies import Strategy, TieredMerge, TimeBoundary
@@ -75,7 +75,7 @@ def test_history_lists_every_delta_with_its_state_and_its_refusal() -> None:
 def test_history_begins_at_the_checkpoint() -> None:
     compacted, _ = compact(Chains.of(DELTAS), FullMerge(), since=Frontier.at(9), horizon=Frontier.at(3))
     assert [v.row_id for v in history(compacted, "a")] == [4, 5]
-    with pytest.raises(BelowHorizonError):
+    with pytest.raises(BelowHorizon):
         state_at(compacted, 2)
 
 

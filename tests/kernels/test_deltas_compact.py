@@ -22,7 +22,7 @@ from spark_jobs.checkpoints import (
     needs_compaction,
 )
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.deltas.frontiers import BelowHorizonError, BelowSinceError, FrontierRegressionError
+from spark_jobs.kernels.deltas.frontiers import BelowHorizon, BelowSince, FrontierRegressionError
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.model import Frontier
@@ -230,10 +230,10 @@ def test_a_parent_that_both_frontiers_passed_is_still_found_by_its_children(refu
 
 def test_times_below_the_frontiers_are_refused_by_name() -> None:
     chains, _ = sparse_chain(10).compact(FullMerge(), since=Frontier.at(30), horizon=Frontier.at(50))
-    with pytest.raises(BelowHorizonError) as early:
+    with pytest.raises(BelowHorizon) as early:
         chains.state_at(49)
     assert early.value.facts == {"event_time": 49, "horizon": 50}
-    with pytest.raises(BelowSinceError) as unknown:
+    with pytest.raises(BelowSince) as unknown:
         chains.state_at(50, as_known_at=29)
     assert unknown.value.facts == {"known_at": 29, "since": 30}
     with pytest.raises(FrontierRegressionError):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.deltas.modes import fold_add, fold_diff, upsert
+from spark_jobs.kernels.deltas.modes import fold_add, fold_diff
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError, Int64OverflowError, MalformedDeltasError
 from spark_jobs.kernels.deltas.rows import NonFiniteError, RowsNeededError
 from tests.effort import tries
@@ -29,12 +29,9 @@ def table(rows: list[Row], value: pa.DataType = pa.int64()) -> pa.Table:  # noqa
             "x": value,
             "y": value,
             "diff": pa.int64(),
-            "gone": pa.bool_(),
         }
     )
-    return pa.Table.from_pylist(
-        [{"diff": 1, "gone": False, "x": None, "y": None, **row} for row in rows], schema=schema
-    )
+    return pa.Table.from_pylist([{"diff": 1, "x": None, "y": None, **row} for row in rows], schema=schema)
 
 
 def by_entity(states: pa.Table) -> dict[str, Row]:
@@ -50,7 +47,6 @@ def row_lists(low: int = -5, high: int = 5) -> st.SearchStrategy[list[Row]]:
             "at": st.integers(0, 4),
             "x": cell,
             "y": cell,
-            "gone": st.integers(0, 5).map(lambda n: n == 0),
         }
     )
     return st.lists(row, max_size=14).map(lambda rows: [{**row, "row_id": i} for i, row in enumerate(rows)])
@@ -67,24 +63,14 @@ def chains(rows: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def naive_upsert(rows: list[Row], *, full_rows: bool) -> dict[str, Row]:
-    states = {}
-    for plane, chain in chains(rows).items():
-        vector: list[int | None] = [None, None]
-        seen = [False, False]
-        for row in chain:
-            if row["gone"]:
-                vector, seen = [None, None], [False, False]
-                continue
-            for i, name in enumerate("xy"):
-                if full_rows or row[name] is not None:
-                    vector[i], seen[i] = row[name], True
-        dead = chain[-1]["gone"]
-        states[plane] = {
+def naive_last(rows: list[Row]) -> dict[str, Row]:
+    return {
+        plane: {
             "entity": plane, "timestamp": chain[-1]["at"], "at_delta": chain[-1]["row_id"], "delta_count": len(chain),
-            "names": ["x", "y"], "vector": [] if dead else vector, "seen": [] if dead else seen, "deleted": dead,
-        }  # fmt: skip
-    return states
+            "names": ["x", "y"], "vector": [chain[-1]["x"], chain[-1]["y"]], "seen": [True, True], "deleted": False,
+        }
+        for plane, chain in chains(rows).items()
+    }  # fmt: skip
 
 
 @given(rows=row_lists(), seed=st.integers(0, 9))
@@ -133,7 +119,7 @@ def test_a_row_restated_under_its_own_id_replaces_what_it_said(
     updates += [{**row, "x": changed[row["row_id"]]} for row in rows if row["row_id"] in changed]
     final = [{**row, "x": changed.get(row["row_id"], row["x"])} for row in rows]
     random.Random(seed).shuffle(updates)
-    for mode in (fold_add, fold_diff, upsert):
+    for mode in (fold_add, fold_diff):
         expected = by_entity(mode(table(final), **COLUMNS, components={"x": "x"}))
         together = table([*updates[::2], *rows, *updates[1::2]])
         assert by_entity(mode(together, **COLUMNS, components={"x": "x"}, diff="diff")) == expected
@@ -145,22 +131,11 @@ def test_a_row_restated_under_its_own_id_replaces_what_it_said(
 @given(rows=row_lists(), cut=st.integers(0, 14))
 @settings(max_examples=tries(25), deadline=None)
 def test_the_last_full_row_is_the_state_and_null_is_a_value(rows: list[Row], cut: int) -> None:
-    call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
-    expected = naive_upsert(rows, full_rows=True)
+    call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}}
+    expected = naive_last(rows)
     assert by_entity(fold_diff(table(rows[::-1]), **call)) == expected
     first = fold_diff(table(rows[:cut]), **call)
     assert by_entity(fold_diff(table(rows[cut:]), **call, prior=first)) == expected
-
-
-@given(rows=row_lists(), cut=st.integers(0, 14))
-@settings(max_examples=tries(25), deadline=None)
-def test_upsert_keeps_what_a_row_does_not_give(rows: list[Row], cut: int) -> None:
-    call: dict[str, Any] = {**COLUMNS, "components": {"x": "x", "y": "y"}, "delete_when": "gone"}
-    expected = naive_upsert(rows, full_rows=False)
-    assert by_entity(upsert(table(rows[::-1]), **call)) == expected
-    ordered = in_order(rows)
-    first = upsert(table(ordered[:cut]), **call)
-    assert by_entity(upsert(table(ordered[cut:]), **call, prior=first)) == expected
 
 
 def test_float_sums_follow_the_chain_order_not_the_row_order() -> None:
@@ -187,7 +162,7 @@ def test_a_sum_beyond_int64_is_an_error_but_a_detour_is_not() -> None:
     assert refused.value.facts == {"entity": "a"}
 
 
-@pytest.mark.parametrize("fold", [fold_add, fold_diff, upsert])
+@pytest.mark.parametrize("fold", [fold_add, fold_diff])
 def test_a_whole_number_beyond_the_digits_of_a_double_is_rounded_in_a_vector_of_doubles(fold: Any) -> None:
     rows = pa.table({"plane": ["a"], "at": [1], "row_id": [1], "x": [2**53 + 1], "y": [0.5]})
     (state,) = fold(rows, **COLUMNS, components={"x": "x", "y": "y"}).to_pylist()
@@ -208,7 +183,7 @@ def test_a_zero_that_changes_its_sign_is_a_change() -> None:
 
 def test_nan_is_refused_with_its_component_and_row() -> None:
     rows = table([{"plane": "a", "at": 0, "row_id": 7, "x": float("nan")}], pa.float64())
-    for mode in (fold_add, fold_diff, upsert):
+    for mode in (fold_add, fold_diff):
         with pytest.raises(NonFiniteError) as refused:
             mode(rows, **COLUMNS, components={"wind": "x"})
         assert refused.value.facts == {"component": "wind", "row_id": 7}

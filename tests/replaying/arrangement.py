@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from spark_jobs.kernels.arrangement import (
     CompactionRequest,
     CompactionResponse,
     Description,
+    FinishedDrain,
     SeqnoRange,
     StoredBatch,
     TraceBatch,
@@ -26,11 +28,9 @@ from spark_jobs.model import Frontier
 from spark_jobs.trace import (
     Arrangement,
     ArrowPlane,
-    FinishedDrain,
     MemoryJournal,
     Slice,
     StateChange,
-    merge_batches,
     updates_table,
 )
 from tests.replaying.protocol import Json, UnknownOp
@@ -48,7 +48,7 @@ class Player:
         self.reset()
 
     def reset(self) -> None:
-        self._open(ArrangementState(reuse_seqnos=True), _plane())
+        self._open(ArrangementState(), _plane())
 
     def play(self, op: str, args: Mapping[str, Json]) -> Json:
         handler = getattr(self, f"op_{op}", None)
@@ -58,7 +58,7 @@ class Player:
 
     def state(self) -> object:
         # batches never change under their handles, so the handles stand for their updates
-        return self._arrangement.state, self._plane.stored_handles(), self._held_drain, self._held_merge
+        return self._arrangement.state, self._plane.stored(), self._held_drain, self._held_merge
 
     def _open(self, state: ArrangementState, plane: ArrowPlane) -> None:
         journal = MemoryJournal()
@@ -77,7 +77,6 @@ class Player:
             since=Frontier.from_json(since),
             trace=tuple(_put_trace_batch(plane, **batch) for batch in trace),
             unsealed=tuple(UnsealedBatch.of(plane.put(_table(b["updates"])), _range(b["seqno"])) for b in unsealed),
-            reuse_seqnos=True,
         )
         self._open(state, plane)
 
@@ -97,8 +96,8 @@ class Player:
         self._arrangement.state.check_since(Frontier.from_json(since))
 
     def op_frontiers(self) -> Json:
-        description = self._arrangement.describe()
-        return {name: description[name] for name in ("seal", "since", "trace_upper")}
+        state = self._arrangement.state
+        return {name: getattr(state, name).to_json() for name in ("seal", "since", "trace_upper")}
 
     def op_meta_ok(self) -> None:
         self._arrangement.check()
@@ -121,10 +120,22 @@ class Player:
         return _listed(self._arrangement.unsealed_snapshot(Frontier.from_json(lo), Frontier.from_json(hi)))
 
     def op_evict(self) -> Json:
-        return [list(batch.seqno) for batch in self._arrangement.evict()]
+        evicted = self._arrangement.evict()
+        self._number_as_the_reference()
+        return [list(batch.seqno) for batch in evicted]
 
     def op_step(self) -> bool:
-        return self._arrangement.unsealed_step().trimmed is not None
+        step = self._arrangement.unsealed_step()
+        self._number_as_the_reference()
+        return step.trimmed is not None
+
+    def _number_as_the_reference(self) -> None:
+        """The reference numbers on after the last batch that is left, or from 0; here a number is used once."""
+        state = self._arrangement.state
+        if state.seqno_floor:
+            after = replace(state, seqno_floor=0)
+            self._arrangement.journal.commit([StateChange("case", state, after)])
+            self._arrangement.refresh()
 
     # -- drain ---------------------------------------------------------------------------------------------------------
 
@@ -200,7 +211,7 @@ class Player:
     def op_merge(self, b0: Json, b1: Json, since: Json, merged_size: int | None = None) -> Json:
         plane = _plane(merged_size)
         earlier, later = (_put_trace_batch(plane, **batch) for batch in (b0, b1))
-        merged = merge_batches(plane, CompactionRequest(earlier, later, Frontier.from_json(since))).merged
+        merged = Arrangement(plane).merge(CompactionRequest(earlier, later, Frontier.from_json(since))).merged
         return _shown_batch(merged, plane)
 
     def _shown(self, batch: TraceBatch | None) -> Json:

@@ -115,8 +115,12 @@ class Player:
         return self._buckets.lower()
 
     def op_bucket_range_of(self, time: int) -> Json:
-        bounds = self._buckets.range_of(time)
-        return bounds and list(bounds)
+        bits_above = [(offset, bits) for offset, bits in self._buckets.layout() if offset <= time]
+        if not bits_above:
+            return None
+        offset, bits = bits_above[-1]
+        end = offset + (1 << bits)
+        return [offset, None if end >> self._buckets.domain_bits else end]
 
     def op_bucket_well_formed(self) -> bool:
         return self._buckets.is_well_formed()

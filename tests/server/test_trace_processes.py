@@ -87,7 +87,8 @@ def test_killed_at_any_commit_point_a_collection_is_before_or_after_the_operatio
     bag: Counter[tuple[str, str]] = Counter()
     for key, value, _, diff in MORNING + NOON:
         bag[key, value] += diff
-    arrangement.plane.delete(sorted(arrangement.plane.stored_handles() - arrangement.state.handles()))
+    assert arrangement.sweep()
+    assert arrangement.plane.stored().keys() == arrangement.state.handles()
     rows = arrangement.snapshot(SEAL).collect()
     assert {(row.key, row.value): row.diff for row in rows} == {data: n for data, n in bag.items() if n}
 

@@ -24,8 +24,8 @@ from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import FRONTIERS, UPDATE
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import Arrangement, StateConflict
-from spark_jobs.trace.delta_journal import DeltaJournal
 from spark_jobs.trace.delta_plane import DeltaPlane
+from spark_jobs.trace.records_journal import RecordsJournal
 from tests.trace.scenario import operations
 
 LEAST_ROUNDS = 3
@@ -43,7 +43,7 @@ def journal_of(database: str) -> Table:
 
 def opened(lake: Lake, database: str) -> Arrangement[Any]:
     """The collection as it is committed."""
-    return Arrangement(DeltaPlane(lake, updates_of(database)), DeltaJournal(lake, journal_of(database)))
+    return Arrangement(DeltaPlane(lake, updates_of(database)), RecordsJournal(lake, journal_of(database)))
 
 
 def as_frame(lake: Lake) -> Callable[[list[tuple[str, str, int, int]]], Any]:
@@ -62,7 +62,7 @@ def crash(database: str, index: int, point: int) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for name in ("append", "delete_values"):
+    for name in ("append", "record_next", "delete_values"):
         _mortal(name, pass_a_point)
     operations(as_frame(lake))[index](arrangement)
     lake.spark.stop()
@@ -101,7 +101,7 @@ class Writer:
         self.arrangement.allow_compaction(max(self.arrangement.state.since, Frontier.at(self.seal)))
 
     def merge(self) -> None:
-        self.merges += bool(self.arrangement.trace_step())
+        self.merges += self.arrangement.compact(max_merges=1).merges
 
     def round(self) -> None:
         self.number += 1

@@ -18,9 +18,10 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, row_columns, updates
 from spark_jobs.storage.times import instant
 from spark_jobs.trace import frontiers
-from spark_jobs.trace.advance import advance, batch_rows, trace_handles
+from spark_jobs.trace.advance import advance
 from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.maintenance import Budget, Upkeep, maintain
+from spark_jobs.trace.source_plane import batch_rows, trace_handles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,6 +14,8 @@ AsUpdates = Callable[[list[Row]], Any]
 
 MORNING: list[Row] = [("a", "x", 1, 1), ("b", "x", 3, 2), ("a", "x", 9, 1)]
 NOON: list[Row] = [("a", "x", 5, -1), ("a", "y", 5, 1), ("b", "x", 12, -1)]
+EVENING: list[Row] = [("a", "y", 15, 1), ("c", "z", 17, 1)]
+NIGHT: list[Row] = [("a", "y", 16, -1), ("b", "y", 18, 1), ("b", "y", 30, 1)]
 SEAL = 15
 
 
@@ -30,9 +32,10 @@ def operations(updates: AsUpdates) -> list[Callable[[Arrangement[Any]], object]]
         lambda a: a.evict(),
         lambda a: a.allow_compaction(Frontier.at(SEAL)),
         lambda a: a.hold("reader", SEAL, expires_at=1),
-        lambda a: a.trace_step(),
-        # what was sealed and compacted becomes readable
-        lambda a: a.seal(SEAL + 1),
+        lambda a: a.compact(max_merges=1),
+        lambda a: a.write(updates(EVENING)),
+        # what was sealed and compacted becomes readable; what waited and what is new comes where it belongs
+        lambda a: a.advance(updates(NIGHT), SEAL + 2),
     ]
 
 

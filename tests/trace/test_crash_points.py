@@ -100,8 +100,8 @@ def crashed(index: int, point: int, shapes: list[Any], reads: list[Any]) -> str:
     arrangement.check()
     assert shape(arrangement.state) == shapes[-1]
     assert arrangement.updates().to_pylist() == reads
-    assert arrangement.state.handles() <= plane.stored_handles()
-    orphans = plane.stored_handles() - arrangement.state.handles()
-    plane.delete(sorted(orphans))
+    assert arrangement.state.handles() <= plane.stored().keys()
+    arrangement.sweep()
+    assert arrangement.state.handles() == plane.stored().keys()
     assert arrangement.updates().to_pylist() == reads
     return outcome

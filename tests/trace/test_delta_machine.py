@@ -13,8 +13,8 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from spark_jobs.storage.lake import Lake
 from spark_jobs.trace import Arrangement, Slice
-from spark_jobs.trace.delta_journal import DeltaJournal
 from spark_jobs.trace.delta_plane import DeltaPlane
+from spark_jobs.trace.records_journal import RecordsJournal
 from tests.kernels.arrangement_machine import ArrangementBesideHistory, Row, leaps, updates
 from tests.trace.test_delta_plane import frame, journal_of, listed, updates_of
 
@@ -43,7 +43,7 @@ class OnDelta(ArrangementBesideHistory):
 
     def opened(self) -> Arrangement[Any]:
         plane = DeltaPlane(self.lake, updates_of(self.database))
-        return Arrangement(plane, DeltaJournal(self.lake, journal_of(self.database)))
+        return Arrangement(plane, RecordsJournal(self.lake, journal_of(self.database)))
 
     def as_updates(self, rows: list[Row]) -> Any:
         return frame(self.spark, rows)

@@ -20,9 +20,9 @@ from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import FRONTIERS, UPDATE
 from spark_jobs.storage.times import instant, micros
 from spark_jobs.trace import Arrangement, StateConflict, seal_all
-from spark_jobs.trace.delta_journal import DeltaJournal
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.plane import Slice
+from spark_jobs.trace.records_journal import RecordsJournal
 from tests.kernels.arrangement_contract import DataPlaneContract, Row, StateJournalContract
 
 pytestmark = pytest.mark.spark
@@ -56,7 +56,7 @@ def opened(spark: SparkSession, database: str) -> Callable[[], Arrangement[DataF
     lake = Lake(spark)
     for table in (updates_of(database), journal_of(database)):
         lake.run(table.ddl())
-    return lambda: Arrangement(DeltaPlane(lake, updates_of(database)), DeltaJournal(lake, journal_of(database)))
+    return lambda: Arrangement(DeltaPlane(lake, updates_of(database)), RecordsJournal(lake, journal_of(database)))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,8 @@ class TestDeltaPlane(DataPlaneContract):
         wanted = [(f"k{i % 7}", "x", i, 1) for i in range(35)]
         handle = plane.new_handle("T")
         rows = self.table(wanted).selectExpr("*", f"'{handle}' AS batch")
-        stored = plane.store(rows, [handle], n_rows=35)[handle]
+        plane.write(rows, [handle], n_rows=35)
+        stored = plane.stored([handle])[handle]
         assert (stored.n_updates, stored.least, stored.greatest) == (35, 0, 34)
         placed = plane._lake.read(plane._table).where(f"batch = '{handle}'")
         files: dict[str, list[Any]] = {}
@@ -106,7 +107,8 @@ class TestDeltaPlane(DataPlaneContract):
         handles = [plane.new_handle("T"), plane.new_handle("U")]
         batch = f"IF(unix_micros(time) % 2 = 0, '{handles[0]}', '{handles[1]}') AS batch"
         placed = self.table(rows).coalesce(1).selectExpr("*", batch)
-        stored = plane.store(placed, handles, settled=True)
+        plane.write(placed, handles, settled=True)
+        stored = plane.stored(handles)
         assert {handle: batch.n_updates for handle, batch in stored.items()} == {handles[0]: 4, handles[1]: 5}
         read = plane._lake.read(plane._table).where(f"batch IN ('{handles[0]}', '{handles[1]}')")
         files: dict[str, list[Any]] = {}
@@ -135,12 +137,12 @@ def test_the_two_zeros_stay_apart(spark: SparkSession, database: str) -> None:
         assert sorted((str(row.heat), row.diff) for row in plane.accumulate([part]).collect()) == wanted
 
 
-class TestDeltaJournal(StateJournalContract):
+class TestRecordsJournal(StateJournalContract):
     @pytest.fixture
-    def journal(self, spark: SparkSession, database: str) -> DeltaJournal:
+    def journal(self, spark: SparkSession, database: str) -> RecordsJournal:
         lake = Lake(spark)
         lake.run(journal_of(database).ddl())
-        return DeltaJournal(lake, journal_of(database))
+        return RecordsJournal(lake, journal_of(database))
 
 
 HISTORY: list[list[Row]] = [
@@ -167,10 +169,60 @@ def test_an_arrangement_on_delta_reads_like_the_list_of_its_updates(
         assert {at: listed(arrangement.snapshot(at)) for at in bags} == bags
     assert [batch.level for batch in arrangement.state.trace] == [0, 0, 0]
     arrangement.allow_compaction(Frontier.at(14))
-    assert arrangement.compact() == 1
+    assert arrangement.compact().merges == 1
     assert listed(opened().snapshot(14)) == naive.accumulate(history)
     assert Counter(listed(opened().updates())) == Counter(listed(arrangement.updates()))
-    assert opened().plane.stored_handles() == arrangement.state.handles()
+    assert opened().plane.stored().keys() == arrangement.state.handles()
+
+
+def test_an_advance_on_delta_is_one_write_and_one_commit_and_reads_like_the_list(
+    opened: Callable[[], Arrangement[DataFrame]], spark: SparkSession
+) -> None:
+    arrangement = opened()
+    history: list[Row] = []
+    lake = arrangement.plane._lake  # type: ignore[attr-defined]
+    for updates, seal in zip([*HISTORY, []], (5, 9, 11, 15), strict=True):
+        before = lake.commits
+        done = arrangement.advance(frame(spark, updates) if updates else None, seal)
+        assert done.appended == len(updates)
+        history += updates
+        # the write, the state, and what it replaced
+        assert lake.commits <= before + 3
+        arrangement = opened()
+        arrangement.check(data=True)
+        bags = {at: naive.accumulate([u for u in history if u[2] <= at]) for at in (seal // 2, seal - 1)}
+        assert {at: listed(arrangement.snapshot(at)) for at in bags} == bags
+        assert all(batch.least >= seal for batch in arrangement.state.unsealed)
+        assert arrangement.plane.stored().keys() <= arrangement.state.handles()
+    refused = frame(spark, [("a", "x", 20, 1)])
+    before, stored = arrangement.state, arrangement.plane.stored()
+    for broken, code in (
+        (refused.withColumn("time", F.lit(None).cast("timestamp")), "malformed_updates"),
+        (refused.withColumn("diff", F.lit(None).cast("bigint")), "malformed_updates"),
+        (refused.drop("value"), "malformed_updates"),
+        (frame(spark, [("a", "x", 14, 1)]), "time_below_seal"),
+        (frame(spark, [("b", "y", 20, 2**62), ("b", "y", 21, 2**62)]), "diff_overflow"),
+    ):
+        with pytest.raises(TidemarkError, match=code):
+            arrangement.advance(broken, 16)
+        assert (arrangement.state, opened().state, arrangement.plane.stored()) == (before, before, stored)
+
+
+def test_a_sweep_removes_what_no_state_names_and_nothing_else(
+    opened: Callable[[], Arrangement[DataFrame]], spark: SparkSession
+) -> None:
+    arrangement = opened()
+    beside = Arrangement(arrangement.plane, arrangement.journal, collection="second")
+    for each in (arrangement, beside):
+        each.write(frame(spark, HISTORY[0]))
+    orphan = arrangement.plane.put(frame(spark, HISTORY[1]))
+    assert arrangement.sweep() == (orphan,)
+    assert arrangement.plane.stored().keys() == arrangement.state.handles() | beside.state.handles()
+    assert opened().sweep() == ()
+    assert Counter(listed(opened().updates())) == Counter(HISTORY[0])
+    # a writer that stored before the sweep finds its state moved on, whichever collection it writes
+    with pytest.raises(StateConflict):
+        beside.seal(1)
 
 
 def test_of_two_writers_one_conflicts_and_nothing_is_lost(
@@ -224,7 +276,7 @@ def test_what_could_not_be_read_again_is_refused_and_changes_nothing(
     ]
 
     def picture() -> list[Any]:
-        handles = arrangement.plane.stored_handles()  # type: ignore[attr-defined]
+        handles = arrangement.plane.stored()
         return [arrangement.state, opened().state, handles, sorted(listed(arrangement.updates()))]
 
     before = picture()

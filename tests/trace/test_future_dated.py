@@ -18,7 +18,7 @@ from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.past import due_deltas
 from spark_jobs.storage.tables import updates
-from spark_jobs.trace.advance import batch_rows, buckets
+from spark_jobs.trace.source_plane import batch_rows, buckets
 from tests.jobs.harness import SOURCE, write_source
 from tests.trace.days import DAY_US, Days, Update
 

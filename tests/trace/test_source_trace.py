@@ -23,9 +23,9 @@ from spark_jobs.sources import load_source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FRONTIERS, LATE, STATE, updates
-from spark_jobs.trace.advance import batch_rows, counting_rows, source_plane, trace_handles
 from spark_jobs.trace.inspection import TraceReport, inspect
 from spark_jobs.trace.maintenance import Budget
+from spark_jobs.trace.source_plane import SourcePlane, batch_rows, counting_rows, trace_handles
 from tests.jobs.harness import SOURCE, write_source
 from tests.trace.days import DAY_US, Days, Update
 
@@ -70,7 +70,7 @@ def report_of(days: Days) -> TraceReport:
 
 @pytest.mark.long
 def test_definite_reads_stay_while_batches_merge_and_go(days: Days, spark_settings: Settings, tmp_path: Path) -> None:
-    plane = source_plane(days.lake, days.source)
+    plane = SourcePlane(days.lake, days.source)
     known: dict[int, Counter[int]] = {}
     merges = 0
     for day in range(6):
@@ -108,7 +108,7 @@ def test_replaced_batches_go_with_the_next_write_so_that_upkeep_commits_only_wha
 ) -> None:
     settings = write_source(spark_settings.model_copy(update={"home": tmp_path}), SOURCE)
     days = Days(Lake(lake), load_source(settings.sources / "meters.yml"), tmp_path)
-    plane = source_plane(days.lake, days.source)
+    plane = SourcePlane(days.lake, days.source)
     replaced = 0
     for day in range(4):
         move = days.land(day, a_day(day))
@@ -135,8 +135,9 @@ def test_replaced_batches_go_with_the_next_write_so_that_upkeep_commits_only_wha
 def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     """An attempt that ended before its commit left a batch, and rows of a stage; then the files go, too."""
     lake, settings = days.lake, spark_settings.model_copy(update={"home": home})
-    plane = source_plane(lake, days.source)
-    orphan = plane.put(days.rows(6, a_day(6)).withColumn("time", F.col("event_time")))
+    plane = SourcePlane(lake, days.source)
+    unmarked = F.lit(None).cast("int")
+    orphan = plane.put(days.rows(6, a_day(6)).withColumns({"time": F.col("event_time"), "below_horizon": unmarked}))
     lake.ensure({"silver": "", "gold": ""}, [LATE, STATE])
     common = {"source": days.source.name, "entity": "e1"}
     staged, given_up = days.fence().token, days.fence().token
@@ -158,6 +159,19 @@ def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     lake.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     lake.spark.sql(f"VACUUM {updates(days.source).qualified} RETAIN 0 HOURS")
     assert report_of(days).retracted.dead_files == 0
+
+
+def test_the_report_names_a_batch_that_is_not_stored_in_order(days: Days) -> None:
+    days.land(0, a_day(0))
+    assert [batch.fault for batch in report_of(days).batches] == [None] * len(report_of(days).batches)
+    table, [batch, *_] = updates(days.source), days.standing().arrangement.trace
+    rows = (
+        days.lake.read(table).where(F.col("batch") == batch.handle).coalesce(1).sortWithinPartitions(F.desc("entity"))
+    )
+    days.lake.replace_values(table, rows.localCheckpoint(), "batch", [batch.handle])
+    [fault] = [found.fault for found in report_of(days).batches if found.batch == batch.handle]
+    assert fault is not None
+    assert fault.startswith("unsorted: ")
 
 
 def test_a_held_read_keeps_since_back_until_it_expires_or_is_released(

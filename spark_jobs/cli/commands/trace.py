@@ -128,6 +128,9 @@ def _rendered(report: TraceReport) -> RenderableType:
         Text(),
         table(columns, [_batch(batch) for batch in report.batches]),
     ]
+    faults = [Text(f"{batch.batch} is not as it must be: {batch.fault}") for batch in report.batches if batch.fault]
+    if faults:
+        parts += [Text(), *faults]
     if report.leases:
         parts += [Text(), _leases(report.leases)]
     return Group(*parts, Text(), Text(_about_retracted(report)))

@@ -12,7 +12,7 @@ from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import BELOW_HORIZON, updates
-from spark_jobs.trace.advance import trace_handles
+from spark_jobs.trace.source_plane import trace_handles
 
 
 def touching(lake: Lake, scope: Scope, columns: Sequence[str]) -> StoredRows:

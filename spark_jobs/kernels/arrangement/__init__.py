@@ -27,9 +27,10 @@ from spark_jobs.kernels.arrangement.compaction import (
 )
 from spark_jobs.kernels.arrangement.errors import ArrangementError
 from spark_jobs.kernels.arrangement.future import Buckets
-from spark_jobs.kernels.arrangement.state import ArrangementState, DrainRequest
+from spark_jobs.kernels.arrangement.state import AdvanceRequest, ArrangementState, DrainRequest, FinishedDrain
 
 __all__ = [
+    "AdvanceRequest",
     "ArrangementError",
     "ArrangementState",
     "Buckets",
@@ -37,6 +38,7 @@ __all__ = [
     "CompactionResponse",
     "Description",
     "DrainRequest",
+    "FinishedDrain",
     "Lease",
     "SeqnoRange",
     "StoredBatch",

@@ -1,11 +1,12 @@
 """The invariants as checks over metadata and over one batch's data; each raises at the first offender.
 
-`check_meta` is O(batches). `check_trace_batch` reads all updates of a batch: for tests, gates and `doctor`.
+`check_meta` is O(batches), and the trace gate's. `check_trace_batch` reads all updates of a batch: for
+`Arrangement.check` and `tidemark trace`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -83,22 +84,27 @@ def check_unsealed_batch(seqno: SeqnoRange, n_updates: int) -> None:
         raise EmptyBatch
 
 
-def check_trace_batch(description: Description, updates: pa.Table) -> None:
+def check_trace_batch(description: Description, updates: pa.Table, *, by: str | None = None) -> None:
     """Check one trace batch's data, in stored order, against its description.
 
     Raises EmptyInterval, then for the first update that breaks a rule the first of: TimeBelowLower,
     TimeAtOrBeyondUpper (if since < upper) or TimeBeyondSince (if not), Unconsolidated, Unsorted (both against the
     update before it), ZeroDiff. A batch without updates is valid.
+
+    Args:
+        by: where a batch, or a file of one, is only promised to be in the order of this column. Then neither the order
+            of its equals nor consolidation is checked.
     """
     check_interval(description)
-    rules = _broken_rules(description, updates)
+    names = data_columns(updates.schema) if by is None else [by]
+    rules = _broken_rules(description, updates, names, is_whole=by is None)
     offenders = [int(np.argmax(broken)) for broken in rules if broken.any()]
     if not offenders:
         return
     row = min(offenders)
     rule = next(i for i, broken in enumerate(rules) if broken[row])
     time = updates.column(TIME)[row].as_py()
-    at = [*(updates.column(name)[row].as_py() for name in data_columns(updates.schema)), time]
+    at = [*(updates.column(name)[row].as_py() for name in names), time]
     beyond = (
         TimeAtOrBeyondUpper(time, description.upper)
         if description.since < description.upper
@@ -107,8 +113,11 @@ def check_trace_batch(description: Description, updates: pa.Table) -> None:
     raise (TimeBelowLower(time, description.lower), beyond, Unconsolidated(at), Unsorted(at), ZeroDiff(at))[rule]
 
 
-def _broken_rules(description: Description, updates: pa.Table) -> list[np.ndarray]:
-    """One boolean column per rule of `check_trace_batch`, in the order in which the rules are checked."""
+def _broken_rules(
+    description: Description, updates: pa.Table, names: Sequence[str], *, is_whole: bool
+) -> list[np.ndarray]:
+    """One boolean column per rule of `check_trace_batch`, in the order in which the rules are checked; with `is_whole`
+    updates are in the order of `names`, then time, and each occurs once."""
     times = updates.column(TIME).to_numpy()
     lower, upper, since = description.lower.time, description.upper.time, description.since.time
     everything, nothing = np.ones(len(times), dtype=bool), np.zeros(len(times), dtype=bool)
@@ -118,10 +127,10 @@ def _broken_rules(description: Description, updates: pa.Table) -> list[np.ndarra
     else:
         beyond = nothing if since is None else times > since
     equal, less = everything.copy(), nothing.copy()
-    ranks = [dense_ranks(updates.column(name)) for name in data_columns(updates.schema)]
+    ranks = [dense_ranks(updates.column(name)) for name in names]
     equal[:1] = False
-    for column in [*ranks, times]:
+    for column in [*ranks, times] if is_whole else ranks:
         # a later column decides only where all columns before it are equal
         less[1:] |= equal[1:] & (column[1:] < column[:-1])
         equal[1:] &= column[1:] == column[:-1]
-    return [below, beyond, equal, less, updates.column(DIFF).to_numpy() == 0]
+    return [below, beyond, equal if is_whole else nothing, less, updates.column(DIFF).to_numpy() == 0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.refusals import SinceRegression
 from spark_jobs.model import Frontier
 
 MAKE_AGAIN = "leave the batch out, and make it again from the batches that it was made of"
@@ -112,28 +113,13 @@ class SealRegression(ArrangementError):
         )
 
 
-class SinceRegression(ArrangementError):
-    """Since only advances: what was compacted can't be told apart again."""
-
-    code = "since_regression"
-
-    def __init__(self, since: Frontier, asked: Frontier) -> None:
-        super().__init__(
-            expected=f"a since at or beyond {_shown(since)}",
-            found=_shown(asked),
-            next_step="ask for the present since or a later one",
-            since=since.to_json(),
-            asked=asked.to_json(),
-        )
-
-
-class MergeSinceRegression(ArrangementError):
-    """A merge can't give back detail that an input has lost: its since must reach both inputs' since."""
-
-    code = "since_regression"
+class MergeSinceRegression(SinceRegression):
+    """A merge can't give back detail that an input has lost: its since must reach both inputs' since. Facts: `since`,
+    `batch_since`."""
 
     def __init__(self, since: Frontier, batch_since: Frontier) -> None:
-        super().__init__(
+        TidemarkError.__init__(
+            self,
             expected=f"a merge at or beyond its input's since {_shown(batch_since)}",
             found=f"one at {_shown(since)}",
             next_step="merge at the arrangement's present since",

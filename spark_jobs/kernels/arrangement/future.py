@@ -19,6 +19,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from spark_jobs.kernels.arrangement.batches import UnsealedBatch
 
 LEVELS = 32
@@ -36,9 +39,14 @@ class Buckets:
     start: int
     unit: int
 
-    def level(self, time: int, seal: int) -> int:
-        """The level of a time at or beyond the seal, both at or beyond the start; 0 within the seal's own unit."""
-        return min((self._unit_of(time) ^ self._unit_of(seal)).bit_length(), LEVELS - 1)
+    def levels(self, times: npt.NDArray[np.integer], seal: int) -> npt.NDArray[np.int64]:
+        """The levels of times at or beyond the seal, all at or beyond the start; 0 within the seal's own unit."""
+        as_time = times.dtype.type
+        differing = (times - as_time(self.start)) // as_time(self.unit) ^ as_time(self._unit_of(seal))
+        levels = np.zeros(times.shape, np.int64)
+        for bit in range(LEVELS - 1):
+            levels += differing >> as_time(bit) != 0
+        return levels
 
     def bucket(self, time: int, seal: int) -> tuple[int, int]:
         """`[lo, hi)` of the bucket of a time at or beyond the seal, however many levels there are."""

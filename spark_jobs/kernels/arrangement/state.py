@@ -43,11 +43,12 @@ from spark_jobs.kernels.arrangement.errors import (
     ReadNotSealed,
     SealRegression,
     SeqnoMismatch,
-    SinceRegression,
     SnapshotUpperBelowLower,
     TimeBelowSeal,
     TimeBelowTraceUpper,
 )
+from spark_jobs.kernels.arrangement.future import Buckets
+from spark_jobs.kernels.refusals import SinceRegression
 from spark_jobs.model import Frontier
 
 _START = Frontier.at(0)
@@ -63,12 +64,33 @@ class DrainRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishedDrain:
+    """A drain whose batch is stored but not yet installed."""
+
+    request: DrainRequest
+    stored: StoredBatch
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceRequest:
+    """Put each update where it belongs once the seal is at `seal`: new ones at or beyond `door`, and those of the
+    batches `moving` at or beyond `lower` (the others are in the trace already).
+
+    What is below the seal goes to the trace, the others into the bucket in which they wait.
+    """
+
+    door: Frontier
+    lower: Frontier
+    seal: int
+    moving: tuple[UnsealedBatch, ...]
+    buckets: Buckets
+
+
+@dataclass(frozen=True, slots=True)
 class ArrangementState:
     """One arrangement's metadata; see the module for the invariants.
 
-    `seqno_floor` is the high-water mark of sequence numbers whose batches have been evicted. With `reuse_seqnos` it
-    stays 0, so that numbering goes on after the last batch that is left, or at 0 if none is, which is how the
-    reference behaves.
+    `seqno_floor` is the high-water mark of sequence numbers whose batches have been evicted.
     """
 
     seal: Frontier = _START
@@ -77,7 +99,6 @@ class ArrangementState:
     trace: tuple[TraceBatch, ...] = ()
     leases: tuple[Lease, ...] = ()
     seqno_floor: int = 0
-    reuse_seqnos: bool = False
 
     @property
     def trace_upper(self) -> Frontier:
@@ -131,8 +152,7 @@ class ArrangementState:
         kept = tuple(batch for batch in self.unsealed if upper.admits(batch.greatest))
         if len(kept) == len(self.unsealed):
             return self, ()
-        floor = 0 if self.reuse_seqnos else self.seqno_upper
-        return self._with(unsealed=kept, seqno_floor=floor), self.evictable()
+        return self._with(unsealed=kept, seqno_floor=self.seqno_upper), self.evictable()
 
     def straddling(self) -> UnsealedBatch | None:
         """The first unsealed batch with a time before `trace_upper`; once evicted, it also has one at or beyond it."""
@@ -157,6 +177,10 @@ class ArrangementState:
             state = state.append(UnsealedBatch.of(batch, (state.seqno_upper, state.seqno_upper + 1)))
         return state
 
+    def without_next_seqno(self) -> ArrangementState:
+        """Pass a sequence number over: nothing else changes, and no step from this state can be committed any more."""
+        return self._with(seqno_floor=self.seqno_upper + 1)
+
     # -- frontiers -----------------------------------------------------------------------------------------------------
 
     def check_seal(self, ts: int) -> None:
@@ -172,6 +196,14 @@ class ArrangementState:
     def force_sealed(self, ts: int) -> ArrangementState:
         """Set the seal without a check, back too: the roll-back of a commit that failed."""
         return self._with(seal=Frontier.at(ts))
+
+    def rolled_back(self, earlier: ArrangementState) -> ArrangementState:
+        """`earlier`, which this state followed from, once what came since is withdrawn: `force_sealed` for all of it.
+
+        Since and leases stay, and a number is used once, also by a batch that is withdrawn.
+        """
+        since = max(earlier.since, self.since)
+        return replace(earlier, since=since, leases=self.leases, seqno_floor=self.seqno_upper)
 
     def check_since(self, asked: Frontier) -> None:
         """Refuse a since that would go back (SinceRegression); the present one, one beyond the seal, `[]` are fine."""
@@ -232,6 +264,33 @@ class ArrangementState:
         check_stored_bounds(description, stored)
         return self._with(trace=(*self.trace, TraceBatch.of(stored, description, level=0)))
 
+    def advance_request(self, seal: int, buckets: Buckets) -> AdvanceRequest:
+        """What moves when the seal advances to `seal`. Raises SealRegression, then InvalidBatchBounds."""
+        self.sealed(seal).drain_request()
+        moving = buckets.rewritten(self.unsealed, seal)
+        return AdvanceRequest(self.seal, self.trace_upper, seal, moving, buckets)
+
+    def advanced(
+        self, request: AdvanceRequest, drained: StoredBatch | None, waiting: Iterable[StoredBatch]
+    ) -> ArrangementState:
+        """Append, seal, drain, evict and trim as one step.
+
+        Args:
+            request: of this very state.
+            drained: what of the new and the moved updates is below the seal; None if none was, whether or not they
+                cancel.
+            waiting: the others, one batch per bucket.
+
+        Raises what `install_drain` and `rewrite` raise.
+        """
+        state = self.sealed(request.seal)
+        drain = state.drain_request()
+        if drain is not None and drained is not None:
+            installed = state.install_drain(drain, drained)
+            assert installed is not None, "the trace can't move between request and install of one step"
+            state = installed
+        return state.rewrite(request.moving, waiting)
+
     def compaction_request(self) -> CompactionRequest | None:
         """The merge to do next, None if there is none; the same pair, at the since of then, until it is installed."""
         i = choose_pair(self.trace, self.since)
@@ -270,7 +329,6 @@ class ArrangementState:
             "trace": [batch.to_json() for batch in self.trace],
             "leases": [asdict(lease) for lease in self.leases],
             "seqno_floor": self.seqno_floor,
-            "reuse_seqnos": self.reuse_seqnos,
         }
 
     @classmethod
@@ -283,7 +341,6 @@ class ArrangementState:
             trace=tuple(TraceBatch.from_json(batch) for batch in fields["trace"]),
             leases=tuple(Lease(**lease) for lease in fields["leases"]),
             seqno_floor=fields["seqno_floor"],
-            reuse_seqnos=fields["reuse_seqnos"],
         )
 
     def _with(self, **changes: Any) -> ArrangementState:

@@ -13,7 +13,6 @@ far as its fuel reaches. What has been peeled is gone: times below `lower()` hav
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -69,14 +68,6 @@ class BucketChain(Generic[Content]):
     def lower(self) -> int | None:
         """The least time that has a bucket; None when all are peeled."""
         return self.offsets[0] if self.offsets else None
-
-    def range_of(self, time: int) -> tuple[int, int | None] | None:
-        """`[start, end)` of the bucket of `time`, end None at the end of the domain; None below every bucket."""
-        index = bisect_right(self.offsets, time) - 1
-        if index < 0:
-            return None
-        end = self.offsets[index] + (1 << self._bits[index])
-        return self.offsets[index], None if end >> self.domain_bits else end
 
     def require_bucket(self, times: Sequence[int]) -> None:
         """Raise NoBucket for the first of `times` that lies below every bucket."""

@@ -30,11 +30,11 @@ from spark_jobs.kernels.corrections.columns import (
     concatenate,
     consolidated,
 )
-from spark_jobs.kernels.corrections.errors import SinceRegression
 from spark_jobs.kernels.corrections.intake import as_frontier, require_columns
 from spark_jobs.kernels.corrections.magnitudes import MagnitudeGuard
 from spark_jobs.kernels.corrections.merging import merged_under_since
 from spark_jobs.kernels.corrections.stage import Stage
+from spark_jobs.kernels.refusals import SinceRegression
 from spark_jobs.model import Frontier
 
 STAGE_BYTES = 8 << 10

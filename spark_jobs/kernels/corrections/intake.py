@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_jobs.kernels.corrections.columns import TIME_LIMIT, Times, Updates
-from spark_jobs.kernels.corrections.errors import MalformedUpdates, TimeOutOfRange
+from spark_jobs.kernels.refusals import MalformedUpdates, TimeOutOfRange
 from spark_jobs.model import Frontier
 
 _TIME, _INTEGER = np.dtype(np.uint64), np.dtype(np.int64)
@@ -32,12 +32,12 @@ def as_times(times: Any) -> Times:
     column = _array(times, "times")
     if isinstance(column, np.ndarray):
         if column.dtype != np.uint64 and column.size and column.min() < 0:
-            raise _out_of_range(int(column.min()))
+            raise TimeOutOfRange(int(column.min()), TIME_LIMIT - 1)
         return _owned(column, np.uint64)
     numbers = _integers(column, "times")
     for time in numbers:
         if not 0 <= time < TIME_LIMIT:
-            raise _out_of_range(time)
+            raise TimeOutOfRange(time, TIME_LIMIT - 1)
     return np.array(numbers, np.uint64)
 
 
@@ -63,10 +63,7 @@ def as_frontier(frontier: Frontier) -> Frontier:
         return frontier
     if isinstance(frontier, Frontier) and isinstance(time, np.integer) and time >= 0:
         return Frontier(int(time))
-    raise TimeOutOfRange(
-        expected="a frontier [t] with an integer t of 0 .. 2^64 - 1, or []", found=repr(time),
-        next_step="read with Frontier.empty() what lies at any time", time=time,
-    )  # fmt: skip
+    raise TimeOutOfRange(time, TIME_LIMIT - 1)
 
 
 def require_columns(updates: Updates) -> None:
@@ -131,9 +128,3 @@ def _owned(column: NDArray[Any], dtype: type[Any]) -> NDArray[Any]:
     """The column in `dtype`, contiguous and writable: the compiled loops know no other kind of array."""
     column = np.ascontiguousarray(column, dtype)
     return column if column.flags.writeable else column.copy()
-
-
-def _out_of_range(time: int) -> TimeOutOfRange:
-    return TimeOutOfRange(
-        expected="times of 0 .. 2^64 - 1", found=str(time), next_step="count times from an origin before all", time=time
-    )

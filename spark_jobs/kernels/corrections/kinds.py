@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.kernels.corrections.errors import MalformedUpdates
+from spark_jobs.kernels.refusals import MalformedUpdates
 
 Kind = type | tuple[Any, ...] | None
 """A type, for tuples a kind for each place, None as long as there are no data."""
@@ -65,7 +65,6 @@ def not_of_one_kind(found: str) -> MalformedUpdates:
         expected="data of one kind with exact equality, a hash and a total order: texts, bytes, integers, dates, or"
         " tuples of such",
         found=found,
-        consequence="nothing was inserted",
         next_step="give each row a code, a text or a tuple of such; data of another kind need a buffer of their own",
     )
 

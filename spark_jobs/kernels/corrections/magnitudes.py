@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from spark_jobs.kernels.corrections.columns import Diffs, Updates, concatenate
-from spark_jobs.kernels.corrections.errors import DiffOverflow
+from spark_jobs.kernels.refusals import DiffOverflow
 
 DIFF_LIMIT = 1 << 63
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from spark_jobs.kernels.corrections.errors import MinBitsTooLarge, NoBucket, SinceRegression
+from spark_jobs.kernels.corrections.errors import MinBitsTooLarge, NoBucket
+from spark_jobs.kernels.refusals import SinceRegression
 from spark_jobs.model import Frontier
 
 Triple = tuple[Any, int, int]

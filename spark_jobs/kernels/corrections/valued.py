@@ -16,9 +16,9 @@ import pyarrow as pa
 from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.corrections.buffer import CodedCorrections
 from spark_jobs.kernels.corrections.columns import Codes, Diffs, Times, Updates
-from spark_jobs.kernels.corrections.errors import MalformedUpdates
 from spark_jobs.kernels.corrections.intake import as_integers, as_times, require_equal_lengths
 from spark_jobs.kernels.corrections.kinds import Kind, kind_of, merged, not_of_one_kind
+from spark_jobs.kernels.refusals import MalformedUpdates
 from spark_jobs.model import Frontier
 
 FORGOTTEN_AT_ONCE = 65_536

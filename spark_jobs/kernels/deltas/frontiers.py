@@ -19,14 +19,16 @@ LATEST = STILL_KNOWN - 1
 """A time later than every one that a delta has."""
 
 
-class BelowHorizonError(DeltaError):
-    """A state was asked for at an event time below horizon. Facts: `event_time`, `horizon`."""
+class BelowHorizon(DeltaError):
+    """A state was asked for at an event time below horizon: facts `event_time`, `horizon`; or a source was asked for
+    one, or given a drop, from before it: `horizon_us`, and `at_us` or `drops`."""
 
     code = "below_horizon"
 
 
-class BelowSinceError(DeltaError):
-    """A state was asked for as known at a visible time below since. Facts: `known_at`, `since`."""
+class BelowSince(DeltaError):
+    """What was known at a visible time below since was asked for. Facts: `known_at`, `since`; of a source `at_us`,
+    `since_us`."""
 
     code = "below_since"
 
@@ -61,15 +63,15 @@ class Frontiers:
         return other
 
     def check_read(self, event_time: int | None, known_at: int | None) -> None:
-        """Raise BelowHorizonError or BelowSinceError for a time before the frontiers; None: no time is asked for."""
+        """Raise BelowHorizon or BelowSince for a time before the frontiers; None: no time is asked for."""
         if event_time is not None and event_time < self.horizon:
-            raise BelowHorizonError(
+            raise BelowHorizon(
                 expected=f"an event time at or after the horizon, {self.horizon}", found=str(event_time),
                 consequence="no answer was given, since states before the horizon are not kept exact",
                 next_step="leave out what lies before it", event_time=event_time, horizon=self.horizon,
             )  # fmt: skip
         if known_at is not None and known_at < self.since:
-            raise BelowSinceError(
+            raise BelowSince(
                 expected=f"a visible time at or after since, {self.since}", found=str(known_at),
                 consequence="no answer was given, since times before it are no longer told apart",
                 next_step="leave out what lies before it, or ask as known later", known_at=known_at, since=self.since,

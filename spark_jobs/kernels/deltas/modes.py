@@ -5,7 +5,6 @@ mode           a row …
 =============  ===========================================================================================
 `fold_add`     adds its components to the entity's sums; an absent value adds 0
 `fold_diff`    is the whole state: what differs from the row before, bit for bit, is the delta; null is a value
-`upsert`       assigns the components that it gives (is not null in) and leaves the others as they are
 =============  ===========================================================================================
 
 All take the rows of many entities in any order and return a state table (`tables.py`) with every entity of the rows and
@@ -70,47 +69,17 @@ def fold_diff(
     components: Mapping[str, str | int | float],
     prior: pa.Table | None = None,
     diff: str | None = None,
-    delete_when: str | None = None,
 ) -> pa.Table:
-    """The last full row per entity, in the order (event_time, row_id); where `delete_when` holds it is a tombstone.
+    """The last full row per entity, in the order (event_time, row_id).
 
     Equals folding the deltas of `history.diff_deltas`. A row ordered before its prior state changes only `delta_count`.
     """
-    rows = read_rows(
-        table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff,
-        delete_when=delete_when,
-    )  # fmt: skip
+    rows = read_rows(table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff)
     base = states_of(prior, rows.keys, list(components), rows.values.dtype)
     refuse_retractions(rows)
     last = rows.take(_last_of_entity(rows.entity))
     newer = last.take(np.flatnonzero(_after(last, base)))
-    states = _assigned(newer, base, np.ones_like(newer.nulls))
-    states.delta_count[:] = base.delta_count + _counts(rows)
-    return states_table(states, rows.keys, list(components), rows.time_type)
-
-
-def upsert(
-    table: pa.Table,
-    *,
-    entity: str,
-    time: str,
-    row_id: str,
-    components: Mapping[str, str | int | float],
-    prior: pa.Table | None = None,
-    diff: str | None = None,
-    delete_when: str | None = None,
-) -> pa.Table:
-    """The last given value per component; after a tombstone the entity begins again, with nothing seen.
-
-    A row ordered before its prior state raises RowsNeededError: whether it was overwritten is in the rows alone.
-    """
-    rows = read_rows(
-        table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff,
-        delete_when=delete_when,
-    )  # fmt: skip
-    base = states_of(prior, rows.keys, list(components), rows.values.dtype)
-    _require_append_only(rows, base)
-    states = _assigned(rows, base, ~rows.nulls)
+    states = fold(_indexed(newer, Op.SPARSE), base).states
     states.delta_count[:] = base.delta_count + _counts(rows)
     return states_table(states, rows.keys, list(components), rows.time_type)
 
@@ -178,7 +147,7 @@ def _at_end(rows: Rows, event_time: Array, row_id: Array) -> Array:
 
 def _float_sums(rows: Rows, base: States) -> States:
     terms = replace(rows, nulls=np.zeros_like(rows.nulls))
-    result = fold(_indexed(terms, Op.ADD, np.ones_like(rows.nulls)), base)
+    result = fold(_indexed(terms, Op.ADD), base)
     if not result.applied.all():
         entity = rows.keys.values[int(rows.entity[~result.applied][0])].as_py()
         raise NonFiniteError(
@@ -190,38 +159,21 @@ def _float_sums(rows: Rows, base: States) -> States:
     return result.states
 
 
-def _assigned(rows: Rows, base: States, given: Array) -> States:
-    """Assign the given cells in chain order; what stands before an entity's last tombstone no longer matters."""
-    tombstones = np.full(len(rows.keys), -1, dtype=np.int64)
-    marked = np.flatnonzero(rows.flags)
-    tombstones[rows.entity[marked]] = marked
-    after = np.flatnonzero(np.arange(len(rows)) > tombstones[rows.entity])
-    alive = rows.take(after)
-    begins_again = tombstones >= 0
-    begins_again[alive.entity] |= base.status[alive.entity] == Status.DELETED
-    states = fold(_indexed(alive, Op.SPARSE, given[after]), base.cleared(begins_again)).states
-    buried = np.flatnonzero((tombstones >= 0) & (states.status == Status.ABSENT))
-    states.status[buried] = Status.DELETED
-    states.event_time[buried] = rows.event_time[tombstones[buried]]
-    states.row_id[buried] = rows.row_id[tombstones[buried]]
-    return states
-
-
-def _indexed(rows: Rows, op: Op, given: Array) -> DeltaBatch:
-    """One delta per row with the given cells as its payload."""
-    row, component = np.nonzero(given)
+def _indexed(rows: Rows, op: Op) -> DeltaBatch:
+    """One delta per row with all of its cells as its payload."""
+    n, components = rows.nulls.shape
     return DeltaBatch.from_columns(
         entity_count=len(rows.keys),
         entity=rows.entity,
         event_time=rows.event_time,
         row_id=rows.row_id,
-        op=np.full(len(rows), op, dtype=np.uint8),
-        offsets=np.concatenate(([0], np.cumsum(given.sum(axis=1, dtype=np.int64)))),
-        indices=component,
-        values=rows.values[row, component],
-        nulls=rows.nulls[row, component],
+        op=np.full(n, op, dtype=np.uint8),
+        offsets=np.arange(n + 1) * components,
+        indices=np.tile(np.arange(components), n),
+        values=rows.values.ravel(),
+        nulls=rows.nulls.ravel(),
         dtype=rows.values.dtype,
-        dims=rows.values.shape[1],
+        dims=components,
     )
 
 

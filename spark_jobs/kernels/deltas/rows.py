@@ -41,7 +41,6 @@ class Rows:
     values: Array
     nulls: Array
     count: Array
-    flags: Array
     time_type: pa.DataType
 
     def __len__(self) -> int:
@@ -49,7 +48,7 @@ class Rows:
 
     def take(self, rows: Array) -> Rows:
         """The rows at these positions, in that order."""
-        columns = ("entity", "event_time", "row_id", "values", "nulls", "count", "flags")
+        columns = ("entity", "event_time", "row_id", "values", "nulls", "count")
         return Rows(keys=self.keys, time_type=self.time_type, **{name: getattr(self, name)[rows] for name in columns})
 
 
@@ -62,27 +61,20 @@ def read_rows(
     components: Mapping[str, str | int | float],
     prior: pa.Table | None,
     diff: str | None,
-    delete_when: str | None = None,
 ) -> Rows:
     """Read rows in chain order (entity, event_time, row_id), each once with the net of its diffs, net 0 left out.
 
-    `components` maps a component to its column, or to a constant that every row holds. `delete_when` names a boolean
-    column (null is false). All components share one type: int64 if all are integers, float32 if all are, else float64.
+    `components` maps a component to its column, or to a constant that every row holds. All components share one type:
+    int64 if all are integers, float32 if all are, else float64.
     """
     keys = encode_entities(required(table, entity), None if prior is None else one_chunk(prior, "entity"))
     values, nulls = _component_matrix(table, components)
     ids = ticks(required(table, row_id))
     _refuse_non_finite(values, nulls, ids, list(components))
     count = np.ones(len(table), np.int64) if diff is None else ticks(required(table, diff))
-    empty = np.zeros(len(table), np.bool_)
-    flags = (
-        empty
-        if delete_when is None
-        else pc.fill_null(one_chunk(table, delete_when), False).to_numpy(zero_copy_only=False)
-    )
     rows = Rows(
         keys=keys, entity=keys.rows, event_time=ticks(required(table, time)), row_id=ids, values=values, nulls=nulls,
-        count=count, flags=flags, time_type=table.schema.field(time).type,
+        count=count, time_type=table.schema.field(time).type,
     )  # fmt: skip
     order, _, _ = in_chain_order(rows.entity, rows.event_time, rows.row_id, len(keys))
     return _consolidated(rows.take(order))
@@ -159,7 +151,7 @@ def _consolidated(rows: Rows) -> Rows:
     contested = np.bincount(position)[position] > 1 if len(rows) else begins
     if not contested.any():
         return rows.take(np.flatnonzero(rows.count))
-    content = [rows.flags, *rows.nulls.T, *rows.values.view(f"u{rows.values.itemsize}").T]
+    content = [*rows.nulls.T, *rows.values.view(f"u{rows.values.itemsize}").T]
     unclear = np.flatnonzero(contested)
     order = unclear[np.lexsort((*(column[unclear] for column in content), position[unclear]))]
     starts = np.flatnonzero(_differs(position[order], *(column[order] for column in content)))

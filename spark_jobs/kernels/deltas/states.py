@@ -75,20 +75,6 @@ class States:
         cells = self.values.nbytes + self.seen.nbytes + self.nulls.nbytes
         return int(np.count_nonzero(self.status)) * (per_entity + self.offsets.itemsize) + cells
 
-    def cleared(self, entities: Array) -> States:
-        """A copy in which the marked entities never were; all other columns are copies too."""
-        kept = np.repeat(~entities, self.dims)
-        return States(
-            status=np.where(entities, Status.ABSENT, self.status).astype(np.uint8),
-            offsets=np.concatenate(([0], np.cumsum(np.where(entities, 0, self.dims)))),
-            values=self.values[kept],
-            seen=self.seen[kept],
-            nulls=self.nulls[kept],
-            event_time=np.where(entities, NO_DELTA, self.event_time),
-            row_id=np.where(entities, NO_DELTA, self.row_id),
-            delta_count=np.where(entities, 0, self.delta_count),
-        )
-
     def entity(self, code: int) -> EntityState:
         """The state of one entity in Python values."""
         cells = slice(int(self.offsets[code]), int(self.offsets[code + 1]))

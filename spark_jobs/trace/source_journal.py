@@ -1,0 +1,85 @@
+"""The journal of a source's arrangement: the frontiers, of which one row per attempt is committed.
+
+An attempt's fence takes one commit, so its steps are noted and committed together, with what else it moves: what
+has landed, how far runs have reached, the horizon. Nothing is visible before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spark_jobs.kernels.arrangement import ArrangementState
+from spark_jobs.sources import Source
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.trace.arrangement import Arrangement
+from spark_jobs.trace.delta_plane import DeltaPlane
+from spark_jobs.trace.frontiers import SourceFrontiers, commit
+from spark_jobs.trace.journal import StateChange, StateConflict, StateJournal
+from spark_jobs.trace.source_plane import buckets
+
+
+class SourceJournal(StateJournal):
+    """Notes an attempt's steps from the frontiers `standing` on; `record` commits them.
+
+    Args:
+        published_token: the publication's: batches that were replaced under a later token stay.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        source: Source,
+        fence: Fence,
+        run_id: str,
+        standing: SourceFrontiers,
+        *,
+        published_token: int = 0,
+    ) -> None:
+        self._lake, self._source, self._fence, self._run_id = lake, source, fence, run_id
+        self._standing = standing
+        self._state = standing.arrangement
+        self._passing: set[str] = set()
+        self._published_token = published_token
+
+    def arrangement(self, plane: DeltaPlane) -> Arrangement[Any]:
+        """The source's arrangement on this journal."""
+        return Arrangement(plane, self, collection=self._source.name, buckets=buckets(self._source))
+
+    def load(self, collection: str) -> ArrangementState:
+        """See `StateJournal.load`: the state that the last step led to."""
+        return self.states().get(collection, ArrangementState())
+
+    def states(self) -> Mapping[str, ArrangementState]:
+        """See `StateJournal.states`: there is one."""
+        return {self._source.name: self._state}
+
+    def kept(self) -> frozenset[str]:
+        """See `StateJournal.kept`: replaced batches that a reader may still want."""
+        due = self._standing.removable(self._published_token)
+        return frozenset(handle for handle, _ in self._standing.obsolete).difference(due)
+
+    def commit(self, changes: Sequence[StateChange]) -> None:
+        """See `StateJournal.commit`; noted until `record`."""
+        stale = [change.collection for change in changes if change.before != self.load(change.collection)]
+        if stale:
+            raise StateConflict(stale)
+        for change in changes:
+            self._state = change.after
+            self._passing |= change.after.handles()
+
+    def record(self, moved: SourceFrontiers | None = None) -> SourceFrontiers:
+        """Commit the steps as one row, under the fence: the small commit that makes batches written before it count.
+        Nothing is committed where nothing changed.
+
+        Args:
+            moved: the standing frontiers with what else the attempt moves.
+
+        Raises:
+            Superseded: an attempt with this token or a newer one has committed.
+        """
+        after = (moved or self._standing).replacing(self._state, self._fence.token, self._passing)
+        if after != self._standing:
+            commit(self._lake, self._source, self._fence, self._run_id, after)
+        return after
