@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from spark_jobs.config import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# how long a loaded machine takes says nothing of what is tested
+hypothesis_settings.register_profile("tidemark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("tidemark")
 
 DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts", "pins")
 
