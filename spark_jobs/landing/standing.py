@@ -15,7 +15,7 @@ from spark_jobs.landing.pending import chunk_rows
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
+from spark_jobs.storage.tables import DUPLICATES, LANDING_OF_ROWS, QUARANTINE, chunks, row_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,12 +36,12 @@ def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -
 
 
 def identities(lake: Lake, source: Source) -> DataFrame:
-    """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: two narrow
-    columns of the table."""
+    """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: narrow columns of
+    the table."""
     held = lake.read(chunks(source)).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
-    pairs = F.explode(F.arrays_zip("row_ids", "delta_ids")).alias("r")
-    rows = held.where("delta_ids IS NOT NULL").select("diff", "landing", pairs)
-    return rows.select(F.col("r.row_ids").alias("row_id"), F.col("r.delta_ids").alias("delta_id"), "diff", "landing")
+    arrays = held.where("delta_ids IS NOT NULL").withColumn("landing", F.expr(LANDING_OF_ROWS))
+    rows = arrays.select("diff", F.explode(F.arrays_zip("row_ids", "delta_ids", "landing")).alias("r"))
+    return rows.select(F.col("r.row_ids").alias("row_id"), F.col("r.delta_ids").alias("delta_id"), "diff", "r.landing")
 
 
 STANDS = "came IS NOT NULL AND (went IS NULL OR came >= went)"

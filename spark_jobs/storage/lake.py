@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence, Superseded
-from spark_jobs.storage.file_summaries import FileSummary, summarize_files
+from spark_jobs.storage.file_summaries import FileSummary, logged_files, summarize_files
 from spark_jobs.storage.places import lake_root, storage_options, table_uri
 from spark_jobs.storage.records import (
     RECORDS,
@@ -37,6 +37,7 @@ from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
+    from pyspark.sql import Column as SqlColumn
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -130,6 +131,10 @@ class Lake:
     ) -> list[FileSummary]:
         """What the data files of some partitions hold; see `storage.file_summaries`."""
         return list(summarize_files(self.uri(table), self._storage_options, partition, values, columns))
+
+    def logged_bounds(self, table: Table, column: str) -> list[FileSummary]:
+        """What the table's log says of its files; see `storage.file_summaries`."""
+        return logged_files(self.uri(table), self._storage_options, column)
 
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Append rows to a table of records, in one commit.
@@ -342,6 +347,14 @@ class Lake:
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
             ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).append()
+        self.commits += 1
+
+    def replace_dense(self, table: Table, rows: DataFrame, replaced: SqlColumn, rows_in_page: int) -> None:
+        """Put chunks in the place of those that `replaced` selects, in one commit; `rows` meet it, too. Without a
+        fence, in files of the layout of `storage.dense_files`."""
+        ordered = rows.select(*table.column_names)
+        with dense_files(self.spark, table, rows_in_page):
+            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).overwrite(replaced)
         self.commits += 1
 
     def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:
