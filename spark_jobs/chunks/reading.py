@@ -1,8 +1,10 @@
 """Queries of one entity on a table of chunks: the table's statistics leave out files and chunks, the kernel decides
 rows.
 
-A range takes one read. Latest-at takes a read of the entity's bounds, then reads chunks from the newest on until no
-chunk that is left can hold a later row: two reads, unless a component was last seen long ago.
+A range takes one read, of chunks that hold a value of a component asked for. Latest-at takes a read of the entity's
+bounds, then reads chunks from the newest on until no chunk that is left can hold a later row: two reads, unless a
+component was last seen long ago. Chunks that were merged between two of its reads lie elsewhere on the timeline than
+their bounds said: it then begins anew.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ class ChunkReader:
         layout: its timelines and components.
         instant: SQL of a time of a timeline, as the table's bounds have it, of a whole number.
         has_static: whether chunks without any time may be there.
-        counted: of chunks with `diff` and `landing`, those whose landing counts, whose rows may have come or gone;
-            None: the table has no history, and every chunk counts.
+        counted: of chunks with `diff`, `landing` and `landings`, those whose landing counts, whose rows may have come
+            or gone; None: the table has no history, and every chunk counts.
     """
 
     lake: Lake
@@ -51,13 +53,20 @@ class ChunkReader:
         lo, hi = checks.time_range((lo, hi), "an end of the range")
         components = checks.names(components, "components")
         meeting = f"({self._starting(timeline, hi)} AND {self._ending(timeline, lo)}) OR {self._static()}"
-        chunks = self._read(entity, timeline, components, meeting)
+        chunks = self._read(entity, timeline, components, f"({meeting}) AND ({self._telling(components)})")
         return self._in_memory(chunks).range_query(entity, timeline, lo, hi, components)
 
     def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
         """`ChunkStore.latest_at` over the table's chunks."""
         checks.check_names(entity=entity, timeline=timeline)
         at, components = checks.time(at, "the time asked for"), checks.names(components, "components")
+        while True:
+            try:
+                return self._latest_at(entity, timeline, at, components)
+            except _MergedMeanwhile:
+                continue
+
+    def _latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
         begun = self._starting(timeline, at)
         bounds = self._bounds(entity, timeline, begun)
 
@@ -67,22 +76,30 @@ class ChunkReader:
                 condition = f"({condition}) OR {self._static()}"
             else:
                 condition = f"{condition} AND NOT {self._ending(timeline, below)}"
-            return bounds.known(self._read(entity, timeline, components, condition))
+            chunks = self._read(entity, timeline, components, condition)
+            bounds.check(chunks, least, below)
+            # what lands between two reads of one query is in none of its answer
+            return chunks if self.counted is None else chunks.filter(pc.is_in(chunks["chunk_id"], bounds.names))
 
         def answer(chunks: pa.Table) -> dict[str, Latest]:
             return self._in_memory(chunks).latest_at(entity, timeline, at, components)
 
-        return latest_newest_first(bounds.ends, bounds.newest_start, components, read=read, answer=answer)
+        return latest_newest_first(bounds.newest_first, bounds.newest_start, components, read=read, answer=answer)
 
     def _bounds(self, entity: str, timeline: str, condition: str) -> _Bounds:
         """Bounds of the entity's chunks that meet the condition."""
         if timeline not in self.layout.timelines:
-            return _Bounds([], None, None)
-        columns = [name(f"{bound}_{timeline}") for bound in ("min", "max")]
+            return _Bounds({}, None)
+        columns = ["chunk_id", *(name(f"{bound}_{timeline}") for bound in ("min", "max"))]
         found = self._counted(entity, columns, condition)
-        starts, ends = (column.cast(pa.int64()).to_pylist() for column in found.columns[:2])
-        landings = None if self.counted is None else found["landing"].unique()
-        return _Bounds(sorted(ends, reverse=True), max(starts, default=None), landings)
+        starts, ends = (column.cast(pa.int64()).to_pylist() for column in found.columns[1:3])
+        names = found["chunk_id"].to_pylist()
+        return _Bounds(dict(zip(names, ends, strict=True)), max(starts, default=None))
+
+    def _telling(self, components: Sequence[str]) -> str:
+        """SQL: whether a chunk has a value of any of the components."""
+        told = [f"{name(f'c_{c}')} IS NOT NULL" for c in dict.fromkeys(components) if c in self.layout.components]
+        return " OR ".join(told) if told else "false"
 
     def _starting(self, timeline: str, time: int) -> str:
         """SQL: whether a chunk starts at or before a time."""
@@ -114,7 +131,7 @@ class ChunkReader:
 
     def _counted(self, entity: str, wanted: list[str], condition: str) -> pa.Table:
         """Columns of the entity's chunks that meet the condition and count."""
-        columns = ", ".join(wanted if self.counted is None else [*wanted, "diff", "landing"])
+        columns = ", ".join(wanted if self.counted is None else [*wanted, "diff", "landing", "landings"])
         chunks = qualified(self.table.database, self.table.table)
         found = self.lake.run(f"SELECT {columns} FROM {chunks} WHERE entity = {literal(entity)} AND ({condition})")
         return found.toArrow() if self.counted is None else self.counted(found.toArrow())
@@ -125,20 +142,31 @@ def without_time(layout: StoredLayout) -> str:
     return " AND ".join(["true", *(f"{name(f'min_{timeline}')} IS NULL" for timeline in layout.timelines)])
 
 
+class _MergedMeanwhile(Exception):
+    """Chunks whose bounds have been read are no longer there."""
+
+
 @dataclass(frozen=True)
 class _Bounds:
-    """Where an entity's chunks lie on a timeline.
+    """Where an entity's chunks lie on a timeline: chunk -> its end; and their greatest start, None without chunks."""
 
-    Args:
-        ends: their ends, greatest first.
-        newest_start: their greatest start; None without chunks.
-        landings: the landings they came by; None if the table has no history.
-    """
-
-    ends: list[int]
+    ends: dict[str, int]
     newest_start: int | None
-    landings: pa.Array | None
 
-    def known(self, chunks: pa.Table) -> pa.Table:
-        """The chunks of the same landings: what lands between two reads of one query is in none of its answer."""
-        return chunks if self.landings is None else chunks.filter(pc.is_in(chunks["landing"], self.landings))
+    @property
+    def newest_first(self) -> list[int]:
+        """The ends, greatest first."""
+        return sorted(self.ends.values(), reverse=True)
+
+    @property
+    def names(self) -> pa.Array:
+        """The chunks."""
+        return pa.array(list(self.ends), pa.string())
+
+    def check(self, chunks: pa.Table, least: int | None, below: int | None) -> None:
+        """Raise where `chunks` lack one with `least <= end < below`."""
+        if least is None:
+            return
+        there = set(chunks["chunk_id"].to_pylist())
+        if any(least <= end and (below is None or end < below) for n, end in self.ends.items() if n not in there):
+            raise _MergedMeanwhile

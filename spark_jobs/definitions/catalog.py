@@ -21,7 +21,17 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import qualified
-from spark_jobs.storage.tables import BELOW_HORIZON, DATABASES, SHARED, STATE, VALIDITY, chunks, updates
+from spark_jobs.storage.tables import (
+    BELOW_HORIZON,
+    DATABASES,
+    LANDINGS,
+    OF_ONE_LANDING,
+    SHARED,
+    STATE,
+    VALIDITY,
+    chunks,
+    updates,
+)
 
 
 class LakeOlder(TidemarkError):
@@ -211,6 +221,8 @@ def _present(source: Source, known: Collection[Source], bronze: set[str]) -> lis
 def _share_as_it_stands(lake: Lake, source: Source, shown: set[str]) -> Share:
     """The share of a source without what its tables do not have yet."""
     share = share_of(_as_it_stands(lake, source), shown)
+    if LANDINGS.name not in lake.read(chunks(source)).columns:
+        share = replace(share, deltas=bronze_views.deltas_of(_as_it_stands(lake, source), OF_ONE_LANDING))
     return share if _tells_due(lake, source) else replace(share, due=[])
 
 

@@ -7,7 +7,7 @@ from spark_jobs.definitions.meaning import rows_a_batch, weighs_traffic
 from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
-from spark_jobs.jobs.upkeep import keep_trace
+from spark_jobs.jobs.upkeep import keep_chunks, keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
@@ -19,10 +19,11 @@ from spark_jobs.storage.tables import STATE
 
 def compact(stage: Stage) -> None:
     """Write the corrections of gold and hold them against its gate, nothing visible before `publish`; then keep the
-    trace small."""
+    trace and the chunks small."""
     if restate_states(stage):
         pass_gate(stage, "gold", measure_gold(stage.lake, stage.scope, token=stage.fence.token))
     keep_trace(stage)
+    keep_chunks(stage)
 
 
 def restate_states(stage: Stage) -> bool:

@@ -25,7 +25,6 @@ from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.definitions.folding import fold_rows
 from spark_jobs.definitions.meaning import meaning_of, policy_of
 from spark_jobs.kernels.chunks.columns import chunk_columns
-from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.frontiers import LATEST
 from spark_jobs.kernels.deltas.mapping import changes_of
@@ -33,6 +32,7 @@ from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.restating import restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.landing.chunking import chunk_limits
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
@@ -60,8 +60,8 @@ def rehearse(source: Source, landing_root: Path) -> int:
     rows = rows.filter(rows["rule"].is_null()).sort_by([("entity", "ascending"), ("row_id", "ascending")])
     values = [f"c_{c}" for c in source.columns]
     timelines = ["event_time", *(f"t_{t}" for t in source.timelines)]
-    config = BatcherConfig.landing()
-    chunk_columns(rows, entity="entity", row_id="row_id", timelines=timelines, components=values, config=config)
+    limits = chunk_limits(source)
+    chunk_columns(rows, entity="entity", row_id="row_id", timelines=timelines, components=values, config=limits)
     for definition in definitions(source):
         _window(definition, rows)
     if source.keeps_chains:

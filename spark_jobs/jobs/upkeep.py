@@ -1,4 +1,4 @@
-"""Upkeep: what the stage `compact` does for the trace, in every run, also where nothing new has landed."""
+"""Upkeep: what the stage `compact` does for trace and bronze, in every run, also where nothing new has landed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import time
 from spark_jobs.gates.measures import trace as measure_trace
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.landing.merging import merge_due
 from spark_jobs.model import TICKS_PER_SECOND
+from spark_jobs.trace.frontiers import published_frontiers
 from spark_jobs.trace.maintenance import maintain
 
 
@@ -33,3 +35,11 @@ def keep_trace(stage: Stage) -> None:
             landings=[],
         )
         pass_gate(stage, "trace", measured, again=True)
+
+
+def keep_chunks(stage: Stage) -> None:
+    """Merge chunks of earlier runs where enough of them came together."""
+    # what this run landed is not published yet: the run that takes it up again asks for it by its landing
+    published = published_frontiers(stage.lake, stage.source, stage.publication)
+    merged = merge_due(stage.lake, stage.source, stage.fence.token, published.landed_through)
+    stage.summary.update(chunks_before=merged.chunks_before, chunks_after=merged.chunks_after)

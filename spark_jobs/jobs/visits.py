@@ -1,4 +1,5 @@
-"""Work on a source's trace between two stages, under its lease: sweep what a crash left, hold and release reads."""
+"""Work on a source between two stages, under its lease: sweep what a crash left in its trace, merge its chunks, hold
+and release reads."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import check_tables
 from spark_jobs.jobs.tokens import follow_lake
 from spark_jobs.kernels.arrangement import Lease, StoredBatch
+from spark_jobs.landing.merging import Merged, merge_all
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.settle import sweep_given_up
-from spark_jobs.storage.tables import updates
+from spark_jobs.storage.tables import chunks, updates
 from spark_jobs.trace import Arrangement, frontiers
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.frontiers import SourceFrontiers
@@ -64,6 +67,26 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
         if vacuum:
             lake.vacuum(updates(source))
     return Sweep(source.name, batches, history)
+
+
+def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bool = True) -> Merged:
+    """Merge the chunks that the published landings of a source brought, as one commit; what is asked answers as before.
+
+    Safe while a run is on: it waits for the stage at work and holds the next one up. What has landed and is not
+    published stays as it is. `vacuum` then removes files that have been out of use for Delta's retention.
+
+    Raises:
+        SourceBusy: a stage was at work for longer than `WAIT_S`.
+        LakeOlder: the source's tables are those of an older version.
+    """
+    lake = Lake(spark)
+    with _visit(settings, source, lake) as lease:
+        check_tables(lake, source)
+        through = frontiers.published_frontiers(lake, source, publication.load(lake, source)).landed_through
+        done = merge_all(lake, source, lease.fence.token, through)
+        if vacuum:
+            lake.vacuum(chunks(source))
+    return done
 
 
 def hold(settings: Settings, source: Source, spark: SparkSession, lease: Lease) -> SourceFrontiers:

@@ -96,7 +96,8 @@ def _windows_of_standing(windowing: Windowing, table: pa.Table) -> Found:
     if found.rows.keys.num_rows < updates.keys.num_rows:
         every, own = key_codes([updates.keys, found.rows.keys], windowing.key)
         windows = replace(windows, group=np.searchsorted(every, own)[windows.group])
-    return replace(found, rows=updates, windows=windows)
+    # touched updates of all of a cell are needed: where adaptive windows stand within it is of no use
+    return replace(found, rows=updates, windows=windows, following=None)
 
 
 def _settled(kind: Kind, time: int, last_start: int | None) -> Settled:

@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.chunks.columns import chunk_columns
-from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, ranges_of
 from spark_jobs.kernels.records import RecordSpec
-from spark_jobs.landing.chunking import named_chunks, row_layout
+from spark_jobs.landing.chunking import chunk_limits, named_chunks, row_layout
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
 from spark_jobs.landing.record_spec import record_spec
@@ -141,11 +140,11 @@ class Blocks:
         """`row_id` and `delta_id` of the good rows whose delta_ids pass the filter, of a source that declares them."""
         return self._blocks.select("payload").mapInArrow(partial(_identities, wanted=wanted), IDENTITY)
 
-    def chunks(self, source: Source, landing: int, config: BatcherConfig, hidden: npt.NDArray[np.int64]) -> DataFrame:
+    def chunks(self, source: Source, landing: int, hidden: npt.NDArray[np.int64]) -> DataFrame:
         """Rows of the source's chunk table, of the good rows but those with the ids `hidden`."""
         blocks = self._blocks.select("bucket", "seq_no", "least_row_id", "payload")
         together = blocks.repartitionById(self.buckets, "bucket").sortWithinPartitions("seq_no", "least_row_id")
-        made = together.mapInArrow(_BlockChunker(source, landing, config, hidden), chunks(source).schema())
+        made = together.mapInArrow(_BlockChunker(source, landing, hidden), chunks(source).schema())
         # a worker that held several times its rows gives an entity's chunks in several places
         return made.sortWithinPartitions("entity", "seq_no", F.col("row_ids")[0])
 
@@ -285,7 +284,6 @@ class _BlockChunker:
 
     source: Source
     landing: int
-    config: BatcherConfig
     hidden: npt.NDArray[np.int64]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -319,6 +317,6 @@ class _BlockChunker:
             row_id=layout.row_id,
             timelines=layout.timelines,
             components=layout.components,
-            config=self.config,
+            config=chunk_limits(self.source),
         )
         yield from named_chunks(self.source, made, seq_no=seq_no, diff=1, landing=self.landing).to_batches()

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from spark_jobs.kernels.chunks.columns import ChunkLayout, chunk_batches
 from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.tables import chunks
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ TOGETHER = ("seq_no", "diff")
 went together."""
 
 
-def as_chunks(rows: DataFrame, source: Source, landing: int, config: BatcherConfig) -> DataFrame:
+def as_chunks(rows: DataFrame, source: Source, landing: int) -> DataFrame:
     """Rows (columns of `tables.row_columns`, and `diff`) to rows of the source's chunk table. One shuffle; memory is a
     batch and a flush."""
     ordered = rows.repartition("seq_no", "entity").sortWithinPartitions(*TOGETHER, "entity", "row_id")
-    return ordered.mapInArrow(_Chunker(source, landing, config), chunks(source).schema())
+    return ordered.mapInArrow(_Chunker(source, landing), chunks(source).schema())
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,24 @@ class _Chunker:
 
     source: Source
     landing: int
-    config: BatcherConfig
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = (part for batch in batches for part in _cut(batch))
         for (seq_no, diff), own in groupby(parts, key=_first):
-            for made in chunk_batches(own, layout=row_layout(self.source), config=self.config):
+            for made in chunk_batches(own, layout=row_layout(self.source), config=chunk_limits(self.source)):
                 named = named_chunks(self.source, made, seq_no=seq_no, diff=diff, landing=self.landing)
                 yield from named.to_batches()
+
+
+def chunk_limits(source: Source) -> BatcherConfig:
+    """Where the source's file has rows cut into chunks: no row is left out, and large sorted chunks stay sorted."""
+    return BatcherConfig(
+        flush_num_rows=source.chunks.rows,
+        flush_num_bytes=source.chunks.max_bytes,
+        max_rows_if_unsorted=source.chunks.unsorted,
+        split_before_unsorting=True,
+        keep_sparse_rows=True,
+    )
 
 
 def row_layout(source: Source) -> ChunkLayout:
@@ -60,11 +71,34 @@ def row_layout(source: Source) -> ChunkLayout:
 
 def named_chunks(source: Source, made: pa.Table, *, seq_no: int, diff: int, landing: int) -> pa.Table:
     """Chunks of one drop and diff, as the kernel makes them of `row_layout`, with the columns of the chunk table."""
-    first = pc.cast(pc.list_element(made.column("row_ids"), 0), pa.string())
-    writer = f"{landing}-back" if diff < 0 else str(landing)
     same = {"seq_no": seq_no, "diff": diff, "landing": landing}
+    columns = {name: pa.repeat(pa.scalar(value, pa.int64()), made.num_rows) for name, value in same.items()}
+    columns["landings"] = pa.nulls(made.num_rows, pa.list_(pa.int64()))
+    return _table_columns(source, made, columns, f"{landing}-back" if diff < 0 else str(landing))
+
+
+def merged_chunks(source: Source, made: pa.Table, *, diff: int, landing: int, writer: str) -> pa.Table:
+    """Chunks of rows of several drops and landings up to `landing`, as the kernel makes them of `row_layout` and the
+    component `landing`, with the columns of the chunk table. `writer` tells them apart from other chunks of these rows.
+    """
+    landings = made.column("data_landing").combine_chunks()
+    ends = np.cumsum(pc.list_value_length(landings).to_numpy())
+    least = np.minimum.reduceat(landings.flatten().to_numpy(), np.append(0, ends[:-1]))
+    last = made.column("row_ids").combine_chunks().flatten().to_numpy()[ends - 1]
     columns = {
-        **{name: pa.repeat(pa.scalar(value, pa.int64()), made.num_rows) for name, value in same.items()},
+        "seq_no": pa.array(last >> PLACE_BITS),
+        "diff": pa.repeat(pa.scalar(diff, pa.int64()), made.num_rows),
+        "landing": pa.repeat(pa.scalar(landing, pa.int64()), made.num_rows),
+        "landings": pc.if_else(pa.array(least == landing), pa.scalar(None, landings.type), landings),
+    }
+    return _table_columns(source, made, columns, f"{writer}-back" if diff < 0 else writer)
+
+
+def _table_columns(source: Source, made: pa.Table, columns: dict[str, pa.Array], writer: str) -> pa.Table:
+    """The columns of the chunk table: those given, and what the kernel made."""
+    first = pc.cast(pc.list_element(made.column("row_ids"), 0), pa.string())
+    columns = {
+        **columns,
         "chunk_id": pc.binary_join_element_wise(first, writer, "-"),
         "entity": made.column("entity"),
         "rows": made.column("num_rows"),

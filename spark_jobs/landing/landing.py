@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.kernels.identities import Hashes
 from spark_jobs.kernels.records.rules import RULES_VERSION
 from spark_jobs.landing import ledger
@@ -112,7 +111,7 @@ class Landing:
         landed = Landed(rows)
         n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.values()), default=0)
         if n_rows:
-            made = blocks.chunks(self.source, self.fence.token, BatcherConfig.landing(), hidden.row_ids)
+            made = blocks.chunks(self.source, self.fence.token, hidden.row_ids)
             self.lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
         if landed.totals["rejects"]:
             rejects = _came(blocks.rejects.select(*REJECT))
@@ -174,7 +173,7 @@ class Landing:
     def _append_chunks(self, rows: DataFrame, n_rows: int, entities: int) -> None:
         if n_rows:
             names = [column.name for column in row_columns(self.source)]
-            made = as_chunks(rows.select(*names, "diff"), self.source, self.fence.token, BatcherConfig.landing())
+            made = as_chunks(rows.select(*names, "diff"), self.source, self.fence.token)
             self.lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
 
     def _append_rejects(self, rejects: DataFrame) -> None:

@@ -124,6 +124,14 @@ def landings_between(lake: Lake, source: Source, after: int, through: int) -> li
     return sorted({row["landing"] for row in _rows(lake, source, _between("landing", after + 1, through))})
 
 
+def rows_by_landing(lake: Lake, source: Source) -> dict[int, int]:
+    """How many rows came to chunks or went by each landing."""
+    found: dict[int, int] = {}
+    for row in _rows(lake, source, pc.scalar(True)):
+        found[row["landing"]] = found.get(row["landing"], 0) + row["rows"] + (row["rows_back"] or 0)
+    return found
+
+
 def _rows(lake: Lake, source: Source, where: pc.Expression) -> Rows:
     """The source's rows of the ledger, oldest landing first."""
     rows = lake.records(FILES, (pc.field("source") == source.name) & where)

@@ -9,11 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import chunks, row_columns
+from spark_jobs.storage.tables import LANDING_OF_ROWS, chunks, row_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +51,31 @@ def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
     if settled:
         # a chunk is moved and sorted for all of its rows
         held = held.repartition(max(-(-n_rows // ROWS_A_TASK), 1), "entity").sortWithinPartitions("entity")
-    rows = rows_of_chunks(held, source).drop("landing")
+    rows = rows_of_chunks(held, source)
     return Pending(rows, tuple(found), n_rows, drops, settled)
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:
     """The chunks of a source as rows: the columns of `tables.row_columns`, and `diff` and `landing`."""
-    return rows_of_chunks(lake.read(chunks(source)), source)
+    return rows_of_chunks(lake.read(chunks(source)), source, landing=F.expr(LANDING_OF_ROWS))
 
 
-def rows_of_chunks(held: DataFrame, source: Source) -> DataFrame:
-    """Chunks as rows, in the order of the chunks: the columns of `tables.row_columns`, and `diff` and `landing`."""
+def rows_of_chunks(held: DataFrame, source: Source, **more: Column) -> DataFrame:
+    """Chunks as rows, in the order of the chunks: the columns of `tables.row_columns`, `diff`, and what `more` arrays
+    say of each row."""
     plural = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
-    per_chunk = ("seq_no", "entity")
-    in_arrays = [c for c in row_columns(source) if c.name not in per_chunk]
+    alone = ("seq_no", "entity")
+    in_arrays = [c for c in row_columns(source) if c.name not in alone]
     # a chunk none of whose rows has a value holds no array: zipping needs one all the same
     arrays = [
         F.coalesce(plural.get(c.name, c.name), F.array_repeat(F.lit(None).cast(c.type), F.col("rows"))).alias(c.name)
         for c in in_arrays
     ]
-    of_landing = ("diff", "landing")
-    zipped = held.select(*of_landing, *per_chunk, *arrays)
-    rows = zipped.select(*of_landing, *per_chunk, F.explode(F.arrays_zip(*[c.name for c in in_arrays])).alias("r"))
+    zipped = held.select("diff", "entity", *arrays, *[array.alias(name) for name, array in more.items()])
+    names = [*[c.name for c in in_arrays], *more]
+    rows = zipped.select("diff", "entity", F.explode(F.arrays_zip(*names)).alias("r"))
+    # a merged chunk has rows of several drops
+    of_row = {"entity": F.col("entity"), "seq_no": F.shiftright("r.row_id", PLACE_BITS).alias("seq_no")}
     return rows.select(
-        *[F.col(c.name) if c.name in per_chunk else F.col(f"r.{c.name}") for c in row_columns(source)], *of_landing
+        *[of_row.get(c.name, F.col(f"r.{c.name}")) for c in row_columns(source)], "diff", *map("r.{}".format, more)
     )

@@ -22,7 +22,7 @@ from spark_jobs.landing.pending import chunk_rows
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
+from spark_jobs.storage.tables import DUPLICATES, LANDING_OF_ROWS, QUARANTINE, chunks, row_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,19 +46,24 @@ def identities(lake: Lake, source: Source, wanted: BloomFilter) -> DataFrame:
     """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: of those whose
     delta_ids pass the filter."""
     landed = lake.read(chunks(source)).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
-    columns = landed.where("delta_ids IS NOT NULL").select("diff", "landing", "row_ids", "delta_ids")
+    landings = F.expr(LANDING_OF_ROWS).alias("landings")
+    columns = landed.where("delta_ids IS NOT NULL").select("diff", "row_ids", "delta_ids", landings)
     return columns.mapInArrow(partial(_passing, wanted=wanted), f"diff BIGINT, landing BIGINT, {IDENTITY}")
 
 
 def _passing(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        delta_ids, row_ids = batch.column("delta_ids"), batch.column("row_ids").flatten()
-        chunk, texts = pc.list_parent_indices(delta_ids), delta_ids.flatten()
+        lists = batch.column("delta_ids")
+        chunk, texts = pc.list_parent_indices(lists), lists.flatten()
         present = pc.is_valid(texts)
-        passing = np.flatnonzero(present)[wanted.passing(hashes_of(texts.filter(present)))]
-        of_chunk = {name: batch.column(name).take(chunk.take(pa.array(passing))) for name in ("diff", "landing")}
-        of_row = {"row_id": row_ids.take(pa.array(passing)), "delta_id": texts.take(pa.array(passing))}
-        yield pa.record_batch({**of_chunk, **of_row})
+        passing = pa.array(np.flatnonzero(present)[wanted.passing(hashes_of(texts.filter(present)))])
+        columns = {
+            "diff": batch.column("diff").take(chunk.take(passing)),
+            "landing": batch.column("landings").flatten().take(passing),
+            "row_id": batch.column("row_ids").flatten().take(passing),
+            "delta_id": texts.take(passing),
+        }
+        yield pa.record_batch(columns)
 
 
 STANDS = "came IS NOT NULL AND (went IS NULL OR came >= went)"

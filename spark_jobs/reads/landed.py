@@ -1,7 +1,7 @@
 """Which landing brought an update: its file and line, and the run.
 
-The trace does not say: merging writes an update under the token of the run that merges. Chunks do: each is of one
-landing, and a row that a landing leaves as it was is in none of that landing's.
+The trace does not say: merging writes an update under the token of the run that merges. Chunks do, of each row; a row
+that a landing leaves as it was did not come by it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import drop_of, line_of
+from spark_jobs.sources.drops import PLACE_BITS, drop_of, line_of
 from spark_jobs.storage.bronze_views import landed_chunks
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import FILES
+from spark_jobs.storage.tables import FILES, LANDING_OF_ROWS
 from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequenc
     padded = [
         F.coalesce(array, F.array_repeat(F.lit(None), F.col("rows"))).alias(column) for column, array in arrays.items()
     ]
-    held = lake.run(landed_chunks(source)).where(F.col("seq_no").between(min(drops), max(drops)))
+    # of a merged chunk `seq_no` is that of its last row
+    held = lake.run(landed_chunks(source)).where(F.col("seq_no") >= min(drops))
+    held = held.where(F.shiftright(F.col("row_ids")[0], PLACE_BITS) <= max(drops))
     near = held.where(F.col("entity").isin(sorted({update["entity"] for update in updates})))
-    rows = near.select("landing", "diff", *padded).withColumn("r", F.explode(F.arrays_zip(*arrays)))
-    return rows.select("landing", "diff", "r.*")
+    of_rows = near.select("diff", *padded, F.expr(LANDING_OF_ROWS).alias("landing"))
+    return of_rows.select("diff", F.explode(F.arrays_zip(*arrays, "landing")).alias("r")).select("diff", "r.*")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.drops import Schedule
@@ -57,6 +57,24 @@ class Memory(Section):
         return max_bytes
 
 
+class ChunkLimits(Section):
+    """Where landing and merging cut an entity's rows into chunks. No answer depends on it.
+
+    rows, bytes: a chunk takes no further row once it has as many. unsorted: the rows of a chunk whose times are in no
+    order, which is scanned where another one is searched.
+    """
+
+    rows: PositiveInt = 65_536
+    max_bytes: Size = Field(default=2 << 20, alias="bytes")
+    unsorted: PositiveInt = 8_192
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.unsorted > self.rows:
+            raise refuse(f"`unsorted` of at most `rows`, {self.rows}: no chunk has more rows", self.unsorted)
+        return self
+
+
 class Source(Section):
     """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits."""
 
@@ -77,6 +95,7 @@ class Source(Section):
     compaction: Compaction | None = None
     retention: Retention = Retention()
     memory: Memory = Memory()
+    chunks: ChunkLimits = ChunkLimits()
     dag: Dag = Dag()
 
     @property
@@ -121,8 +140,8 @@ class Source(Section):
         """A hash for each part of the definition that results depend on: `drops`, `parse`, `delta`, `state`,
         `window.<name>`, and `chains` where gold keeps them.
 
-        Order of keys, comments, the DAG's settings, the description, the retention, the memory, how chains are
-        compacted and the files' place change none.
+        Order of keys, comments, the DAG's settings, the description, the retention, the memory, the limits of
+        chunks, how chains are compacted and the files' place change none.
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE, SOURCE, chunks
+from spark_jobs.storage.tables import DUPLICATES, FILES, LANDING_OF_ROWS, QUARANTINE, SOURCE, chunks
 from spark_jobs.storage.views import create_view
 
 _LEDGER = qualified(FILES.database, FILES.table)
@@ -14,14 +15,14 @@ _LEDGER = qualified(FILES.database, FILES.table)
 CHUNK_COLUMNS = (
     Column("entity", "STRING", "The entity that the chunk's rows change."),
     Column("chunk_id", "STRING", "Identity of the chunk."),
-    Column("seq_no", "BIGINT", "Number of the drop that brought the rows."),
+    Column("seq_no", "BIGINT", "Number of the drop that brought the rows; of a merged chunk the last of them."),
     Column("rows", "INT", "Number of rows."),
     Column("row_ids", "ARRAY<BIGINT>", "Ids of the rows, ascending."),
     Column("event_times", "ARRAY<TIMESTAMP>", "Times on the primary timeline, one per row."),
     Column("event_min", "TIMESTAMP", "Least of them."),
     Column("event_max", "TIMESTAMP", "Greatest of them."),
     Column("diff", "BIGINT", "+1 the rows came, -1 they were taken back."),
-    Column("landing", "BIGINT", "Fence token of the landing that wrote the chunk."),
+    Column("landing", "BIGINT", "Fence token of the landing that brought the rows; of a merged chunk the last merged."),
 )
 CHUNK_LIST = tuple(column.name for column in CHUNK_COLUMNS)
 """The columns that the chunk tables of all sources have in common."""
@@ -139,37 +140,39 @@ def chunks_view(selects: list[str]) -> str:
     )
 
 
-def source_deltas(source: Source) -> str:
+def source_deltas(source: Source, landing_of_rows: str = LANDING_OF_ROWS) -> str:
     """The landed rows of a source that were not taken back, one per row, typed."""
     arrays = [f"t_{t}" for t in source.timelines] + [f"c_{c}" for c in source.columns]
     # a chunk none of whose rows has a value holds no array: zipping needs one all the same
     padded = [f"coalesce({name(a)}, array_repeat(null, rows)) AS {name(a)}" for a in ["delta_ids", *arrays, "extra"]]
-    zipped = ", ".join(name(a) for a in ["row_ids", "event_times", "delta_ids", *arrays, "extra"])
+    zipped = ", ".join(name(a) for a in ["row_ids", "event_times", "delta_ids", *arrays, "extra", "landing"])
     fields = ", ".join(
         ["r.row_ids AS row_id", "r.event_times AS event_time", "r.delta_ids AS delta_id"]
         + [f"r.{name(a)} AS {name(a[2:] if a.startswith('c_') else a)}" for a in arrays]
-        + ["r.extra AS extra"]
+        + ["r.extra AS extra", f"shiftright(r.row_ids, {PLACE_BITS}) AS seq_no", "r.landing AS landing"]
     )
     came = (
-        f"SELECT entity AS _entity, seq_no, chunk_id, landing, {fields} FROM (SELECT entity, seq_no, chunk_id, landing,"
-        f" row_ids, event_times, {', '.join(padded)} FROM ({landed_chunks(source)}) WHERE diff > 0)"
+        f"SELECT entity AS _entity, chunk_id, {fields} FROM (SELECT entity, chunk_id, row_ids, event_times,"
+        f" {', '.join(padded)}, {landing_of_rows} AS landing FROM ({landed_chunks(source)}) WHERE diff > 0)"
         f" LATERAL VIEW explode(arrays_zip({zipped})) AS r"
     )
     went = (
-        f"SELECT row_id, max(landing) AS landing FROM ({landed_chunks(source)})"
-        " LATERAL VIEW explode(row_ids) AS row_id WHERE diff < 0 GROUP BY row_id"
+        "SELECT r.row_ids AS row_id, max(r.landing) AS landing"
+        f" FROM (SELECT row_ids, {landing_of_rows} AS landing FROM ({landed_chunks(source)}) WHERE diff < 0)"
+        " LATERAL VIEW explode(arrays_zip(row_ids, landing)) AS r GROUP BY r.row_ids"
     )
     return f"SELECT c.* FROM ({came}) c LEFT ANTI JOIN ({went}) g ON g.row_id = c.row_id AND g.landing > c.landing"
 
 
-def deltas_of(source: Source) -> str:
-    """A source's part of `bronze.deltas`: its landed rows, components as JSON."""
+def deltas_of(source: Source, landing_of_rows: str = LANDING_OF_ROWS) -> str:
+    """A source's part of `bronze.deltas`: its landed rows, components as JSON. `landing_of_rows`: SQL that a table of
+    chunks understands."""
     times = ", ".join(f"{literal(t)}, t_{t}" for t in source.timelines)
     components = ", ".join(f"{literal(c)}, {sql}" for c, sql in _json_values(source, "STRING").items())
     return (
         f"SELECT {literal(source.source)} AS source, _entity AS entity, event_time, row_id, delta_id,"
         f" seq_no, chunk_id, map({times}) AS times, to_json(named_struct({components})) AS components, extra"
-        f" FROM ({source_deltas(source)})"
+        f" FROM ({source_deltas(source, landing_of_rows)})"
     )
 
 

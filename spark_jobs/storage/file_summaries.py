@@ -56,6 +56,19 @@ def summarize_files(
             yield FileSummary(value, rows, sizes[fragment.path], bounds)
 
 
+def logged_files(uri: str, options: Mapping[str, str], column: str) -> list[FileSummary]:
+    """The files of a table without partitions, with the bounds of a column of which the log has statistics."""
+    from deltalake import DeltaTable
+
+    listed = pa.table(DeltaTable(uri, storage_options=dict(options)).get_add_actions(flatten=True)).to_pylist()
+    bounds = (f"min.{column}", f"max.{column}")
+    return [
+        FileSummary("", file["num_records"], file["size_bytes"], {column: (file[bounds[0]], file[bounds[1]])})
+        for file in listed
+        if file["num_records"]
+    ]
+
+
 def _bounds(fragment: ds.ParquetFileFragment, schema: pa.Schema, column: str) -> Bounds:
     of_groups = [group.statistics.get(column) for group in fragment.row_groups if group.num_rows]
     if all(of_group is not None and "min" in of_group for of_group in of_groups):

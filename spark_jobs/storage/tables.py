@@ -313,6 +313,14 @@ def updates(source: Source) -> Table:
     )
 
 
+LANDINGS = Column(
+    "landings", "ARRAY<BIGINT>", "Of a merged chunk the landing of each row; null where all are of `landing`."
+)
+OF_ONE_LANDING = "array_repeat(landing, rows)"
+LANDING_OF_ROWS = f"coalesce({LANDINGS.name}, {OF_ONE_LANDING})"
+"""SQL: the landing of each row of a chunk, of one that is never merged and of any."""
+
+
 def chunks(source: Source) -> Table:
     """`bronze.<source>_chunks`: one row per chunk of one entity, dense arrays, bounds per timeline."""
     timelines: list[Column] = []
@@ -334,7 +342,7 @@ def chunks(source: Source) -> Table:
         (
             Column("chunk_id", "STRING", "Identity of the chunk."),
             Column("entity", "STRING", "The entity."),
-            Column("seq_no", "BIGINT", "Number of the drop."),
+            Column("seq_no", "BIGINT", "Number of the drop; of a merged chunk that of its last row."),
             Column("rows", "INT", "Number of rows."),
             Column("row_ids", "ARRAY<BIGINT>", "Ids of the rows, ascending."),
             Column("event_times", "ARRAY<TIMESTAMP>", "Primary times, one per row."),
@@ -345,7 +353,12 @@ def chunks(source: Source) -> Table:
             *values,
             Column("extra", "ARRAY<MAP<STRING, STRING>>", "Undeclared columns' values, one map per row."),
             Column("diff", "BIGINT", "+1 the rows came, -1 they were taken back."),
-            Column("landing", "BIGINT", "Fence token of the landing that wrote the chunk."),
+            LANDINGS,
+            Column(
+                "landing",
+                "BIGINT",
+                "Fence token of the landing that brought the rows; of a merged chunk the last merged.",
+            ),
         ),
         (),
         (

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.chunks import BatcherConfig, Chunk, ChunkStore, ComponentColumn, StoreConfig
+from spark_jobs.chunks import Chunk, ChunkStore, ComponentColumn, StoreConfig
 from spark_jobs.kernels.chunks.columns import chunk_columns
-from spark_jobs.kernels.chunks.tables import chunks_from_table
+from tests.kernels.chunk_tables import LANDING, chunks_from_table
 
 SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
@@ -166,9 +166,9 @@ def _rows_table(rows: int, entities: int, late_share: float) -> pa.Table:
 def _chunked(table: pa.Table) -> tuple[pa.Table, float]:
     """The table's chunks, and rows per second; the first, small call compiles."""
     cut = {"entity": "entity", "row_id": "id", "timelines": ["t"], "components": ["v"]}
-    chunk_columns(table.slice(0, 100), **cut, config=BatcherConfig.landing())
+    chunk_columns(table.slice(0, 100), **cut, config=LANDING)
     began = time.perf_counter()
-    chunks = chunk_columns(table, **cut, config=BatcherConfig.landing())
+    chunks = chunk_columns(table, **cut, config=LANDING)
     return chunks, table.num_rows / (time.perf_counter() - began)
 
 

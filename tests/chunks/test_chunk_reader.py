@@ -35,12 +35,36 @@ class DuckLake:
 
     def add(self, landed: Sequence[Landed]) -> None:
         for part in landed:
-            name = f"{part.landing}-{part.diff}-{part.rows[0].row_id}"
-            rows = stored_table([StoredChunk(Chunk.from_rows(name, "e", part.rows), {name})], LAYOUT)
-            rows = rows.append_column("diff", pa.array([part.diff])).append_column("landing", pa.array([part.landing]))
-            self.connection.register("rows", rows)
-            self.connection.execute("CREATE TABLE IF NOT EXISTS chunks AS SELECT * FROM rows LIMIT 0")
-            self.connection.execute("INSERT INTO chunks SELECT * FROM rows")
+            self.put(f"{part.landing}-{part.diff}-{part.rows[0].row_id}", [part])
+
+    def put(self, name: str, parts: Sequence[Landed]) -> None:
+        """One chunk of all rows of these parts, which differ in their landings alone."""
+        rows = sorted(((row, part.landing) for part in parts for row in part.rows), key=lambda pair: pair[0].row_id)
+        chunk = Chunk.from_rows(name, "e", [row for row, _ in rows])
+        landings = [landing for _, landing in rows]
+        of_rows = landings if len(parts) > 1 else None
+        columns = stored_table([StoredChunk(chunk, {name})], LAYOUT)
+        columns = columns.append_column("diff", pa.array([parts[0].diff]))
+        columns = columns.append_column("landing", pa.array([max(landings)]))
+        columns = columns.append_column("landings", pa.array([of_rows], pa.list_(pa.int64())))
+        self.connection.register("rows", columns)
+        self.connection.execute("CREATE TABLE IF NOT EXISTS chunks AS SELECT * FROM rows LIMIT 0")
+        self.connection.execute("INSERT INTO chunks SELECT * FROM rows")
+
+    def merge(self, landed: Sequence[Landed]) -> None:
+        """Put chunks of several landings in the place of all that are there, but where a row is there twice."""
+        self.connection.execute("DELETE FROM chunks")
+        alike: dict[object, list[list[Landed]]] = {}
+        for part in landed:
+            groups = alike.setdefault((part.diff, tuple(part.rows[0].times)), [])
+            own = {row.row_id for row in part.rows}
+            room = (group for group in groups if not own & {row.row_id for other in group for row in other.rows})
+            group = next(room, None)
+            if group is None:
+                groups.append(group := [])
+            group.append(part)
+        for number, group in enumerate(group for groups in alike.values() for group in groups):
+            self.put(f"merged-{number}", group)
 
     def run(self, statement: str) -> Any:
         # DuckDB quotes names by ", counts from 1 and has no suffix of 64 bits
@@ -54,12 +78,15 @@ class DuckLake:
         return ChunkReader(self, named, LAYOUT, counted=lambda chunks: chunks)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("seed", range(tries(60)))
-def test_what_is_asked_of_the_table_brings_every_row_that_stands(seed: int) -> None:
+def test_what_is_asked_of_the_table_brings_every_row_that_stands(seed: int, merged: bool) -> None:
     chance = random.Random(seed)
     landed, standing = landed_rows(chance, COMPONENTS)
     lake = DuckLake()
     lake.add(landed)
+    if merged:
+        lake.merge(landed)
     for timeline in TIMELINES:
         asked = chance.sample(COMPONENTS, chance.randint(1, len(COMPONENTS)))
         at, lo, hi = (chance.randint(-1, 13) for _ in range(3))
@@ -90,6 +117,24 @@ def test_what_lands_between_two_reads_is_in_none_of_the_answer(reads: int) -> No
     assert lake.reader().latest_at("e", "seen", 20, ["p"])["p"].value == 7
     assert done > reads
     assert lake.reader().latest_at("e", "seen", 20, ["p"])["p"].value == 8
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_a_merge_between_two_reads_changes_no_answer(reads: int) -> None:
+    values = [None] * 30
+    landed = [Landed(1, time, [Row(time, {"seen": time}, {"p": v})]) for time, v in enumerate([5, *values], start=1)]
+    lake, done = DuckLake(), 0
+    lake.add(landed)
+
+    def merge() -> None:
+        nonlocal done
+        done += 1
+        if done == reads:  # the chunk with the value now ends with the newest ones, which have been read already
+            lake.merge(landed)
+
+    lake.between = merge
+    assert lake.reader().latest_at("e", "seen", 40, ["p"])["p"].value == 5
+    assert done > reads
 
 
 def test_arguments_of_another_type_are_refused_before_a_statement() -> None:

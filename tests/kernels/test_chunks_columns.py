@@ -17,8 +17,8 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.chunks.columns import ChunkLayout, chunk_batches, chunk_columns, row_sizes
 from spark_jobs.kernels.chunks.errors import UnsortedRows
 from spark_jobs.kernels.chunks.naive import naive_cut
-from spark_jobs.kernels.chunks.tables import chunks_from_table
 from tests.effort import tries
+from tests.kernels.chunk_tables import LANDING, chunks_from_table
 
 TIMELINES, COMPONENTS = ["seen", "sent"], ["flow", "name"]
 LAYOUT = ChunkLayout(entity="pump", row_id="id", timelines=TIMELINES, components=COMPONENTS)
@@ -154,9 +154,7 @@ def test_no_row_is_lost_and_chunk_rows_answer_as_the_rows_do(rows: list[Any], co
 def test_timestamps_keep_their_type_in_lists_and_bounds() -> None:
     at = datetime(2013, 1, 2, 3, tzinfo=UTC)
     table = pa.table({"e": ["x"], "id": [7], "t": pa.array([at], pa.timestamp("us", "UTC")), "v": [1.5]})
-    found = chunk_columns(
-        table, entity="e", row_id="id", timelines=["t"], components=["v"], config=BatcherConfig.landing()
-    )
+    found = chunk_columns(table, entity="e", row_id="id", timelines=["t"], components=["v"], config=LANDING)
     assert found.schema.field("time_t").type == pa.list_(pa.timestamp("us", "UTC"))
     assert found.to_pylist() == [
         {"entity": "x", "num_rows": 1, "row_ids": [7], "time_t": [at], "min_t": at, "max_t": at, "sorted_t": True}
@@ -165,7 +163,7 @@ def test_timestamps_keep_their_type_in_lists_and_bounds() -> None:
 
 
 def test_an_empty_table_gives_no_chunks_but_the_schema() -> None:
-    found = chunk_lists(sorted_table([]), BatcherConfig.landing())
+    found = chunk_lists(sorted_table([]), LANDING)
     assert found.num_rows == 0
     assert found.schema.field("data_name").type == pa.list_(pa.string())
 
@@ -173,20 +171,20 @@ def test_an_empty_table_gives_no_chunks_but_the_schema() -> None:
 def test_row_ids_that_do_not_ascend_within_an_entity_are_refused() -> None:
     table = sorted_table([("a", 1, None, 1, None), ("a", 2, None, 1, None)])
     with pytest.raises(UnsortedRows):
-        chunk_lists(table.take([1, 0]), BatcherConfig.landing())
+        chunk_lists(table.take([1, 0]), LANDING)
 
 
 def test_a_null_entity_and_columns_that_hold_no_times_or_row_ids_are_refused() -> None:
     table = sorted_table([("a", 1, None, 1, None)])
     with pytest.raises(ParameterError, match="'pump' in every row"):
-        chunk_lists(table.set_column(0, "pump", pa.array([None], pa.string())), BatcherConfig.landing())
+        chunk_lists(table.set_column(0, "pump", pa.array([None], pa.string())), LANDING)
     with pytest.raises(ParameterError, match="integer or timestamp"):
-        chunk_lists(table.set_column(2, "seen", pa.array(["noon"])), BatcherConfig.landing())
+        chunk_lists(table.set_column(2, "seen", pa.array(["noon"])), LANDING)
     with pytest.raises(ParameterError, match="64 signed bits in column 'seen', found 9223372036854775808"):
-        chunk_lists(table.set_column(2, "seen", pa.array([2**63], pa.uint64())), BatcherConfig.landing())
+        chunk_lists(table.set_column(2, "seen", pa.array([2**63], pa.uint64())), LANDING)
     for ids in (pa.array([2**63], pa.uint64()), pa.array([1.5]), pa.array(["1"])):
         with pytest.raises(ParameterError, match="column 'id'"):
-            chunk_lists(table.set_column(1, "id", ids), BatcherConfig.landing())
+            chunk_lists(table.set_column(1, "id", ids), LANDING)
 
 
 def test_a_large_sorted_piece_ends_before_the_row_that_would_unsort_it() -> None:

@@ -13,9 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.windows import Calendar, Cuts, Deltas, Inputs, IntegerOverflow, Trigger, collect, count, sum_
+from spark_jobs.kernels.windows import (
+    Adaptive,
+    Calendar,
+    Cuts,
+    Deltas,
+    Inputs,
+    IntegerOverflow,
+    Trigger,
+    collect,
+    count,
+    sum_,
+)
 from spark_jobs.kernels.windows.adaptive_naive import Delta, adaptive
 from spark_jobs.kernels.windows.kinds.cuts import adaptive_spans
+from spark_jobs.kernels.windows.streams import Pace, Windowing, stream_windows
 from tests.effort import tries
 from tests.kernels.whole_tables import adaptive_table, skipped_table, window_table
 
@@ -100,6 +112,49 @@ def test_adaptive_windows_equal_the_twin_in_any_order_of_rows(rows, triggers, ra
         }
         assert (row["n"], row["bytes"]) == (len(window.deltas), size)
     assert len({row["window_id"] for row in found}) == len(found)
+
+
+def streamed(table, cuts, most_rows, held=None):
+    """The windows of rows by key and time, so many at a time."""
+    table = table.sort_by([("k", "ascending"), ("t", "ascending")])
+    chunks = (table.slice(begin, most_rows) for begin in range(0, table.num_rows, most_rows))
+    windowing = Windowing.of(Adaptive(cuts, DELTAS), INPUTS)
+    return pa.concat_tables(stream_windows(chunks, windowing, Pace(most_rows, None, held)))
+
+
+@pytest.mark.parametrize("text_ids", [False, True])
+@settings(max_examples=tries(150), deadline=None)
+@given(
+    st.lists(ROWS | REPEATED | EDGES, min_size=1, max_size=3).filter(any), TRIGGERS, RESETS | st.just(7),
+    st.sampled_from([2, 12, 300]), st.sampled_from([1, 2, 5]), st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_windows_of_rows_some_at_a_time_are_those_of_all_rows(
+    text_ids, of_keys, triggers, reset, longest, most_rows, random
+):
+    cuts = replace(CUTS, triggers=triggers, reset=reset, longest=longest)
+    tables = []
+    for number, rows in enumerate(of_keys):
+        shuffled = list(rows)
+        random.shuffle(shuffled)
+        tables.append(table_of(shuffled).set_column(0, "k", pa.array([f"k{number}"] * len(rows), pa.string())))
+    table = pa.concat_tables(tables)
+    if text_ids:
+        ids = table["id"].cast(pa.string())
+        table = table.set_column(2, "id", ids)
+    whole, _ = adaptive_table(table, cuts, DELTAS, INPUTS)
+    assert streamed(table, cuts, most_rows).to_pylist() == whole.to_pylist()
+
+
+@pytest.mark.parametrize("triggers", [(Trigger("time"),), (Trigger("count", 50), Trigger("rate_change", 0.5))])
+def test_rows_held_do_not_grow_with_the_cell(triggers):
+    most = {}
+    for n in (2_000, 20_000):
+        held = []
+        rows = table_of([Delta(t, t, 1) for t in range(n)])
+        cuts = replace(CUTS, triggers=triggers, reset=10**9, longest=40, target=30)
+        streamed(rows, cuts, 100, lambda _, n_rows, held=held: held.append(n_rows))
+        most[n] = max(held)
+    assert most[20_000] == most[2_000] < 500
 
 
 def test_an_id_that_comes_twice_at_one_time_leaves_no_choice():

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.landing import blocks
 from spark_jobs.landing.blocks import BLOCK, FILE, REJECT, _BlockChunker, _bounds, _read, _rows
 from spark_jobs.landing.files import list_drop_files
@@ -85,7 +84,7 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, 
         own = made.filter(pc.equal(made["bucket"], bucket)).sort_by(
             [("seq_no", "ascending"), ("least_row_id", "ascending")]
         )
-        chunker = _BlockChunker(source, 7, BatcherConfig.landing(), hidden)
+        chunker = _BlockChunker(source, 7, hidden)
         found += pa.Table.from_batches(chunker(iter(own.to_batches(max_chunksize=3)))).to_pylist()
     assert sorted(i for chunk in found for i in chunk["row_ids"]) == sorted(set(ids.tolist()) - set(hidden.tolist()))
     by_entity: dict[tuple[int, str], list[int]] = {}

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.kernels.chunks.config import BatcherConfig
 from spark_jobs.landing.chunking import _Chunker
 from spark_jobs.sources import load_source
 from spark_jobs.sources.drops import first_row_id, row_id
@@ -52,9 +51,7 @@ def test_a_chunk_is_of_one_drop_one_entity_and_one_diff(tmp_path: Path, batch_ro
             "extra": pa.nulls(len(ROWS), pa.map_(pa.string(), pa.string())),
         }
     )
-    made = pa.Table.from_batches(
-        [*_Chunker(source, 7, BatcherConfig.landing())(iter(table.to_batches(max_chunksize=batch_rows)))]
-    )
+    made = pa.Table.from_batches([*_Chunker(source, 7)(iter(table.to_batches(max_chunksize=batch_rows)))])
     assert made.column_names == chunks(source).column_names
     told = ("seq_no", "diff", "entity", "row_ids", "c_load", "landing")
     assert sorted(tuple(row[name] for name in told) for row in made.to_pylist()) == [

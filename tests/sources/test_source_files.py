@@ -522,6 +522,21 @@ def test_what_a_worker_may_hold_is_part_of_no_definition() -> None:
     assert "1 MiB or more" in refused["memory.max_bytes"][0]
 
 
+def test_limits_of_chunks_are_read_and_no_part_of_the_definition() -> None:
+    limits = read(shop()).chunks
+    assert (limits.rows, limits.max_bytes, limits.unsorted) == (65_536, 2 << 20, 8_192)
+    smaller = read({**shop(), "chunks": {"rows": 4096, "bytes": "384 KiB", "unsorted": 1024}})
+    assert (smaller.chunks.rows, smaller.chunks.max_bytes, smaller.chunks.unsorted) == (4096, 384 << 10, 1024)
+    assert smaller.definition_parts() == read(shop()).definition_parts()
+    for wrong, field, expected in (
+        ({"rows": 0}, "chunks.rows", "greater than 0"),
+        ({"bytes": "many"}, "chunks.bytes", "a size"),
+        ({"rows": 100, "unsorted": 200}, "chunks", "`unsorted` of at most `rows`, 100"),
+        ({"max_bytes": "2 MiB"}, "chunks.max_bytes", "one of the keys rows, bytes, unsorted"),
+    ):
+        assert expected in problems({**shop(), "chunks": wrong})[field][0]
+
+
 def with_windows(*names: str) -> Any:
     return {name: copy.deepcopy(TUMBLING) for name in names}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spark_jobs.trace.inspection import BatchReport, TraceReport
 
 KEPT_BY_BRONZE = "bronze keeps what the files said"
-"""Of what was taken back, too: what landed is never rewritten."""
+"""Of what was taken back, too: what landed is never removed."""
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the held read.")]
 

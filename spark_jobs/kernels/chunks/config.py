@@ -79,21 +79,6 @@ class BatcherConfig:
         """Refuse limits that are no whole number of 0 or more, and switches that are neither on nor off."""
         _check(self)
 
-    @classmethod
-    def landing(cls) -> BatcherConfig:
-        """What landing a drop uses: no row is left out, and large sorted chunks stay sorted.
-
-        65,536 rows or 2 MiB bound the memory of one entity's pending rows; 8,192 rows are what one scan may cost
-        where a chunk is read from storage anyway.
-        """
-        return cls(
-            flush_num_rows=65_536,
-            flush_num_bytes=2 * 1024 * 1024,
-            max_rows_if_unsorted=8_192,
-            split_before_unsorting=True,
-            keep_sparse_rows=True,
-        )
-
 
 def _check(config: StoreConfig | BatcherConfig) -> None:
     for setting in fields(config):

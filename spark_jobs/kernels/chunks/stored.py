@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -87,19 +88,35 @@ def stored_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
 
 def standing_chunks(table: pa.Table, layout: StoredLayout) -> list[StoredChunk]:
     """The chunks of a table that also says, in `diff` and `landing`, whether a chunk's rows came (1) or went (-1), and
-    by which landing: without the rows that went by a later landing than they came by."""
+    by which landing, or in `landings` of each row: without the rows that went by a later landing than they came by."""
     went = pc.less(table["diff"], 0)
     gone, came = table.filter(went), table.filter(pc.invert(went))
     came = came.take(pa.array(np.argsort(came["first_row_id"].to_numpy(), kind="stable")))
-    lists = gone["row_ids"].combine_chunks()
-    gone_ids = lists.flatten().to_numpy()
-    gone_by = np.repeat(gone["landing"].to_numpy(), pc.list_value_length(lists).to_numpy())
+    gone_ids = gone["row_ids"].combine_chunks().flatten().to_numpy()
+    gone_by = np.concatenate([np.zeros(0, np.int64), *_landings(gone)])
+    order = np.lexsort((gone_by, gone_ids))
+    gone_ids, gone_by = gone_ids[order], gone_by[order]
     standing = []
-    for held, landing in zip(stored_chunks(came, layout), came["landing"].to_pylist(), strict=True):
-        stays = ~np.isin(held.chunk.row_ids, gone_ids[gone_by > landing])
+    for held, landings in zip(stored_chunks(came, layout), _landings(came), strict=True):
+        # the last time that each row went, if it did
+        last = np.searchsorted(gone_ids, held.chunk.row_ids, side="right") - 1
+        went_at = last.clip(0)
+        stays = np.ones(landings.size, np.bool_)
+        if gone_ids.size:
+            stays = (last < 0) | (gone_ids[went_at] != held.chunk.row_ids) | (gone_by[went_at] <= landings)
         if stays.any():
             standing.append(held if stays.all() else replace(held, chunk=held.chunk.take(stays, held.chunk.id)))
     return standing
+
+
+def _landings(table: pa.Table) -> list[npt.NDArray[np.int64]]:
+    """Of each chunk the landing of every row."""
+    lists = table["landings"] if "landings" in table.column_names else pa.nulls(table.num_rows, pa.list_(_ID))
+    lengths = pc.list_value_length(table["row_ids"]).to_pylist()
+    return [
+        own.values.to_numpy() if own.is_valid else np.full(length, landing, np.int64)
+        for own, length, landing in zip(lists, lengths, table["landing"].to_pylist(), strict=True)
+    ]
 
 
 def _column(cells: list[Any], kind: pa.DataType) -> pa.Array:

@@ -1,52 +1,12 @@
-"""Chunks from chunk rows: what `columns` wrote as one Arrow row per chunk becomes a `Chunk` to query.
-
-Columns are sliced without a copy where Arrow allows it (numbers without nulls); times become int64 in the timeline's
-own unit.
-"""
+"""An Arrow column of a component as a chunk holds it, without a copy where Arrow allows it (numbers without nulls)."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.kernels.chunks.model import Chunk, ComponentColumn
-
-
-def chunks_from_table(table: pa.Table, *, timelines: Sequence[str], components: Sequence[str]) -> list[Chunk]:
-    """The chunks of a table in the form that `chunk_columns` gives.
-
-    A chunk's id is `entity#first-last/rows`, the name that a batcher gives to the same rows.
-    """
-    table = table.combine_chunks()
-    entities = table["entity"].to_pylist()
-    row_ids, offsets = _flat_lists(table["row_ids"])
-    ids = row_ids.to_numpy()
-    times = {name: _flat_lists(table[f"time_{name}"]) for name in timelines}
-    values = {name: _flat_lists(table[f"data_{name}"]) for name in components}
-    chunks = []
-    for index, entity in enumerate(entities):
-        rows = ids[offsets[index] : offsets[index + 1]]
-        chunks.append(
-            Chunk.from_columns(
-                f"{entity}#{rows[0]}-{rows[-1]}/{len(rows)}",
-                entity,
-                row_ids=rows,
-                times={
-                    name: flat[bounds[index] : bounds[index + 1]].cast(pa.int64()).to_numpy()
-                    for name, (flat, bounds) in times.items()
-                    if bounds[index] < bounds[index + 1]
-                },
-                components={
-                    name: component_column(flat[bounds[index] : bounds[index + 1]])
-                    for name, (flat, bounds) in values.items()
-                    if bounds[index] < bounds[index + 1]
-                },
-            )
-        )
-    return chunks
+from spark_jobs.kernels.chunks.model import ComponentColumn
 
 
 def component_column(values: pa.Array) -> ComponentColumn:
@@ -59,10 +19,3 @@ def component_column(values: pa.Array) -> ComponentColumn:
     for index, value in enumerate(values.to_pylist()):
         held[index] = value
     return ComponentColumn.of(str(values.type), held, valid)
-
-
-def _flat_lists(column: pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
-    """All lists' values one after another, and the bounds of each list in them; a null list is empty."""
-    lists = column.combine_chunks()
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    return lists.flatten(), np.append(0, np.cumsum(lengths))

@@ -21,6 +21,16 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Settled:
+    """What later rows of a key leave alone, and what is needed for the rest."""
+
+    before: int
+    """No row to come bears on windows that start earlier."""
+    rows_from: int
+    """Windows that start at `before` or later need no row before this time."""
+
+
+@dataclass(frozen=True)
 class Spans:
     """The windows `first[i] <= w < past[i]` of each row `i`; no span is empty, and `past` never falls."""
 

@@ -1,9 +1,10 @@
 """Windows of a stream of rows sorted by (key, time): memory holds what open windows need, not the stream.
 
 Rows become windows some at a time. All keys of these are complete but the last one, whose later rows may still come;
-its windows are settled up to a start from which on a row to come could bear on them (`Settled.before`). They are made
+its windows are settled up to a start from which on a row to come could bear on them: `Settled.before`. They are made
 now; the rows that the others need are carried over to the next rows of the stream, and what those make of windows
-already settled is left out. So each window is made once, from all of its rows.
+already settled is left out. So each window is made once, from all of its rows. Adaptive windows, which follow from all
+rows of a cell, carry over how cutting stands and the rows of the open window: `Found.following`.
 
 Each row is worked on a bounded number of times, also where one window holds more rows than are taken at a time: then
 at least as many new rows are awaited as were carried over.
@@ -55,10 +56,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Carried:
-    """Rows that are worked on again with those after them. Of the first key what lies before `before` is done."""
+    """Rows that are worked on again with those after them. Of the first key what lies before `before` is done. `find`:
+    how windows are found from there on, if otherwise than of a table by itself."""
 
     rows: pa.Table
     before: int
+    find: Find | None = None
 
 
 class Tables:
@@ -154,10 +157,14 @@ def steps(
         most_rows: how many rows become windows at a time, unless one window holds more.
         held: told how many bytes of rows are held, and how many rows.
     """
+
+    def found(rows: pa.Table, carried: Carried | None) -> Found:
+        return (find if carried is None or carried.find is None else carried.find)(rows)
+
     return in_portions(
         chunks,
-        lambda rows, carried: _step(rows, find(rows), carried, settled),
-        lambda rows, carried: _last(find(rows), carried),
+        lambda rows, carried: _step(rows, found(rows, carried), carried, settled),
+        lambda rows, carried: _last(found(rows, carried), carried),
         most_rows=most_rows,
         held=held,
     )
@@ -217,9 +224,12 @@ def _step(table: pa.Table, found: Found, carried: Carried | None, settle: Settle
     opens, last = int(rows.offsets[-2]), rows.offsets.size - 2
     last_key = int(windows.group.searchsorted(last))
     last_start = int(windows.start[-1]) if last_key < end else None
-    settled = settle(int(rows.times[-1]), last_start)
+    if found.following is None:
+        settled, find = settle(int(rows.times[-1]), last_start), None
+    else:
+        settled, find = found.following()
     if last_key < end:
         end = max(last_key + int(windows.start[last_key:].searchsorted(settled.before)), begin)
     kept = opens + int(rows.times[opens:].searchsorted(settled.rows_from))
     upto = Place(rows.keys.slice(last, 1), settled.before)
-    return Step(found, begin, end, upto), Carried(rows.following(kept).select(table.column_names), settled.before)
+    return Step(found, begin, end, upto), Carried(rows.following(kept).select(table.column_names), settled.before, find)

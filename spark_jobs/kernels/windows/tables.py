@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from .monoid import Aggregate, WindowRows
 from .rows import SkippedRows, SortedRows
-from .spans import Spans, Windows
+from .spans import Settled, Spans, Windows
 
 Ints = npt.NDArray[np.int64]
 Aggregates = Mapping[str, Aggregate]
@@ -53,13 +53,15 @@ class Found:
     """The windows of some rows, made when asked for: `table(begin, end, wanted)` gives those numbered `begin .. end-1`,
     of them the `wanted` ones (None: all).
 
-    `late_rows`: how many rows are late for all their windows.
+    `late_rows`: how many rows are late for all their windows. `following`: of a kind that remembers more than rows,
+    where the last key stands if its rows go on: what they leave alone, and how the windows of the next rows are found.
     """
 
     rows: SortedRows
     windows: Windows
     table: Callable[[int, int, Wanted | None], pa.Table]
     late_rows: int = 0
+    following: Callable[[], tuple[Settled, Callable[[pa.Table], Found]]] | None = None
 
     @property
     def skipped(self) -> SkippedRows:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,8 +20,9 @@ from ..rows import SortedRows, encode, own, settle_ties, sort_rows
 from ..spans import Spans, Windows
 from ..sweeps import distinct_counts
 from ..tables import Found, Inputs, Wanted, asked_for, rows_between, window_columns, with_results
-from .cuts import REASONS, Cuts, adaptive_spans, cell_ends, first_of_deltas, in_time
+from .cuts import REASONS, Cuts, CutState, adaptive_spans, cell_ends, first_of_deltas, in_time, state_before
 from .kind import Bounds, Grain, Kind, Settled
+from .seen import Seen
 from .ticks import Ticks
 
 Ints = npt.NDArray[np.int64]
@@ -103,7 +105,15 @@ class Adaptive(Kind):
 
     def windows(self, table: pa.Table, inputs: Inputs) -> Found:
         """The windows of a table's rows, in any order."""
-        return _find(table, self.cuts, self.deltas, inputs)
+        return _find(table, self.cuts, self.deltas, inputs, _Standing())
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """How a table's first key stands before its rows, within the cell of `state`: the ids that counted in it."""
+
+    state: CutState | None = None
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True)
@@ -130,16 +140,17 @@ def counting_rows(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -
     return Counting(rows, ids, punctual, _once(ids, punctual, cells))
 
 
-def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
-    """The windows of a table."""
+def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs, standing: _Standing) -> Found:
+    """The windows of a table; those of its first key's cell go on from where it stands."""
     counting = counting_rows(table, cuts, deltas, inputs)
-    rows, ids, punctual, chosen = counting.rows, counting.ids, counting.punctual, counting.chosen
+    rows, ids, punctual = counting.rows, counting.ids, counting.punctual
+    chosen = counting.chosen & _unseen(rows, ids, cuts, standing)
     sizes = np.zeros(rows.times.size, np.int64)
     if deltas.size_bytes is not None:
         sizes = own(rows.column(deltas.size_bytes).cast(pa.int64()))
     cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
-    windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen)
-    names = _ids(windows, cuts.reset)
+    windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen, state=standing.state)
+    names = _ids(windows, cuts.reset, standing.state)
 
     def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
         part = windows.between(begin, end)
@@ -159,7 +170,50 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -> Found:
         read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival))
         return with_results(described, inputs.aggregates, read)
 
-    return Found(rows, windows, made, int(punctual.size - np.count_nonzero(punctual)))
+    def following() -> tuple[Settled, Callable[[pa.Table], Found]]:
+        before, after = _following(rows, ids, chosen, sizes, cuts, standing)
+        return Settled(before, before), partial(_find, cuts=cuts, deltas=deltas, inputs=inputs, standing=after)
+
+    late = int(punctual.size - np.count_nonzero(punctual))
+    return Found(rows, windows, made, late, following)
+
+
+def _following(
+    rows: SortedRows, ids: pa.Array, chosen: Flags, sizes: Ints, cuts: Cuts, standing: _Standing
+) -> tuple[int, _Standing]:
+    """The time from which on rows are needed again if the last key goes on, and how it stands before them.
+
+    Rows of the last time may be followed by others of that time which count before them, so that nothing is decided by
+    them yet. From the start of the window that is open on all rows are needed.
+    """
+    opens, last = int(rows.offsets[-2]), int(rows.times[-1])
+    cell = last // cuts.reset
+    goes_on = opens == 0 and standing.state is not None and standing.state.cell == cell
+    state, seen = (standing.state, standing.seen) if goes_on else (None, None)
+    first = opens + int(np.searchsorted(rows.times[opens:] // cuts.reset, cell))
+
+    def until(time: int) -> Ints:
+        return first + np.flatnonzero(chosen[first : opens + int(rows.times[opens:].searchsorted(time))])
+
+    before, decided = last, until(last)
+    after = state_before(rows.times[decided], sizes[decided], cuts, cell, state)
+    if after is not None and after.open_since is not None and after.open_at(last, cuts):
+        before = after.open_since
+        decided = until(before)
+        after = state_before(rows.times[decided], sizes[decided], cuts, cell, state)
+    seen = Seen.of(ids.type) if seen is None else seen
+    seen.add(ids.take(pa.array(decided)))
+    return before, _Standing(after, seen)
+
+
+def _unseen(rows: SortedRows, ids: pa.Array, cuts: Cuts, standing: _Standing) -> Flags:
+    """Which rows are not of a delta that counted in their cell already."""
+    unseen = np.ones(rows.times.size, np.bool_)
+    if standing.state is not None and standing.seen is not None and rows.offsets.size > 1:
+        cells = rows.times[: int(rows.offsets[1])] // cuts.reset
+        own_cell = slice(*np.searchsorted(cells, [standing.state.cell, standing.state.cell + 1]).tolist())
+        unseen[own_cell] = ~standing.seen.holds(ids[own_cell])
+    return unseen
 
 
 def _once(ids: pa.Array, punctual: Flags, cells: dict[str, Any]) -> Flags:
@@ -170,13 +224,16 @@ def _once(ids: pa.Array, punctual: Flags, cells: dict[str, Any]) -> Flags:
     return first_of_deltas(**cells, deltas=own(encoded.indices.cast(pa.int64())), counted=punctual)
 
 
-def _ids(windows: Windows, reset: int) -> pa.Array:
+def _ids(windows: Windows, reset: int, state: CutState | None) -> pa.Array:
     cell = windows.start // reset
     opens = np.ones(cell.size, np.bool_)
     opens[1:] = (windows.group[1:] != windows.group[:-1]) | (cell[1:] != cell[:-1])
     places = np.arange(cell.size)
     first = np.maximum.accumulate(np.where(opens, places, 0)) if cell.size else places
-    texts = (pa.array(part).cast(pa.string()) for part in (cell, places - first))
+    number = places - first
+    if state is not None:
+        number = number + np.where((windows.group == 0) & (cell == state.cell), state.windows, 0)
+    texts = (pa.array(part).cast(pa.string()) for part in (cell, number))
     return pc.binary_join_element_wise(*texts, ".")
 
 

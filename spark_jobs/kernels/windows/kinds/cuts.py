@@ -108,6 +108,44 @@ def _fired(
     return -1
 
 
+_FIRST, _SAMPLED, _OPEN, _START, _DURATION, _ROWS, _BYTES, _WRAPS = range(8)
+
+
+@dataclass(frozen=True)
+class CutState:
+    """How cutting stands within a cell: what the rows to come need to know of those before them.
+
+    Args:
+        cell: its number, `time // reset`.
+        windows: how many windows opened in it, without the one that is open.
+        whole: time of the cell's first row, rates sampled, whether a window is open; its start, duration, rows, bytes
+            as in `_added`.
+        samples: the last rates, in a ring.
+        near: times of the rows less than `longest` before the rows to come.
+    """
+
+    cell: int
+    windows: int
+    whole: Ints
+    samples: Floats
+    near: Ints
+
+    @property
+    def open_since(self) -> int | None:
+        """The start of the window that is open, if any."""
+        return int(self.whole[_START]) if self.whole[_OPEN] else None
+
+    def open_at(self, time: int, cuts: Cuts) -> bool:
+        """Whether the window that is open is still so before a row at `time`."""
+        timed = any(trigger.reason == "time" for trigger in cuts.triggers)
+        whole = self.whole.tolist()
+        return bool(whole[_OPEN]) and not (timed and time - whole[_START] >= whole[_DURATION])
+
+
+def _fresh() -> tuple[Ints, Floats]:
+    return np.zeros(8, np.int64), np.zeros(_RECENT + _OLDER, np.float64)
+
+
 @njit(cache=True, nogil=True)
 def _cut(
     new_cell: npt.NDArray[np.bool_],
@@ -118,32 +156,37 @@ def _cut(
     limits: Ints,
     shares: Floats,
     bounds: tuple[int, int, int, int, int],
+    whole: Ints,
+    samples: Floats,
+    near: Ints,
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Per row its window; per window its start, end and reason. `bounds`: target, shortest, longest, rate unit,
-    reset."""
+    reset. `whole`, `samples` and `near` as in CutState, of the rows before where the first is not the first of its
+    cell; the first two then stand as they do after the last row."""
     target, shortest, longest, unit, reset = bounds
     timed = measured = sized = False
     for kind in kinds:
         timed, measured = timed or kind == _TIME, measured or kind == _RATE_CHANGE
         sized = sized or kind in (_SIZE, _MEMORY)
     number = np.empty(times.size, np.int64)
-    start, end = np.empty(times.size, np.int64), np.empty(times.size, np.int64)
-    reason = np.empty(times.size, np.int64)
-    samples = np.zeros(_RECENT + _OLDER, np.float64)
-    window, is_open = -1, False
-    tail = cell_first = sampled = rows = size = wraps = duration = 0
-    rate = 0.0
+    start, end = np.empty(times.size + 1, np.int64), np.empty(times.size + 1, np.int64)
+    reason = np.empty(times.size + 1, np.int64)
+    cell_first, sampled, duration = whole[_FIRST], whole[_SAMPLED], whole[_DURATION]
+    rows, size, wraps = whole[_ROWS], whole[_BYTES], whole[_WRAPS]
+    window, is_open, tail, rate = -1, whole[_OPEN] != 0, -near.size, 0.0
+    if is_open:
+        window, start[0], end[0], reason[0] = 0, whole[_START], whole[_START], _RESET
     for row in range(times.size):
         time = times[row]
         if new_cell[row]:
-            is_open, tail, cell_first, sampled = False, row, row, 0
+            is_open, tail, cell_first, sampled = False, row, time, 0
         # unsigned: the distance of two int64 may pass int64
         elif is_open and timed and np.uint64(time) - np.uint64(start[window]) >= np.uint64(duration):
             is_open = False
         if measured or not is_open:
-            while np.uint64(time) - np.uint64(times[tail]) >= np.uint64(longest):
+            while np.uint64(time) - np.uint64(near[tail] if tail < 0 else times[tail]) >= np.uint64(longest):
                 tail += 1
-            elapsed = min(np.uint64(time) - np.uint64(times[cell_first]), np.uint64(longest))
+            elapsed = min(np.uint64(time) - np.uint64(cell_first), np.uint64(longest))
             rate = (row - tail) / float(elapsed) if elapsed > 0 else 0.0
         if measured:
             samples[sampled % samples.size] = rate * unit
@@ -152,13 +195,8 @@ def _cut(
             window, is_open, rows, size, wraps = window + 1, True, 0, 0, 0
             wanted = target / rate if rate > 0.0 else float(longest)
             duration = longest if wanted >= longest else max(shortest, int(wanted))
-            closes = time + duration if time <= _GREATEST - duration else _GREATEST
             start[window] = time
-            # what holds unless another trigger fires first
-            if timed and duration <= reset - time % reset:
-                end[window], reason[window] = closes, _TIME
-            else:
-                end[window], reason[window] = cell_end[row], _RESET
+            end[window], reason[window] = _end(time, duration, cell_end[row], timed, reset)
         number[row] = window
         rows += 1
         if sized:
@@ -166,7 +204,18 @@ def _cut(
         kind = _fired(kinds, limits, shares, rows, size, wraps, samples, sampled)
         if kind >= 0:
             end[window], reason[window], is_open = time, kind, False
+    whole[_FIRST], whole[_SAMPLED], whole[_DURATION] = cell_first, sampled, duration
+    whole[_OPEN], whole[_START] = int(is_open), start[max(window, 0)]
+    whole[_ROWS], whole[_BYTES], whole[_WRAPS] = rows, size, wraps
     return number, start[: window + 1], end[: window + 1], reason[: window + 1]
+
+
+@njit(cache=True)
+def _end(time: int, duration: int, cell_end: int, timed: bool, reset: int) -> tuple[int, int]:
+    """The end and the reason of a window from `time` on that hold unless another trigger fires first."""
+    if timed and duration <= reset - time % reset:
+        return (time + duration if time <= _GREATEST - duration else _GREATEST), _TIME
+    return cell_end, _RESET
 
 
 @njit(cache=True, nogil=True)
@@ -213,7 +262,7 @@ def first_of_deltas(offsets: Ints, times: Ints, cuts: Cuts, deltas: Ints, counte
 
 
 def adaptive_spans(
-    *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, counted: Flags
+    *, offsets: Ints, times: Ints, sizes: Ints, cuts: Cuts, counted: Flags, state: CutState | None = None
 ) -> tuple[Windows, Spans, Ints]:
     """All adaptive windows of many keys, which rows are in which, and why each was closed (a place in `REASONS`).
 
@@ -222,19 +271,53 @@ def adaptive_spans(
         times: in ticks, not falling within a key; rows of one time in the order in which they count.
         sizes: bytes of each row.
         counted: which rows there are; the others are left out.
+        state: how cutting stands before the first key's rows, if some went before them. A window that is open then is
+            the first one, without the rows that went before.
     """
     if not counted.all():
         n_counted = np.concatenate(([0], np.cumsum(counted)))
         offsets, times, sizes = n_counted[offsets], times[counted], sizes[counted]
     new_cell, cell_end = _cells(offsets, times, cuts.reset)
+    of_first = int(offsets[1]) if offsets.size > 1 else 0
+    if state is not None and of_first and int(times[0]) // cuts.reset == state.cell:
+        new_cell[0] = False
+        number, start, end, reason, _ = _run(new_cell, cell_end, times, sizes, cuts, state)
+    else:
+        number, start, end, reason, _ = _run(new_cell, cell_end, times, sizes, cuts, None)
+    # a window that was open may have closed before the first row
+    opens = np.searchsorted(number, np.arange(start.size))
+    group = np.searchsorted(offsets, opens, side="right") - 1
+    return Windows(group, start, end), Spans(number, number + 1, start.size), reason
+
+
+def state_before(times: Ints, sizes: Ints, cuts: Cuts, cell: int, state: CutState | None) -> CutState | None:
+    """How cutting stands after rows of one cell, which follow those of `state` (None: there are none); None: there is
+    no row of the cell at all."""
+    if not times.size:
+        return state
+    new_cell = np.zeros(times.size, np.bool_)
+    new_cell[0] = state is None
+    cell_end = np.full(times.size, min((cell + 1) * cuts.reset, _GREATEST))
+    _, start, _, _, (whole, samples) = _run(new_cell, cell_end, times, sizes, cuts, state)
+    near = times if state is None else np.concatenate((state.near, times))
+    # of the rows to come none is before the last one
+    near = near[near > int(times[-1]) - cuts.longest] if int(times[-1]) - cuts.longest >= -_GREATEST else near
+    earlier = 0 if state is None else state.windows
+    return CutState(cell, earlier + start.size - int(whole[_OPEN]), whole, samples, near)
+
+
+def _run(
+    new_cell: Flags, cell_end: Ints, times: Ints, sizes: Ints, cuts: Cuts, state: CutState | None
+) -> tuple[Ints, Ints, Ints, Ints, tuple[Ints, Floats]]:
+    """`_cut`, and how it stands afterwards."""
     kinds = np.array([REASONS.index(trigger.reason) for trigger in cuts.triggers], np.int64)
     limits = np.array([_limit(trigger, cuts) for trigger in cuts.triggers], np.int64)
     shares = np.array([trigger.threshold for trigger in cuts.triggers], np.float64)
     bounds = (cuts.target, cuts.shortest, cuts.longest, cuts.rate_unit, cuts.reset)
-    number, start, end, reason = _cut(new_cell, cell_end, times, sizes, kinds, limits, shares, bounds)
-    opens = np.flatnonzero(np.diff(number, prepend=-1))
-    group = np.searchsorted(offsets, opens, side="right") - 1
-    return Windows(group, start, end), Spans(number, number + 1, start.size), reason
+    whole, samples = _fresh() if state is None else (state.whole.copy(), state.samples.copy())
+    near = np.zeros(0, np.int64) if state is None else state.near
+    found = _cut(new_cell, cell_end, times, sizes, kinds, limits, shares, bounds, whole, samples, near)
+    return (*found, (whole, samples))
 
 
 def _limit(trigger: Trigger, cuts: Cuts) -> int:

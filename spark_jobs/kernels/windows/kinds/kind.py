@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..monoid import Aggregate, WindowRows, columns_read
 from ..rows import NullValues, SortedRows, as_ticks, sort_rows
-from ..spans import Spans, Windows
+from ..spans import Settled, Spans, Windows
 from ..tables import Found, Inputs, asked_for, rows_between, window_columns, with_results
 from .ticks import Ticks
 
@@ -31,16 +31,6 @@ SpansFound = tuple[Windows, Spans, npt.NDArray[np.bool_]]
 """Windows by (key, start), the spans of the rows that count somewhere, and which rows those are."""
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _PLACED = "__placed"
-
-
-@dataclass(frozen=True)
-class Settled:
-    """What later rows of a key leave alone, and what is needed for the rest."""
-
-    before: int
-    """No row to come bears on windows that start earlier."""
-    rows_from: int
-    """Windows that start at `before` or later need no row before this time."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""Chunk rows taken apart and cut anew, so that what an entity has in many small chunks comes to be in few.
+
+All rows of an entity are brought together in row-id order and cut by the batcher's limits: chunks are merged up to
+them, and what exceeds them is split. A row id may be there several times, where a row came, went and came again: its
+first row is merged with the others, its second one among the second ones, as row ids ascend within a chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+
+def chunk_rows(chunks: pa.Table, *, rows: str, arrays: Mapping[str, str], same: Sequence[str]) -> pa.Table:
+    """The rows of chunks, a chunk after the other.
+
+    Args:
+        rows: the column with a chunk's number of rows, never null.
+        arrays: name of a row's column to that of the chunks' lists, each null or with a value for every row.
+        same: columns that all rows of a chunk have as the chunk has them.
+    """
+    counts = chunks[rows].to_numpy().astype(np.int64)
+    chunk_of = np.repeat(np.arange(counts.size), counts)
+    columns = {name: chunks[name].combine_chunks().take(pa.array(chunk_of)) for name in same}
+    columns |= {name: _flat(chunks[column], counts, chunk_of) for name, column in arrays.items()}
+    return pa.table(columns)
+
+
+def _flat(lists: pa.ChunkedArray, counts: Ints, chunk_of: Ints) -> pa.Array:
+    """The lists' values one after another; of a null list as many nulls as its chunk has rows."""
+    held = lists.combine_chunks()
+    values = held.flatten()
+    if held.null_count == 0:
+        return values
+    present = held.is_valid().to_numpy(zero_copy_only=False)[chunk_of]
+    place = np.cumsum(present) - 1
+    return values.take(pa.array(place, mask=~present))
+
+
+def layers(codes: Ints, row_ids: Ints, landings: Ints) -> tuple[Ints, Ints]:
+    """The order of rows by layer, code and row id, and each row's layer, in that order: how many rows of the same code
+    and row id landed before it."""
+    order = np.lexsort((landings, row_ids, codes))
+    ordered_codes, ordered_ids = codes[order], row_ids[order]
+    repeats = np.zeros(order.size, np.bool_)
+    repeats[1:] = (ordered_codes[1:] == ordered_codes[:-1]) & (ordered_ids[1:] == ordered_ids[:-1])
+    layer = np.zeros(order.size, np.int64)
+    if repeats.any():
+        places = np.arange(order.size)
+        layer = places - np.maximum.accumulate(np.where(repeats, 0, places))
+        by_layer = np.argsort(layer, kind="stable")
+        order, layer = order[by_layer], layer[by_layer]
+    return order, layer
+
+
+FEWEST_RUNS = 8
+"""Runs that are merged at once at least: with fewer, every row would be rewritten more often."""
+
+
+def due_runs(sizes: Sequence[int], fewest: int = FEWEST_RUNS) -> int:
+    """How many of the newest runs to merge into one; 0: none. `sizes` are the runs' sizes, oldest first.
+
+    The longest stretch of newest runs whose oldest is no larger than all the others together. So what a row is merged
+    into has twice its run's size at least, and n runs of one size cost O(log n) rewrites of each and leave
+    O(`fewest` + log n) runs.
+    """
+    for first in range(len(sizes) - fewest + 1):
+        if sizes[first] <= sum(sizes[first + 1 :]):
+            return len(sizes) - first
+    return 0

@@ -1,0 +1,51 @@
+"""Ids that have come already, of one cell of a key: exact, whatever comes later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..rows import order_keys
+
+
+@dataclass
+class Seen:
+    """A growing set of ids.
+
+    Whole numbers and timestamps take 8 bytes each, in sorted runs of which each is at least twice as long as the next;
+    other ids are Python objects.
+    """
+
+    in_runs: bool
+    runs: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    others: set[Any] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, kind: pa.DataType) -> Seen:
+        """None yet, of ids of this type."""
+        numbers = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
+        return cls(numbers or pa.types.is_timestamp(kind))
+
+    def add(self, ids: pa.Array) -> None:
+        """Remember ids, which have no nulls and are not there yet."""
+        if not self.in_runs:
+            self.others.update(ids.to_pylist())
+        elif len(ids):
+            run = np.sort(order_keys(ids))
+            while self.runs and self.runs[-1].size < 2 * run.size:
+                run = np.sort(np.concatenate((self.runs.pop(), run)), kind="stable")
+            self.runs.append(run)
+
+    def holds(self, ids: pa.Array) -> npt.NDArray[np.bool_]:
+        """Which of these ids are there."""
+        if not self.in_runs:
+            return np.fromiter((one in self.others for one in ids.to_pylist()), np.bool_, len(ids))
+        keys, there = order_keys(ids), np.zeros(len(ids), np.bool_)
+        for run in self.runs:
+            place = np.searchsorted(run, keys)
+            there |= (place < run.size) & (run[np.minimum(place, run.size - 1)] == keys)
+        return there

@@ -1,0 +1,215 @@
+"""Merging: the chunks that many landings brought of an entity become few.
+
+What is merged has been published, so that no run takes it up again by its landing (a run that was not published is
+withdrawn, and lands in the trace once more). A merged chunk keeps the landing of each row; which rows stand does not
+change, and neither does what any of them was taken back by. One commit puts the merged chunks in the place of the
+others; chunks of attempts that never came to count go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.kernels.chunks.columns import chunk_columns
+from spark_jobs.kernels.chunks.merging import chunk_rows, due_runs, layers
+from spark_jobs.landing import ledger
+from spark_jobs.landing.chunking import chunk_limits, merged_chunks, row_layout
+from spark_jobs.sources import Source
+from spark_jobs.storage.dense_files import page_rows
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.tables import LANDING_OF_ROWS, chunks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_A_FILE = 1_000_000
+"""Rows that one task merges and writes."""
+HELD_ROWS = 1 << 19
+"""Rows that a worker holds: an entity's chunks are cut here at the latest."""
+ARRAYS = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "landing": "landings"}
+"""Columns of a row whose lists have another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Files of chunks whose column `landing` lies between `first` and `last`, both included, as no other file's does:
+    their chunks, bytes and rows. A merge makes one run, of all landings beyond the run before it."""
+
+    first: int
+    last: int
+    chunks: int
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """How many chunks became how many, and their rows; all 0 where there was nothing to merge."""
+
+    chunks_before: int = 0
+    chunks_after: int = 0
+    rows: int = 0
+
+
+class RowsDiffer(TidemarkError):
+    """Chunks hold other numbers of rows than the ledger says. Facts: `source`, `ledger`, `chunks`."""
+
+    code = "rows_differ"
+
+
+def merge_due(lake: Lake, source: Source, token: int, through: int) -> Merged:
+    """Merge the newest runs of landings up to `through`, where enough came together for it to pay; see
+    `kernels.chunks.merging.due_runs`. Runs whose chunks are dense as they are stay."""
+    runs = [run for run in runs_of(lake, source) if run.last <= through]
+    thin: list[Run] = []
+    for run in reversed(runs):
+        # merging fills an unsorted chunk up to this many rows at most
+        if 2 * run.rows > run.chunks * source.chunks.unsorted:
+            break
+        thin.insert(0, run)
+    newest = due_runs([run.size for run in thin])
+    return _merge(lake, source, token, thin[-newest].first, through) if newest else Merged()
+
+
+def merge_all(lake: Lake, source: Source, token: int, through: int) -> Merged:
+    """Merge the chunks of all landings up to `through`; a second time changes nothing."""
+    return _merge(lake, source, token, 0, through)
+
+
+def runs_of(lake: Lake, source: Source) -> list[Run]:
+    """The runs of a source's chunks, oldest first. Reads Delta's log and the ledger, no chunk."""
+    files = sorted(lake.logged_bounds(chunks(source), "landing"), key=lambda file: file.bounds["landing"])
+    runs: list[Run] = []
+    for file in files:
+        first, last = file.bounds["landing"]
+        run = Run(first, last, file.rows, file.size, 0)
+        if runs and first <= runs[-1].last:
+            before = runs.pop()
+            run = Run(before.first, max(before.last, last), before.chunks + run.chunks, before.size + run.size, 0)
+        runs.append(run)
+    of_landing = ledger.rows_by_landing(lake, source)
+    beyond = [0, *(run.last for run in runs[:-1])]
+    return [
+        replace(run, rows=sum(rows for landing, rows in of_landing.items() if after < landing <= run.last))
+        for after, run in zip(beyond, runs, strict=True)
+    ]
+
+
+def _merge(lake: Lake, source: Source, token: int, first: int, through: int) -> Merged:
+    """Merge the chunks of the landings from `first` to `through`, in one commit; none where as many come of one run.
+
+    Raises:
+        RowsDiffer: the merged chunks have other numbers of rows than their landings brought.
+    """
+    table = chunks(source)
+    before = [run for run in runs_of(lake, source) if first <= run.first and run.last <= through]
+    if not before:
+        return Merged()
+    inside = F.col("landing").between(before[0].first, through)
+    counted = lake.read(table).where(inside).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    n_before, rows = sum(run.chunks for run in before), sum(run.rows for run in before)
+    # not `persist`: Spark plans a cached query again at every write to a table that it reads
+    newest = max((n for n in ledger.rows_by_landing(lake, source) if n <= before[-1].last), default=0)
+    made = merged(counted, _Merger(source, newest, token), -(-rows // ROWS_A_FILE)).localCheckpoint()
+    n_after, n_rows = made.agg(F.count(F.lit(1)), F.coalesce(F.sum("rows"), F.lit(0))).collect()[0]
+    if n_rows != rows:
+        raise _rows_differ(source, rows, n_rows)
+    if len(before) == 1 and n_after == n_before:
+        return Merged()
+    lake.replace_dense(table, made, inside, page_rows(rows, n_after))
+    return Merged(n_before, n_after, rows)
+
+
+def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffer:
+    return RowsDiffer(
+        expected=f"{ledger_rows} rows in the chunks to merge, as the ledger says of their landings",
+        found=f"{chunk_rows}",
+        consequence="nothing was merged; bronze is as it was",
+        next_step=f"look in `DESCRIBE HISTORY {chunks(source).qualified}` for a change that no run made, and restore"
+        " the version before it",
+        source=source.name,
+        ledger=ledger_rows,
+        chunks=chunk_rows,
+    )
+
+
+def merged(held: DataFrame, merger: _Merger, tasks: int) -> DataFrame:
+    """Chunks of the source's table, merged: as many tasks, each with a range of entities."""
+    given = held.withColumn("landings", F.expr(LANDING_OF_ROWS))
+    together = given.coalesce(1) if tasks <= 1 else given.repartitionByRange(tasks, "entity")
+    return together.sortWithinPartitions("entity", F.col("row_ids")[0]).mapInArrow(
+        merger, chunks(merger.source).schema()
+    )
+
+
+@dataclass(frozen=True)
+class _Merger:
+    """What runs in the Python workers: chunks by entity to merged ones by entity, of landings up to `landing`."""
+
+    source: Source
+    landing: int
+    token: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: list[pa.Table] = []
+        parts = 0
+        for batch in batches:
+            for part in _parts(pa.Table.from_batches([batch])):
+                held.append(part)
+                if sum(p["rows"].to_numpy().sum() for p in held) >= HELD_ROWS:
+                    whole, held = _whole_entities(pa.concat_tables(held))
+                    yield from self._merged(whole, parts)
+                    parts += 1
+        if held:
+            yield from self._merged(pa.concat_tables(held), parts)
+
+    def _merged(self, held: pa.Table, part: int) -> Iterator[pa.RecordBatch]:
+        layout = row_layout(self.source)
+        names = {layout.row_id, *layout.timelines, *layout.components, "landing"}
+        rows = chunk_rows(held, rows="rows", arrays={n: ARRAYS.get(n, n) for n in names}, same=("entity", "diff"))
+        entity = rows["entity"].combine_chunks().dictionary_encode()
+        went = rows["diff"].to_numpy() < 0
+        codes = entity.indices.to_numpy().astype(np.int64) * 2 + went
+        order, layer = layers(codes, rows["row_id"].to_numpy(), rows["landing"].to_numpy())
+        made = []
+        for number in np.unique(layer).tolist():
+            for diff, of_diff in ((1, ~went[order]), (-1, went[order])):
+                own = order[(layer == number) & of_diff]
+                if own.size:
+                    made.append(self._cut(rows.take(pa.array(own)), diff, f"merged-{self.token}-{part}-{number}"))
+        yield from pa.concat_tables(made).sort_by("entity").to_batches()
+
+    def _cut(self, rows: pa.Table, diff: int, writer: str) -> pa.Table:
+        layout = row_layout(self.source)
+        made = chunk_columns(
+            rows,
+            entity=layout.entity,
+            row_id=layout.row_id,
+            timelines=layout.timelines,
+            components=[*layout.components, "landing"],
+            config=chunk_limits(self.source),
+        )
+        return merged_chunks(self.source, made, diff=diff, landing=self.landing, writer=writer)
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """A table in parts of some rows of chunks, so that no part is much larger than what a worker holds."""
+    step = max(1, table.num_rows * HELD_ROWS // max(int(table["rows"].to_numpy().sum()), 1))
+    for start in range(0, table.num_rows, step):
+        yield table.slice(start, step)
+
+
+def _whole_entities(held: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
+    """The chunks of all entities but the last, which may go on, and those of the last; all and none where there is
+    just one."""
+    entity = held["entity"].combine_chunks()
+    last = pc.index(entity, entity[-1]).as_py()
+    return (held.slice(0, last), [held.slice(last)]) if last else (held, [])
