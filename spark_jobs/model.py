@@ -7,12 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 STAGES = ("land", "seal", "window", "compact", "publish")
 """The stages of a run, in their order; each ends with its gate."""
 FIRST, LAST = STAGES[0], STAGES[-1]
 STAGED = ("window", "compact")
 """Stages whose rows a publication makes visible; what they wrote counts only until the trace moves again."""
+
+Verdict = Literal["ok", "warning", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that an examination looked at: `what`, what was found, and what to do where it is not ok."""
+
+    what: str
+    verdict: Verdict
+    found: str
+    do: str = ""
+
 
 TICKS_PER_SECOND = 1_000_000
 """Pipeline times are int64 microseconds since 1970-01-01T00:00:00Z; one tick is one microsecond."""

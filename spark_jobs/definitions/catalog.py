@@ -8,6 +8,7 @@ read shows what it showed.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,8 @@ from spark_jobs.storage.tables import (
     chunks,
     updates,
 )
+
+_VIEW = re.compile(r"CREATE OR REPLACE VIEW (\S+)")
 
 
 class LakeOlder(TidemarkError):
@@ -114,6 +117,14 @@ def share_of(source: Source, shown: Collection[str] | None = None) -> Share:
     """The source's share; `shown` are the names of silver that stand, None: all of its own."""
     due = [*_due(source, source.windows if shown is None else shown)]
     return Share(source.source, bronze_views.chunks_of(source), bronze_views.deltas_of(source), due)
+
+
+def names_lacking(lake: Lake, source: Source) -> bool:
+    """Whether the catalog lacks a view or a function that users read of the source."""
+    wanted = {match.group(1) for statement in _own_names(source) if (match := _VIEW.match(statement))}
+    databases = {view.split(".")[0] for view in wanted}
+    present = {f"{database}.{view}" for database in databases for view in lake.names(database)}
+    return not {view.replace("`", "") for view in wanted} <= present
 
 
 def names_version(source: Source) -> str:

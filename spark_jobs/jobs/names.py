@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import Share, define_names, names_version, share_of
+from spark_jobs.definitions.catalog import Share, define_names, names_lacking, names_version, share_of
 from spark_jobs.jobs.context import Stage
 from spark_jobs.sources import SourceFileError, read_sources
 from spark_jobs.storage.tables import PUBLISHED
@@ -52,10 +52,13 @@ def names_follow(stage: Stage) -> None:
 
 
 def let_names_follow(stage: Stage) -> None:
-    """`names_follow`, unless they show this already."""
+    """`names_follow`, unless they are there and show this already. What heals by itself is said in the summary."""
     marker = _marker(stage.settings, stage.source.name)
     if not marker.exists() or marker.read_text() != _shown(stage):
         names_follow(stage)
+    elif names_lacking(stage.lake, stage.source):
+        names_follow(stage)
+        stage.summary["healed"] = "names that users read were missing, and are defined anew"
 
 
 def _shown(stage: Stage) -> str:

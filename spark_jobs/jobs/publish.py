@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from spark_jobs.definitions.definition import histories
 from spark_jobs.definitions.versions import version
@@ -12,7 +15,7 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.model import STAGED
-from spark_jobs.publish.marts import build_marts
+from spark_jobs.publish.marts import MARTS, build_marts, models
 from spark_jobs.session import session_kind
 from spark_jobs.storage import publication
 from spark_jobs.storage.fold import fold
@@ -73,16 +76,35 @@ def _fold(stage: Stage, published: Publication) -> None:
 
 def _build_marts(stage: Stage, published_us: int) -> None:
     """Let the marts follow, unless they have. dbt speaks to the lake server: a classic session leaves them behind."""
-    followed = stage.settings.home / "dbt" / f"{stage.source.name}.published"
-    if published_us == 0 or (followed.exists() and followed.read_text() == str(published_us)):
+    if published_us == 0:
+        return
+    marker = stage.settings.home / "dbt" / f"{stage.source.name}.published"
+    built = _noted(marker)
+    standing = _standing_marts(stage)
+    if built.get("published") == published_us and standing.issuperset(built["marts"]):
         return
     if session_kind(stage.settings) == "classic":
         stage.summary["marts"] = "left behind: they are built through the lake server"
         return
-    built = build_marts(stage.settings, stage.source.name, published_us=published_us)
-    followed.parent.mkdir(parents=True, exist_ok=True)
-    followed.write_text(str(published_us))
-    stage.summary["marts"] = f"{len(built.status)} models and tests in {built.seconds:.1f} s"
+    result = build_marts(stage.settings, stage.source.name, published_us=published_us)
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text(json.dumps({"published": published_us, "marts": result.marts}))
+    stage.summary["marts"] = f"{len(result.status)} models and tests in {result.seconds:.1f} s"
+
+
+def _noted(marker: Path) -> dict[str, Any]:
+    """What the marts were built of last; nothing of a note that is gone, cut, or of an older version."""
+    try:
+        built = json.loads(marker.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return built if isinstance(built, dict) else {}
+
+
+def _standing_marts(stage: Stage) -> set[str]:
+    """The marts that the catalog has, once those that it alone has lost are given to it again."""
+    present = stage.lake.names_if_present(MARTS)
+    return present | {mart for mart in models() - present if stage.lake.take_up(MARTS, mart)}
 
 
 def _refuse_missing(stage: Stage) -> None:

@@ -20,6 +20,8 @@ from spark_jobs.errors import TidemarkError
 PROJECT = CHECKOUT / "dbt"
 """The dbt project; its `profiles.yml` is beside it."""
 
+MARTS = "marts"
+"""The database of the models, see `profiles.yml`."""
 _GOOD = {"success", "pass", "warn", "skipped"}
 
 
@@ -34,11 +36,17 @@ class MartsFailed(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class MartsResult:
-    """What dbt did: `status` of each model and test by name, and how long all of it took."""
+    """What dbt did: `status` of each model and test by name, the tables of the models, and how long all of it took."""
 
     source: str
     status: Mapping[str, str]
+    marts: list[str]
     seconds: float
+
+
+def models() -> set[str]:
+    """The names of the project's models."""
+    return {path.stem for path in (PROJECT / "models").rglob("*.sql")}
 
 
 def preload() -> None:
@@ -68,7 +76,9 @@ def build_marts(settings: Settings, source: str, *, published_us: int | None = N
         failed["dbt"] = str(outcome.exception)
     if failed or not outcome.success:
         raise _failure(settings, source, failed)
-    return MartsResult(source, {r.node.name: str(r.status) for r in results}, time.monotonic() - begun)
+    status = {r.node.name: str(r.status) for r in results}
+    marts = sorted(r.node.alias for r in results if r.node.resource_type == "model")
+    return MartsResult(source, status, marts, time.monotonic() - begun)
 
 
 def _options(settings: Settings) -> list[str]:

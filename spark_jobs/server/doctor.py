@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.model import Finding
 from spark_jobs.server.jars import wrong_jars
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import holder
@@ -20,23 +19,11 @@ from spark_jobs.server.status import Status, status
 from spark_jobs.server.table_check import damaged_tables
 from spark_jobs.sources import read_sources
 
-Verdict = Literal["ok", "warning", "wrong"]
-
 LEAST_FREE_BYTES = 2 * 1024**3
 """The sample's lake, logs and Spark's scratch space together need less than 1 GiB."""
 
 VERSIONS = {"pyspark": "4.2.0", "delta-spark": "4.4.0", "apache-airflow": "3.3.2"}
 """What this code was tested with; the lock file pins the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at: `what`, what was found, and what to do where it is not ok."""
-
-    what: str
-    verdict: Verdict
-    found: str
-    do: str = ""
 
 
 def examine(settings: Settings, *, deep: bool = False) -> list[Finding]:

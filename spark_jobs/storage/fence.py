@@ -221,5 +221,9 @@ def _lock(descriptor: int, path: Path, *, source: str, wait_s: float, kind: int 
 
 
 def _read(path: Path) -> dict[str, Any]:
-    text = path.read_text() if path.exists() else ""
-    return _NEVER_TAKEN | (json.loads(text) if text else {})
+    """What the file says. One that was cut says nothing, as one that is gone: the lake has the last word on tokens."""
+    try:
+        lease = json.loads(path.read_text()) if path.exists() else {}
+    except ValueError:
+        lease = {}
+    return _NEVER_TAKEN | (lease if isinstance(lease, dict) else {})

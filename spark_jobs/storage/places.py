@@ -9,7 +9,7 @@ from spark_jobs.storage.schema import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WAREHOUSE = "spark.sql.warehouse.dir"
+WAREHOUSE = "spark.sql.warehouse.dir"
 _S3_SCHEMES = ("s3", "s3a", "s3n")
 _S3A = {
     "endpoint": "AWS_ENDPOINT_URL",
@@ -23,7 +23,7 @@ _S3A = {
 
 def lake_root(spark: SparkSession) -> str:
     """Where the databases lie: a path of this machine, or a URI of an object store."""
-    warehouse = spark.conf.get(_WAREHOUSE) or ""
+    warehouse = spark.conf.get(WAREHOUSE) or ""
     scheme, found, path = warehouse.partition(":")
     if not found or scheme == "file":
         # a path as it is, with no escapes: a folder's name may have any character

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 BEFORE_ALL_US = 0
 """`published` before the first publication: no change has a time below it."""
+
+
+MEND_DOUBLED = (
+    "restore the version before the second row came: `DESCRIBE HISTORY trace.published` names it,"
+    " `RESTORE TABLE trace.published TO VERSION AS OF …` as the writer brings it back"
+)
+
+
+class PublicationDoubled(TidemarkError):
+    """Several rows say what is published of a source. Facts: `source`, `tokens`."""
+
+    code = "publication_doubled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +68,24 @@ def visible_rows(publication: Publication, *more: int) -> pc.Expression:
 
 
 def load(lake: Lake, source: Source) -> Publication:
-    """The publication in force, or the empty one before the first."""
+    """The publication in force, or the empty one before the first.
+
+    Raises:
+        PublicationDoubled: several rows claim to be it.
+    """
     rows = lake.records(PUBLISHED, pc.field("source") == source.name)
     if not rows:
         return start(source)
+    if len(rows) > 1:
+        tokens = sorted(row["token"] for row in rows)
+        raise PublicationDoubled(
+            expected=f"one row of {source.name} in {PUBLISHED.qualified}",
+            found=f"{len(rows)}, of the tokens {', '.join(map(str, tokens))}",
+            consequence="nothing was done; names that users read show each published row as often",
+            next_step=MEND_DOUBLED,
+            source=source.name,
+            tokens=tokens,
+        )
     row = rows[0]
     published_us, reached_us, complete_us = (micros(row[time]) for time in ("published", "reached", "complete"))
     others = {name: row[name] for name in ("settled", "definition", "run_id", "token")}

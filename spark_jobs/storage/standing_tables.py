@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.storage.places import lake_root, storage_options, table_uri
+from spark_jobs.storage.places import WAREHOUSE, lake_root, storage_options, table_uri
 from spark_jobs.storage.records import RECORDS, record_columns, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
@@ -61,7 +61,10 @@ class StandingTables:
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
-        as they are."""
+        as they are.
+
+        A table that the catalog has lost, and whose log is where it belongs, is taken up as it is.
+        """
         present = {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
         for database, comment in databases.items():
             if database not in present:
@@ -71,8 +74,20 @@ class StandingTables:
         existing = {database: self.names(database) for database in {table.database for table in tables}}
         missing = [table for table in tables if table.table not in existing[table.database]]
         for table in missing:
-            self.define(table.ddl())
+            if not self.take_up(table.database, table.table):
+                self.define(table.ddl())
         return missing
+
+    def take_up(self, database: str, table: str) -> bool:
+        """Give the catalog a table that it does not have, if there is one in its place; whether there is."""
+        from deltalake import DeltaTable
+
+        uri = f"{self._root.rstrip('/')}/{database}.db/{table}"
+        if not DeltaTable.is_deltatable(uri, self._storage_options or None):
+            return False
+        place = f"{(self.spark.conf.get(WAREHOUSE) or '').rstrip('/')}/{database}.db/{table}"
+        self.define(f"CREATE TABLE IF NOT EXISTS {qualified(database, table)} USING DELTA LOCATION {literal(place)}")
+        return True
 
     def _all_stand(self, tables: Sequence[Table]) -> bool:
         """Whether all of these tables are there: one look at the catalog, which says what columns they have, too."""

@@ -56,4 +56,4 @@ def test_of_each_delta_one_row_counts_and_the_others_are_duplicates(
         run_stage("land", source="meters", lo=lo, hi=lo + DAY, run_id=f"day-{day}", settings=home, spark=lake)
         landed = lake.sql("SELECT explode(delta_ids) AS id FROM bronze.meters_chunks WHERE diff > 0").collect()
         assert sorted(row.id for row in landed) == sorted(ids)
-        assert lake.table("bronze.duplicates").where("diff > 0").count() == rows - len(ids)
+        assert lake.table("bronze.duplicates").count() == rows - len(ids)

@@ -25,9 +25,11 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Examine Java, jars, ports, disk, versions, processes and tables; exit code 1 if something is wrong."""
+    from spark_jobs.jobs.examination import examine_lake
     from spark_jobs.server.doctor import examine
 
-    findings = examine(load_settings(), deep=deep)
+    settings = load_settings()
+    findings = [*examine(settings, deep=deep), *examine_lake(settings)]
     rows = [(SIGNS[each.verdict], each.what, each.found, each.do) for each in findings]
     emit(as_json, [asdict(each) for each in findings], lambda: table(["", "what", "found", "what to do"], rows))
     if any(each.verdict == "wrong" for each in findings):

@@ -1,0 +1,141 @@
+"""What is wrong with a lake on this machine's disks, told by its files alone: no Spark, no server, nothing changed.
+
+Each table's own log is checked by `server.table_check`. Here the tables are held against each other: what one says,
+another must have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import source_tables
+from spark_jobs.errors import TidemarkError
+from spark_jobs.landing import ledger
+from spark_jobs.model import Finding
+from spark_jobs.sources import Source, read_sources
+from spark_jobs.storage import publication
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
+from spark_jobs.trace import frontiers
+
+_RESTORE = "restore it from a backup; without one, {}"
+
+
+def examine_lake(settings: Settings) -> Iterator[Finding]:
+    """What the files of the lake say; nothing of a lake that is elsewhere, or not there yet."""
+    folder = settings.lake_path
+    if folder is None or not any(folder.glob("*.db/*")):
+        return
+    lake = StoredLake(folder)
+    findings = [*_unlogged(folder), *_catalog(settings)]
+    for source in read_sources(settings.sources).sources.values():
+        findings += _Examined(settings, lake, source).findings()
+    yield from findings or [Finding("lake", "ok", "records, tables and trace agree")]
+
+
+def _unlogged(folder: Path) -> Iterator[Finding]:
+    """Folders of data that no log belongs to."""
+    for table in sorted(path for path in folder.glob("*.db/*") if path.is_dir()):
+        if not (table / "_delta_log").is_dir() and next(table.rglob("*.parquet"), None):
+            name = f"{table.parent.stem}.{table.name}"
+            advice = _RESTORE.format("its rows are lost: move the folder away and run the source's drops again")
+            yield Finding(f"table {name}", "wrong", f"{table} holds data files and no _delta_log", advice)
+
+
+def _catalog(settings: Settings) -> Iterator[Finding]:
+    if settings.metastore_url is None and not (settings.home / "metastore").is_dir():
+        found = f"no metastore in {settings.home}, and a lake with tables"
+        yield Finding("catalog", "warning", found, "run any drop of each source: it takes the tables up again")
+
+
+@dataclass(frozen=True)
+class _Examined:
+    """What one source's tables and files say of each other."""
+
+    settings: Settings
+    lake: StoredLake
+    source: Source
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong; nothing of a source that never ran."""
+        if not Path(self.lake.uri(chunks(self.source))).is_dir():
+            return
+        lost = [table for table in (FILES, FRONTIERS, PUBLISHED) if not self._has_log(table)]
+        for table in lost:
+            advice = _RESTORE.format("what counts of the lake can't be told")
+            yield self._finding(table.qualified, f"no Delta log in {self.lake.uri(table)}", advice)
+        looks: list[Callable[[], Iterator[Finding]]] = [self._tables, self._lease]
+        for look in looks if lost else [self._pointer, self._records, *looks]:
+            try:
+                yield from look()
+            except TidemarkError as error:
+                yield self._finding("records", error.found, error.next_step)
+
+    def _has_log(self, table: Table) -> bool:
+        return (Path(self.lake.uri(table)) / "_delta_log").is_dir()
+
+    def _finding(self, what: str, found: str, do: str) -> Finding:
+        return Finding(f"{self.source.name}: {what}", "wrong", found, do)
+
+    def _pointer(self) -> Iterator[Finding]:
+        rows = [row for row in self.lake.records(PUBLISHED) if row["source"] == self.source.name]
+        if len(rows) > 1:
+            tokens = ", ".join(str(row["token"]) for row in rows)
+            found = f"{len(rows)} rows of the source in {PUBLISHED.qualified} (tokens {tokens})"
+            yield self._finding("publication", found, publication.MEND_DOUBLED)
+
+    def _tables(self) -> Iterator[Finding]:
+        rerun = "land its drops again in a new home"
+        for table in source_tables(self.source):
+            folder = Path(self.lake.uri(table))
+            if not folder.is_dir() and table not in (FILES, FRONTIERS, PUBLISHED):
+                yield self._finding(table.qualified, f"no folder {folder}", _RESTORE.format(rerun))
+            elif self._has_log(table):
+                yield from self._lacking(table)
+
+    def _lacking(self, table: Table) -> Iterator[Finding]:
+        """An older lake, or a source file that says more than the tables."""
+        stored = self.lake.columns(table)
+        lacking = [column.name for column in table.columns if column.name not in stored]
+        if lacking:
+            advice = f"run any drop of {self.source.name} (with --accept-definition, where the source file has changed)"
+            yield self._finding(table.qualified, f"without the columns {', '.join(lacking)}: an older lake", advice)
+
+    def _records(self) -> Iterator[Finding]:
+        moves = [row for row in self.lake.records(FRONTIERS) if row["source"] == self.source.name]
+        twice = [token for token, count in Counter(row["token"] for row in moves).items() if count > 1]
+        if twice:
+            advice = f"restore the version before (`DESCRIBE HISTORY {FRONTIERS.qualified}`)"
+            yield self._finding("frontiers", f"token {twice[0]} stands more than once", advice)
+        shown = publication.load(self.lake, self.source)
+        now = frontiers.load(self.lake, self.source)
+        if now.seal_us < shown.published_us:
+            found = f"the newest frontiers seal {now.seal_us}, before what is published, {shown.published_us}"
+            advice = _RESTORE.format("what was sealed last can't be told")
+            yield self._finding("frontiers", f"{found}: a commit of {FRONTIERS.qualified} is missing", advice)
+        known = ledger.rows_by_landing(self.lake, self.source)
+        if now.landed_through > max(known, default=0):
+            found = f"the trace took in landing {now.landed_through}, which the ledger does not have"
+            yield self._finding("ledger", found, _RESTORE.format("`tidemark plan` shows what a run would land again"))
+        stored = {file.partition for file in self.lake.summaries(updates(self.source), "batch", None, ())}
+        missing = sorted(now.arrangement.handles() - stored)
+        if missing:
+            found = f"{len(missing)} batches of its trace have no files: {', '.join(missing[:3])}"
+            yield self._finding("trace", found, _RESTORE.format("land its drops again in a new home"))
+
+    def _lease(self) -> Iterator[Finding]:
+        path = self.settings.home / "leases" / f"{self.source.name}.lease"
+        what, goes_on = f"{self.source.name}: lease", "nothing: the next run goes on from the lake's own tokens"
+        if not path.exists():
+            yield Finding(what, "warning", f"no {path}, and a source that has been run", goes_on)
+            return
+        try:
+            json.loads(path.read_text() or "{}")
+        except ValueError:
+            yield Finding(what, "warning", f"{path} is cut or no JSON", goes_on)

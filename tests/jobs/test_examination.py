@@ -1,0 +1,119 @@
+"""An examination of the lake's files names each damage, the table, and the way to mend; of a sound lake it says so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.jobs.examination import examine_lake
+from spark_jobs.model import Finding
+from spark_jobs.sources import load_source
+from spark_jobs.storage.publication import PublicationDoubled, load
+from spark_jobs.storage.stored_lake import StoredLake
+from tests.jobs.harness import Reading, run, write_drops, write_source
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def sound(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Settings:
+    """A copy of a lake in which two drops were run, with its home."""
+    home = tmp_path / "home"
+    settings = spark_settings.model_copy(update={"home": home, "landing": home / "landing"})
+    settings = write_source(settings)
+    write_drops(settings, [Reading(0, 10, "a", 1), Reading(1, 1500, "a", 2), Reading(1, 1600, "b", 3)])
+    for day in (0, 1):
+        run(lake, settings, day, day)
+    copied = home / "lake"
+    shutil.copytree(spark_settings.lake, copied)
+    (home / "metastore").mkdir()
+    return settings.model_copy(update={"lake": str(copied)})
+
+
+def without_log(settings: Settings) -> None:
+    shutil.rmtree(settings.lake_path / "silver.db" / "hourly_history" / "_delta_log")
+
+
+def without_table(settings: Settings) -> None:
+    shutil.rmtree(settings.lake_path / "gold.db" / "state_history")
+
+
+def published_twice(settings: Settings) -> None:
+    published = DeltaTable(settings.lake_path / "trace.db" / "published")
+    write_deltalake(published, published.to_pyarrow_table(), mode="append")
+
+
+def newest_commit(settings: Settings, table: str) -> Path:
+    log = settings.lake_path / table / "_delta_log"
+    return max(path for path in log.glob("*.json") if path.stem.isdigit())
+
+
+def without_newest_frontiers(settings: Settings) -> None:
+    newest_commit(settings, "trace.db/frontiers").unlink()
+
+
+def without_newest_landing(settings: Settings) -> None:
+    newest_commit(settings, "bronze.db/files").unlink()
+
+
+def without_updates(settings: Settings) -> None:
+    table = DeltaTable(settings.lake_path / "trace.db" / "meters_updates")
+    table.delete()
+
+
+def with_cut_lease(settings: Settings) -> None:
+    lease = settings.home / "leases" / "meters.lease"
+    lease.write_text(lease.read_text()[:30])
+
+
+def without_lease(settings: Settings) -> None:
+    (settings.home / "leases" / "meters.lease").unlink()
+
+
+def without_metastore(settings: Settings) -> None:
+    (settings.home / "metastore").rmdir()
+
+
+def without_records(settings: Settings) -> None:
+    shutil.rmtree(settings.lake_path / "trace.db" / "published")
+
+
+DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
+    (without_log, "table silver.hourly_history", "no _delta_log"),
+    (without_table, "meters: gold.state_history", "no folder"),
+    (published_twice, "meters: publication", "2 rows of the source in trace.published"),
+    (without_newest_frontiers, "meters: frontiers", "a commit of trace.frontiers is missing"),
+    (without_newest_landing, "meters: ledger", "which the ledger does not have"),
+    (without_updates, "meters: trace", "batches of its trace have no files"),
+    (with_cut_lease, "meters: lease", "is cut or no JSON"),
+    (without_lease, "meters: lease", "a source that has been run"),
+    (without_metastore, "catalog", "no metastore"),
+    (without_records, "meters: trace.published", "no Delta log in"),
+]
+
+
+def test_each_damage_is_named_and_a_sound_lake_has_none(sound: Settings, tmp_path: Path) -> None:
+    assert [finding.verdict for finding in examine_lake(sound)] == ["ok"]
+    kept = tmp_path / "kept"
+    shutil.copytree(sound.home, kept)
+    for damage, what, found in DAMAGES:
+        damage(sound)
+        findings = {finding.what: finding for finding in examine_lake(sound)}
+        assert what in findings, (damage.__name__, findings)
+        assert found in findings[what].found, (damage.__name__, findings[what])
+        assert findings[what].verdict != "ok" and findings[what].do
+        shutil.rmtree(sound.home)
+        shutil.copytree(kept, sound.home)
+    assert list(examine_lake(sound)) == [Finding("lake", "ok", "records, tables and trace agree")]
+
+
+def test_a_publication_that_stands_twice_is_read_by_nobody(sound: Settings) -> None:
+    published_twice(sound)
+    with pytest.raises(PublicationDoubled, match="2, of the tokens"):
+        load(StoredLake(sound.lake_path), load_source(sound.sources / "meters.yml"))
