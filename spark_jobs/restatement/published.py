@@ -6,14 +6,17 @@ the publication already, and brings all rows of a key together anyway.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.restatement.touched import at
+from spark_jobs.restatement.touched import at, instant
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication, visible
+from spark_jobs.storage.publication import Publication, visible, visible_rows
 from spark_jobs.storage.schema import Table
 
 if TYPE_CHECKING:
@@ -30,3 +33,14 @@ def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFr
     opened = (F.col("era") == CLOSING) | (F.col("known_from") < published)
     closed = (F.col("era") == LIVE) | (F.col("known_to") < published)
     return lake.read(table).where(eras & opened & closed & visible(publication))
+
+
+def published_files(
+    lake: Lake, table: Table, publication: Publication, columns: Sequence[str], where: pc.Expression
+) -> StoredRows:
+    """`published_rows` that meet `where`, as pyarrow reads them."""
+    era, published = pc.field("era"), instant(publication.published_us)
+    opened = (era == CLOSING) | (pc.field("known_from") < published)
+    closed = (era == LIVE) | (pc.field("known_to") < published)
+    shown = opened & closed & visible_rows(publication) & where
+    return lake.stored(table, columns, shown, {"era": [LIVE, CLOSING]})

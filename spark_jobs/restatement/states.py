@@ -48,7 +48,7 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
     touching = fold_inputs(scope.touching(lake), source)
     if scope.everything:
         return _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
-    if touching.isEmpty():
+    if not scope.touching_rows(lake, ["row_id"]).any():
         return None
     # a state that no row touches stays as it is, and is not brought to the workers; the entities are looked up in a
     # table of them, which sorts neither side

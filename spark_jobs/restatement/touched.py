@@ -8,15 +8,20 @@ horizon of then neither touch nor stand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.sources import Source
+from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import BELOW_HORIZON
+from spark_jobs.storage.tables import BELOW_HORIZON, updates
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 from spark_jobs.trace.source_plane import batch_rows, counting_rows, trace_handles
 
@@ -67,6 +72,21 @@ class Scope:
         rows = self.standing(lake)
         return rows if self.everything else rows.where(self._touching())
 
+    def touching_rows(self, lake: Lake, columns: Sequence[str]) -> StoredRows:
+        """`touching`, as pyarrow reads them out of the trace's files."""
+        return self.due_rows(lake, columns, None if self.everything else self.freshness())
+
+    def due_rows(self, lake: Lake, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
+        """`standing`, as pyarrow reads them: those that meet `where`, without `touched`."""
+        counts = pc.field(BELOW_HORIZON.name).is_null() & (pc.field("event_time") < instant(self.frontiers.reached_us))
+        batches = {"batch": trace_handles(self.frontiers.arrangement)}
+        return lake.stored(updates(self.source), columns, counts if where is None else counts & where, batches)
+
+    def freshness(self) -> pc.Expression:
+        """Whether an update that is due was not so when last published."""
+        fresh = pc.field("time") >= instant(self.publication.published_us)
+        return fresh | (pc.field("event_time") >= instant(self.publication.reached_us))
+
     @property
     def has_horizon(self) -> bool:
         """Whether rows may lie below a horizon."""
@@ -86,6 +106,11 @@ class Scope:
             and self.frontiers.seal_us == published.published_us
             and self.frontiers.reached_us == published.reached_us
         )
+
+
+def instant(time_us: int) -> pa.Scalar:
+    """An instant as the tables have it, for what pyarrow reads."""
+    return pa.scalar(time_us, INSTANT)
 
 
 def at(time_us: int) -> Column:

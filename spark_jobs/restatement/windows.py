@@ -8,9 +8,14 @@ where they come near to sessions that are kept no longer. There is no look-back 
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,14 +24,16 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.comparison import PLACED
-from spark_jobs.kernels.records.times import LEAST_US
+from spark_jobs.kernels.plain import Ints, numbers, present
+from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
 from spark_jobs.kernels.windows import MemoryBudget
 from spark_jobs.kernels.windows.slices import copied
-from spark_jobs.restatement.published import published_rows
+from spark_jobs.restatement.published import published_files, published_rows
 from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema, result_schema
-from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, within
+from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, instant, within
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import name
 from spark_jobs.windows.adapter import metric_totals
 from spark_jobs.windows.hot_keys import Spread, key_hash, spread
@@ -73,29 +80,28 @@ def drop_start(source: Source) -> Column:
 
 
 def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> dict[str, list[Range]]:
-    """Per definition the ranges of its own time where rows came or went, in one job."""
-    if not definitions:
-        return {}
-    times = [(d.name, _bucket(d, time)) for d in definitions for time in _touched_times(d)]
-    columns = [bucket.alias(f"b{i}") for i, (_, bucket) in enumerate(times)]
-    # first told apart as they are, by numbers alone: a row is taken apart once for many
-    together = scope.touching(lake).select(*columns).distinct()
-    each = F.array(*[F.struct(F.lit(i).alias("place"), F.col(f"b{i}").alias("bucket")) for i in range(len(times))])
-    rows = together.select(F.explode(each).alias("b")).select("b.*").where("bucket IS NOT NULL").distinct()
-    found: dict[str, list[Range]] = {d.name: [] for d in definitions}
-    for row in rows.collect():
-        found[times[row.place][0]].append((row.bucket * BUCKET_US, (row.bucket + 1) * BUCKET_US - 1))
-    return {definition: coalesce_ranges(ranges) for definition, ranges in found.items()}
+    """Per definition the ranges of its own time where rows came or went; read without a Spark job."""
+    columns = {f"t_{d.time}" for d in definitions} | {f"c_{key}" for d in definitions for key in d.key}
+    hours: dict[str, set[int]] = {d.name: set() for d in definitions}
+    rows = scope.touching_rows(lake, ["seq_no", *sorted(columns)]) if definitions else None
+    for table in rows.tables() if rows is not None else ():
+        drops = scope.source.drops
+        lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
+        for definition in definitions:
+            hours[definition.name] |= touched_hours(table, definition, lo)
+    ranges = {name: [(hour * BUCKET_US, (hour + 1) * BUCKET_US - 1) for hour in found] for name, found in hours.items()}
+    return {name: coalesce_ranges(found) for name, found in ranges.items()}
 
 
-def _touched_times(definition: Definition) -> list[Column]:
-    """Where a row may count: at its own time, or at its drop's start."""
-    time, lo = F.unix_micros(f"t_{definition.time}"), drop_start(definition.source)
-    return [time, F.when(time < lo, lo)] if definition.moves_late_rows else [time]
-
-
-def _bucket(definition: Definition, time: Column) -> Column:
-    return F.when(has_key(definition), _floored(time, BUCKET_US))
+def touched_hours(updates: pa.Table, definition: Definition, lo: Ints) -> set[int]:
+    """The hours since 1970 in which updates with a key may count: each at its own time, or at `lo`, its drop's start,
+    where the definition moves late rows there."""
+    counts = present(updates[f"t_{definition.time}"])
+    for key in definition.key:
+        counts &= present(updates[f"c_{key}"])
+    times, starts = numbers(updates[f"t_{definition.time}"])[counts], lo[counts]
+    hours = {*np.unique(times // BUCKET_US).tolist()}
+    return hours | {*np.unique(starts[times < starts] // BUCKET_US).tolist()} if definition.moves_late_rows else hours
 
 
 def has_key(definition: Definition) -> Column:
@@ -126,7 +132,7 @@ def corrections(
     published = published_rows(lake, definition.table(), scope.publication)
     if not scope.everything:
         # a changed definition may have published windows anywhere
-        near, published = _within_reach(definition, near, published, _falls_due(scope, definition))
+        near, published = _within_reach(lake, scope, definition, near, published)
     rows, stand = _rows(lake, scope, definition, near), _prefixed(definition, published)
     over = _spread(scope, definition, rows)
     grouped = _together(definition, over, rows, stand)
@@ -170,13 +176,14 @@ def _falls_due(scope: Scope, definition: Definition) -> Column:
 
 
 def _within_reach(
-    definition: Definition, near: list[Range], published: DataFrame, due: Column
+    lake: Lake, scope: Scope, definition: Definition, near: list[Range], published: DataFrame
 ) -> tuple[list[Range], DataFrame]:
     """The ranges whose rows must be read, and the published windows that they can affect, or that fall due."""
+    due = _falls_due(scope, definition)
     if definition.kind.halo is not None:
         return near, published.where(within("window_start", near) | due)
     overlapping = _overlapping(near)
-    bounds = _bounds(published.where(overlapping)) if near else []
+    bounds = _bounds(lake, scope, definition.table(), near) if near else []
     return coalesce_ranges(near + bounds), published.where(overlapping | due)
 
 
@@ -187,11 +194,17 @@ def _overlapping(ranges: list[Range]) -> Column:
     return condition
 
 
-def _bounds(sessions: DataFrame) -> list[Range]:
-    """Ranges that cover these sessions, gathered by the hour in which they start."""
-    bucket = _floored(F.unix_micros("window_start"), BUCKET_US).alias("bucket")
-    start, end = F.min(F.unix_micros("window_start")).alias("lo"), F.max(F.unix_micros("window_end")).alias("hi")
-    return [(row.lo, row.hi) for row in sessions.groupBy(bucket).agg(start, end).collect()]
+def _bounds(lake: Lake, scope: Scope, table: Table, near: list[Range]) -> list[Range]:
+    """Ranges that cover the published sessions which overlap some, gathered by the hour in which they start."""
+    overlaps = [(pc.field("window_start") <= instant(hi)) & (pc.field("window_end") >= instant(lo)) for lo, hi in near]
+    bounds = ["window_start", "window_end"]
+    rows = published_files(lake, table, scope.publication, bounds, reduce(operator.or_, overlaps)).whole()
+    starts, ends = (numbers(rows[column]) for column in bounds)
+    hours, of_row = np.unique(starts // BUCKET_US, return_inverse=True)
+    least, greatest = np.full(len(hours), GREATEST_US), np.full(len(hours), LEAST_US)
+    np.minimum.at(least, of_row, starts)
+    np.maximum.at(greatest, of_row, ends)
+    return list(zip(least.tolist(), greatest.tolist(), strict=True))
 
 
 def _rows(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> DataFrame:
@@ -252,11 +265,6 @@ def _landed_in(definition: Definition, ranges: list[Range]) -> Column:
         first, last = -((drops.start_us - lo) // drops.every_us), (hi - drops.start_us) // drops.every_us
         condition = condition | F.col("seq_no").between(first, last)
     return condition & (F.unix_micros(f"t_{definition.time}") < drop_start(definition.source))
-
-
-def _floored(number: Column, length: int) -> Column:
-    """The floor of a bigint by a positive one, exactly; `/` would go by way of doubles."""
-    return F.call_function("div", number - F.pmod(number, F.lit(length)), F.lit(length))
 
 
 def _adaptive_inputs(definition: Definition) -> list[Column]:

@@ -57,6 +57,10 @@ class StoredRows:
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch]).cast(self.none().schema)
 
+    def any(self) -> bool:
+        """Whether there are any."""
+        return next(self.tables(), None) is not None
+
     def none(self) -> pa.Table:
         """The columns, without rows."""
         return pa.schema([self.schema.field(column) for column in self.columns]).remove_metadata().empty_table()

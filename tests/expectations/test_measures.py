@@ -1,4 +1,4 @@
-"""The gates' measures of real tables: a sound run measures no fault, and each seeded fault is counted by its own."""
+"""The gates' measures of real tables: a sound run has no fault, and each seeded fault is counted by its measure."""
 
 from __future__ import annotations
 

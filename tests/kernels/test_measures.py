@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.measures import chains, chunks, states, updates, versions, windows
-from spark_jobs.kernels.measures.spreading import in_share
+from spark_jobs.kernels.measures.hashing import hashes, in_share
 from spark_jobs.kernels.measures.sums import Scaled, adding, total
 from spark_jobs.kernels.windows import Adaptive, Calendar, Cuts, Deltas, Hopping, Kind, Sessions, Sliding, Trigger
 from tests.kernels import measure_twins as twins
@@ -36,10 +36,15 @@ def tables(columns: dict[str, tuple[Any, pa.DataType]], size: int = 12) -> st.Se
     return st.lists(row, max_size=size).map(lambda rows: pa.Table.from_pylist(rows, schema=schema))
 
 
+def halves(table: pa.Table) -> list[pa.Table]:
+    """The table as it is read, some rows at a time."""
+    middle = table.num_rows // 2
+    return [table.slice(0, middle), table.slice(middle)]
+
+
 def parted(table: pa.Table, judge: Any) -> dict[str, list[int]]:
     """What a kernel says, of a table that comes in two chunks."""
-    middle = table.num_rows // 2
-    found = twins.added(judge(pa.concat_tables([table.slice(0, middle), table.slice(middle)])))
+    found = twins.added(judge(pa.concat_tables(halves(table))))
     return {name: values for name, values in found.items() if values}
 
 
@@ -62,12 +67,13 @@ CHUNKS = {
 }
 
 
+@settings(deadline=None)
 @given(tables(CHUNKS))
 def test_chunks(table: pa.Table) -> None:
     given_ = {"timelines": ["x"], "arrays": ["t_x", "c_v"]}
     judge = partial(chunks.judge_chunks, **given_, place_bits=1)
     assert parted(table, judge) == twins.each(table, partial(twins.chunk, **given_, bits=1))
-    repeats = chunks.repeated_row_ids(table)
+    repeats = chunks.repeated_row_ids(halves(table))
     assert total(chunks.judge_repeats(repeats)["repeated_row_ids"]) == twins.surplus(table.to_pylist())
     assert all(row["times"] > 1 for row in repeats.to_pylist())
 
@@ -83,13 +89,14 @@ UPDATES = {
 }
 
 
+@settings(deadline=None)
 @given(tables(UPDATES), small)
 def test_updates(table: pa.Table, sealed: int) -> None:
     intervals = {"T1": (1, 3), "M2": (0, 2), "U3": (3, 1 << 62)}
     judge = partial(updates.judge_updates, intervals=intervals, sealed_us=sealed, merged=["M2"])
     twin = partial(twins.update, intervals=intervals, sealed=sealed, merged=["M2"])
     assert parted(table, judge) == twins.each(table, twin)
-    repeats = updates.repeated_updates(table)
+    repeats = updates.repeated_updates(halves(table))
     assert total(updates.judge_repeats(repeats)["repeated_updates"]) == twins.repeated(table.to_pylist())
     assert total(updates.taken_from(table)["updates_added"]) == -sum(u["diff"] or 0 for u in table.to_pylist())
 
@@ -104,20 +111,25 @@ VERSIONS = {
 }
 
 
+@settings(deadline=None)
 @given(tables(VERSIONS), st.integers(1, 3))
 def test_versions(table: pa.Table, shares: int) -> None:
     identity, found = ["key", "start"], Counter[str]()
     for share in range(shares):
         of_share = table.filter(pa.array(in_share(table["start"], share, shares)))
-        things = versions.versions_of_things(of_share, identity=identity, token=2)
+        things = versions.faulty_things(halves(of_share), identity=identity, token=2)
         found.update({name: total(adds) for name, adds in versions.judge_versions(things, repeated="repeated").items()})
     wanted = twins.versions(table.to_pylist(), identity, 2)
+    all_things = versions.versions_of_things(table, identity=identity, token=2)
+    exact = versions.judge_versions(all_things, repeated="repeated")
+    assert {name: total(adds) for name, adds in exact.items()} == dict(found)
     assert dict(found) == dict.fromkeys(found, 0) | wanted
 
 
 BOUNDED = {"era": (eras, TEXT), "known_from": (perhaps, INT), "known_to": (perhaps, INT)}
 
 
+@settings(deadline=None)
 @given(tables(BOUNDED))
 def test_times_of_changes(table: pa.Table) -> None:
     wanted = [twins.wrong_time(row, 3) for row in table.to_pylist()]
@@ -145,6 +157,7 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize(("kind", "misplaced"), KINDS, ids=[type(kind).__name__ for kind, _ in KINDS])
+@settings(deadline=None)
 @given(table=tables(WINDOWS))
 def test_windows(kind: Kind, misplaced: Any, table: pa.Table) -> None:
     def twin(row: twins.Row) -> twins.Row:
@@ -180,6 +193,7 @@ def test_rows_are_counted_inside_a_struct_and_nowhere() -> None:
     assert not {"windows_without_rows", "rows_windowed"} & set(judge(counter=()))
 
 
+@settings(deadline=None)
 @given(tables({"diff": (st.integers(-1, 1), INT), "t": (perhaps, INT), "k": (st.none() | texts, TEXT)}))
 def test_rows_due(table: pa.Table) -> None:
     wanted = [r["diff"] * ((r["t"] is not None) + (None not in (r["t"], r["k"]))) for r in table.to_pylist()]
@@ -197,6 +211,7 @@ STATES = {
 }
 
 
+@settings(deadline=None)
 @given(tables(STATES), st.booleans(), st.sampled_from([None, 1, 2]), st.booleans())
 def test_states(table: pa.Table, named: bool, width: int | None, everything: bool) -> None:
     given_ = {"vector": "ints", "named": named, "width": width}
@@ -216,6 +231,7 @@ def test_states(table: pa.Table, named: bool, width: int | None, everything: boo
 wide = st.integers(-(2**63), 2**63 - 1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(wide, st.integers(-2, 2)), max_size=20))
 def test_sums_are_exact_beyond_64_bits(drawn: list[tuple[int, int]]) -> None:
     values, by = (np.array([row[i] for row in drawn], np.int64) for i in (0, 1))
@@ -224,6 +240,7 @@ def test_sums_are_exact_beyond_64_bits(drawn: list[tuple[int, int]]) -> None:
     assert adding(Scaled(values, by)).tolist() == [i for i, (value, factor) in enumerate(drawn) if value * factor]
 
 
+@settings(deadline=None)
 @given(
     tables({"entity": (texts, TEXT), "at_delta": (perhaps, INT), "floats": (st.none(), pa.list_(pa.float64()))}, 5),
     tables({"row_id": (small, INT), "x": (perhaps, INT), "y": (st.none() | st.floats(width=32), pa.float64())}, 5),
@@ -248,14 +265,14 @@ def test_states_beside_their_last_rows(held: pa.Table, rows: pa.Table, data: st.
         if row["row_id"] == state["at_delta"]
         and not all(same(a, b) for a, b in zip(state["floats"], [row["x"], row["y"]], strict=True))
     ]
-    found = states.off_their_row(held, rows, vector="floats", told=["x", "y"], single=False)
+    found = states.off_their_row([held], [rows], vector="floats", told=["x", "y"], single=False)
     assert Counter((row["entity"], row["at_delta"]) for row in found.to_pylist()) == Counter(wanted)
 
 
 def test_a_negative_zero_and_a_rounded_number_say_the_same() -> None:
     held = pa.table({"entity": ["a"], "at_delta": [1], "floats": pa.array([[-0.0, float(np.float32(0.1))]])})
     rows = pa.table({"row_id": [1], "x": [0.0], "y": [0.1]})
-    judge = partial(states.off_their_row, held, rows, vector="floats", told=["x", "y"])
+    judge = partial(states.off_their_row, [held], [rows], vector="floats", told=["x", "y"])
     assert (judge(single=True).num_rows, judge(single=False).num_rows) == (0, 1)
 
 
@@ -274,6 +291,7 @@ SEGMENTS = {
 }
 
 
+@settings(deadline=None)
 @given(tables(SEGMENTS), st.booleans())
 def test_segments(table: pa.Table, everything: bool) -> None:
     def twin(row: twins.Row) -> twins.Row:
@@ -287,7 +305,7 @@ def test_segments(table: pa.Table, everything: bool) -> None:
     judge = partial(chains.judge_segments, everything=everything, known_from_us=2)
     assert parted(table, judge) == twins.each(table, twin)
     rows = table.to_pylist()
-    ends = chains.ends_of_chains(table, token=2)
+    ends = chains.ends_of_chains(halves(table), token=2)
     assert {row["entity"]: row["ends"] for row in ends.to_pylist()} == twins.ends(rows, 2)
     refused = Counter(tuple(row.values()) for row in chains.refused_deltas(table, token=2).to_pylist())
     assert refused == twins.refused(rows, 2)
@@ -300,6 +318,7 @@ def test_segments(table: pa.Table, everything: bool) -> None:
     assert set(chains.past_balance(table).to_pylist()) == past
 
 
+@settings(deadline=None)
 @given(
     tables({"entity": (texts, TEXT), "row_id": (small, INT), "sign": (st.sampled_from([-1, 1]), INT)}, 6),
     tables(
@@ -342,3 +361,12 @@ def test_equal_values_are_in_one_share(column: pa.Array) -> None:
         places.setdefault(repr(value), set()).add(share)
     assert all(len(of_value) == 1 for of_value in places.values())
     assert len(set().union(*places.values())) > 1 or len(places) < 4
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.none() | st.text(max_size=4), perhaps), max_size=30))
+def test_hashes_are_equal_where_values_are(drawn: list[tuple[str | None, int | None]]) -> None:
+    columns = [pa.chunked_array([pa.array([row[i] for row in drawn], kind)]) for i, kind in enumerate((TEXT, INT))]
+    found = hashes(columns).tolist()
+    assert len(dict(zip(drawn, found, strict=True))) == len(set(found)) == len(set(drawn))
+    assert {drawn[i]: found[i] for i in range(len(drawn))} == {drawn[~i]: found[~i] for i in range(len(drawn))}

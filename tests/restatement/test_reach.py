@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,7 +14,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import ensure_source
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.restatement.windows import _bucket, corrections, touched_ranges
+from spark_jobs.restatement.windows import corrections, touched_hours, touched_ranges
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED, updates
@@ -71,10 +73,9 @@ def test_a_late_row_reads_the_files_of_its_days_however_long_the_history(lake: S
     assert all(files <= 6 and corrected > 0 for files, corrected in read[0].values())
 
 
-def test_the_hours_of_touched_times_are_exact_in_any_year(spark: SparkSession, source: Source) -> None:
+def test_the_hours_of_touched_times_are_exact_in_any_year(source: Source) -> None:
     hour, last = 3_600_000_000, 253_402_300_799_999_999
     times = [-1, 0, hour - 1, 2**53 - 1, 2**53 + 1, last // hour * hour - 1, last // hour * hour, last]
-    rows = spark.createDataFrame([(time,) for time in times], "us BIGINT").selectExpr("us", "'a' AS c_meter")
-    hours = rows.select("us", _bucket(definitions(source)[0], F.col("us")).alias("bucket"))
-    found = {row.us: row.bucket for row in hours.collect()}
-    assert found == {time: time // hour for time in times}
+    updates = pa.table({"t_taken": [*times, None, 7 * hour], "c_meter": ["a"] * len(times) + ["a", None]})
+    found = touched_hours(updates, definitions(source)[0], np.zeros(len(updates), np.int64))
+    assert found == {time // hour for time in times}

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Measurement, Part, Together, measure
-from spark_jobs.gates.measures.touching import of_landings
+from spark_jobs.gates.measures.parts import AnyPart, Measurement, OfShare, Part, Together, measure, of_landings
 from spark_jobs.kernels.measures.chunks import CHUNK, judge_chunks, judge_repeats, repeated_row_ids
-from spark_jobs.kernels.measures.sums import Adds, numbers
+from spark_jobs.kernels.measures.sums import Adds
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.lake import Lake
@@ -62,4 +62,4 @@ def _chunks(lake: Lake, source: Source, landings: Sequence[int]) -> list[AnyPart
     written = lake.stored(chunks(source), [*own, *timelines, *arrays], of_landings(landings))
     judge = partial(judge_chunks, timelines=list(source.timelines), arrays=arrays, place_bits=PLACE_BITS)
     ids = written.with_columns([*CHUNK, "diff", "row_ids"])
-    return [Part(written, judge, CHUNK), Together([ids], ["seq_no"], repeated_row_ids, judge_repeats)]
+    return [Part(written, judge, CHUNK), Together([OfShare(ids, "seq_no")], repeated_row_ids, judge_repeats)]

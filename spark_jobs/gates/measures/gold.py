@@ -9,9 +9,8 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Judge, Measurement, Part, Together, measure
+from spark_jobs.gates.measures.parts import AnyPart, Judge, Measurement, OfShare, Part, Together, measure
 from spark_jobs.gates.measures.silver import SHOWABLE
-from spark_jobs.gates.measures.touching import due, instant, touches, touching
 from spark_jobs.kernels.comparison import LIVE
 from spark_jobs.kernels.measures.chains import (
     REFUSING,
@@ -31,9 +30,9 @@ from spark_jobs.kernels.measures.states import (
     off_their_row,
 )
 from spark_jobs.kernels.measures.sums import both
-from spark_jobs.kernels.measures.versions import judge_versions, versions_of_things
+from spark_jobs.kernels.measures.versions import faulty_things, judge_versions
 from spark_jobs.kernels.measures.windows import diffs
-from spark_jobs.restatement.touched import Scope
+from spark_jobs.restatement.touched import Scope, instant
 from spark_jobs.sources import State
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.data_files import StoredRows
@@ -146,7 +145,7 @@ class _Gold:
 
     def _rows(self) -> Part:
         """What the rows that came and went add, as the fold must have added it."""
-        rows = touching(self.lake, self.scope, ["diff", *self._values])
+        rows = self.scope.touching_rows(self.lake, ["diff", *self._values])
         sums = partial(gained_by_rows, components=additive(self.state))
         return Part(rows, partial(both, one=partial(diffs, measure="deltas_accepted"), other=sums), _ROWS_SHOWN)
 
@@ -154,8 +153,8 @@ class _Gold:
         """The states of the entities that the attempt changed."""
         shown = visible_rows(self.scope.publication, self.token)
         rows = self._history(STATE, ["entity", "era", "known_from", "revision", "token"], shown)
-        gather = partial(versions_of_things, identity=("entity",), token=self.token)
-        return Together([rows], ["entity"], gather, partial(judge_versions, repeated="repeated_entities"))
+        gather = partial(faulty_things, identity=("entity",), token=self.token)
+        return Together([OfShare(rows, "entity")], gather, partial(judge_versions, repeated="repeated_entities"))
 
     def _own_segments(self) -> Part:
         """What is wrong with the attempt's segments, each by itself, and the deltas that chains gained by them."""
@@ -170,19 +169,19 @@ class _Gold:
         read, as statistics on `end_time` let others be skipped."""
         ends = visible_rows(self.scope.publication, self.token) & (self._own | pc.field("end_time").is_null())
         rows = self._history(CHAINS, ["entity", "era", "start_row", "end_time", "known_from", "token"], ends)
-        return Together([rows], ["entity"], partial(ends_of_chains, token=self.token), judge_ends)
+        return Together([OfShare(rows, "entity")], partial(ends_of_chains, token=self.token), judge_ends)
 
     def _last_rows(self) -> Together:
         """Each state whose last delta is one of this run's rows, beside that row: it must say what the row says."""
         told = [f"c_{column}" for column in self.state.components.values()]
         states = self._history(STATE, ["entity", "at_delta", self._vector], self._own & (pc.field("era") == LIVE))
         came = pc.field("diff") > 0
-        rows = due(
-            self.lake, self.scope, ["row_id", *told], came if self.scope.everything else came & touches(self.scope)
+        rows = self.scope.due_rows(
+            self.lake, ["row_id", *told], came if self.scope.everything else came & self.scope.freshness()
         )
         single = self.state.datatype == "float32"
         gather = partial(off_their_row, vector=self._vector, told=told, single=single)
-        return Together([states, rows], ["at_delta", "row_id"], gather, judge_off_their_row)
+        return Together([OfShare(states, "at_delta"), OfShare(rows, "row_id")], gather, judge_off_their_row)
 
     def balance_beside_refused(self) -> list[AnyPart]:
         """The parts that balance additive components, where chains of the attempt skip deltas. A pass of its own, as it
@@ -192,10 +191,12 @@ class _Gold:
         rest = ~pc.field("entity").isin(past)
         states = self._history(STATE, ["era", "ints", "delta_count"], self._own & rest)
         columns = ["entity", "row_id", "diff", *self._values]
-        came = due(self.lake, self.scope, columns, rest if self.scope.everything else rest & touches(self.scope))
+        came = self.scope.due_rows(self.lake, columns, rest if self.scope.everything else rest & self.scope.freshness())
         refused = self._refused()
         behind = pc.field("row_id").isin(refused["row_id"].combine_chunks()) & rest
-        updates = due(self.lake, self.scope, ["entity", "row_id", "diff", "time", "event_time", *self._values], behind)
+        updates = self.scope.due_rows(
+            self.lake, ["entity", "row_id", "diff", "time", "event_time", *self._values], behind
+        )
         fresh = [table.append_column("touches", self._touches(table)) for table in updates.tables()]
         of_rows = partial(gained_by_rows, components=additive(self.state))
         parts: list[AnyPart] = [Part(states, self._gained_by_states, ("entity",)), Part(came, of_rows, _ROWS_SHOWN)]

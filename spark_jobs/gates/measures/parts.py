@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
-from spark_jobs.kernels.measures.spreading import in_share
+from spark_jobs.kernels.measures.hashing import in_share
 from spark_jobs.kernels.measures.sums import Adds, adding, total
 from spark_jobs.storage.data_files import StoredRows
 
@@ -33,7 +34,9 @@ Judge = Callable[[pa.Table], Adds]
 ROWS_HERE = 1 << 20
 """Rows that this process goes through itself; a Spark job takes longer to begin."""
 ROWS_A_TASK = 1 << 21
-"""Rows of a task of a large pass, and so what it may have to hold at once."""
+"""Rows of a task of a large pass."""
+SHARES_READ = 4
+"""How many times as many a task keeps numbers of, where it has to keep any."""
 
 
 @dataclass(frozen=True)
@@ -69,39 +72,49 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Together:
-    """Rows of which several tell of one thing: those of equal values in the columns `by`, which each of `rows` has one
-    of. `gather` gets a table for each of `rows` and gives one whose rows `judge` takes.
-    """
+class OfShare:
+    """The rows of one of some shares, some at a time and first none; gone through as often as wanted. Rows with equal
+    values in the column `by` are in one share."""
 
-    rows: Sequence[StoredRows]
-    by: Sequence[str]
+    rows: StoredRows
+    by: str
+    share: tuple[int, int] = (0, 1)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        share, shares = self.share
+        yield self.rows.none()
+        for table in self.rows.tables():
+            yield table if shares == 1 else table.filter(pa.array(in_share(table[self.by], share, shares)))
+
+
+@dataclass(frozen=True)
+class Together:
+    """Rows of which several tell of one thing. `gather` takes each of `rows`, some at a time, and gives a table whose
+    rows `judge` takes."""
+
+    rows: Sequence[OfShare]
     gather: Callable[..., pa.Table]
     judge: Judge
     label: Mapping[str, str] = field(default_factory=dict)
-    share: tuple[int, int] = (0, 1)
-    """Which of how many shares of the things."""
 
     def pieces(self, most_rows: int) -> list[Together]:
-        """The part in shares of about so many rows. Each reads all rows, and goes on with those of its things."""
-        shares = max(-(-self.n_rows // most_rows), 1)
-        return [replace(self, share=(share, shares)) for share in range(shares)]
+        """The part in shares of a few times so many rows: each reads all rows to find those of its things, of which it
+        keeps little."""
+        shares = max(-(-self.n_rows // (SHARES_READ * most_rows)), 1)
+        return [
+            replace(self, rows=[replace(rows, share=(share, shares)) for rows in self.rows]) for share in range(shares)
+        ]
 
     @property
     def n_rows(self) -> int:
         """At most how many rows it reads."""
-        return sum(rows.n_rows for rows in self.rows)
+        return sum(rows.rows.n_rows for rows in self.rows)
 
     def judged(self, *, shown: bool) -> Iterator[tuple[pa.Table, Adds]]:
         """The things that `gather` finds, and what they add."""
         del shown  # a thing's columns are few
-        gathered = self.gather(*(self._of_share(rows, by) for rows, by in zip(self.rows, self.by, strict=True)))
+        gathered = self.gather(*self.rows)
         yield gathered, self.judge(gathered)
-
-    def _of_share(self, rows: StoredRows, by: str) -> pa.Table:
-        share, shares = self.share
-        of_share = None if shares == 1 else lambda table: pa.array(in_share(table[by], share, shares))
-        return rows.whole(of_share)
 
 
 AnyPart = Part | Together
@@ -167,3 +180,8 @@ def _sums_of_listed(batches: Iterator[pa.RecordBatch], *, pieces: Sequence[AnyPa
     for batch in batches:
         sums = [json.dumps(_sums(pieces[place])) for place in batch.column("id").to_pylist()]
         yield pa.RecordBatch.from_pydict({"sums": pa.array(sums, pa.string())})
+
+
+def of_landings(landings: Sequence[int]) -> pc.Expression:
+    """Whether a row is of one of these landings."""
+    return pc.field("landing").isin(pa.array(list(landings), pa.int64()))

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.gates.measures.parts import AnyPart, Measurement, Part, Together, measure
-from spark_jobs.gates.measures.touching import instant, touching
+from spark_jobs.gates.measures.parts import AnyPart, Measurement, OfShare, Part, Together, measure
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.comparison import CLOSING, LIVE
-from spark_jobs.kernels.measures.versions import judge_versions, versions_of_things
+from spark_jobs.kernels.measures.versions import faulty_things, judge_versions
 from spark_jobs.kernels.measures.windows import diffs, judge_windows, rows_due
 from spark_jobs.restatement.late import BELOW, KEPT_BELOW
-from spark_jobs.restatement.touched import Range, Scope
+from spark_jobs.restatement.touched import Range, Scope, instant
 from spark_jobs.sources.windows import AdaptiveWindow, CalendarWindow, SessionWindow, TumblingWindow
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import visible_rows
@@ -92,9 +91,9 @@ def _versions(lake: Lake, scope: Scope, definition: Definition, token: int, rang
     beside = _beside(scope, definition, ranges)
     where = shown if beside is None else shown & ((pc.field("token") == token) | beside)
     rows = lake.stored(definition.table(), [*identity, "era", "known_from", "revision", "token"], where, SHOWABLE)
-    gather = partial(versions_of_things, identity=identity, token=token)
+    gather = partial(faulty_things, identity=identity, token=token)
     judge = partial(judge_versions, repeated="repeated_windows")
-    return Together([rows], [identity[-1]], gather, judge, {"definition": definition.name})
+    return Together([OfShare(rows, identity[-1])], gather, judge, {"definition": definition.name})
 
 
 def _beside(scope: Scope, definition: Definition, ranges: Sequence[Range] | None) -> pc.Expression | None:
@@ -137,7 +136,7 @@ def _is_balanced(scope: Scope, definition: Definition) -> bool:
 def _rows_due(lake: Lake, scope: Scope, definitions: Sequence[Definition]) -> Part:
     """How many of the touching updates, net, each definition must account for: those with a key and a time."""
     takers = [[f"t_{d.time}", *(f"c_{key}" for key in d.key)] for d in definitions]
-    rows = touching(lake, scope, ["diff", *(column for taker in takers for column in taker)])
+    rows = scope.touching_rows(lake, ["diff", *(column for taker in takers for column in taker)])
     shows = ("row_id", "entity", "event_time", "time", "seq_no", "diff")
     return Part(rows, partial(rows_due, takers=takers), shows)
 

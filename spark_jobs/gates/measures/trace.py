@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Measurement, Part, Together, measure
-from spark_jobs.gates.measures.touching import of_landings
+from spark_jobs.gates.measures.parts import AnyPart, Measurement, OfShare, Part, Together, measure, of_landings
 from spark_jobs.kernels.arrangement import ArrangementError, ArrangementState, TraceBatch, UnsealedBatch, check_state
-from spark_jobs.kernels.measures.sums import Adds, numbers
+from spark_jobs.kernels.measures.sums import Adds
 from spark_jobs.kernels.measures.updates import Interval, judge_repeats, judge_updates, repeated_updates, taken_from
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.records import arrow_records
@@ -58,7 +58,7 @@ def trace(
     parts: list[AnyPart] = [
         Part(written, judge, _SHOWN),
         Part(consumed, taken_from, _SHOWN),
-        Together([alike], ["row_id"], repeated_updates, judge_repeats),
+        Together([OfShare(alike, "row_id")], repeated_updates, judge_repeats),
         _landed(lake, source, landings),
         _batches(lake, source, stated),
     ]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..comparison import LIVE
+from ..plain import Ints, are, numbers
 from .lists import Lists, lengths
 from .states import gains
-from .sums import Adds, Ints, are, numbers
+from .sums import Adds
 from .versions import at_wrong_time
 
 REFUSING = "segments_with_refused_deltas"
@@ -31,13 +32,14 @@ def judge_segments(segments: pa.Table, *, everything: bool, known_from_us: int) 
     }
 
 
-def ends_of_chains(segments: pa.Table, *, token: int) -> pa.Table:
+def ends_of_chains(tables: Iterable[pa.Table], *, token: int) -> pa.Table:
     """One row per entity of which the attempt `token` wrote a segment: how many segments that end its chain stand.
 
     Args:
-        segments: what a publication over the attempt could show: the columns entity, era, start_row, end_time,
-            known_from, token; of segments that end no chain the attempt's own are enough.
+        tables: segments, some at a time, that a publication over the attempt could show: the columns entity, era,
+            start_row, end_time, known_from, token; of those that end no chain the attempt's own are enough.
     """
+    segments = pa.concat_tables(tables)
     written = pc.unique(segments["entity"].filter(pa.array(numbers(segments["token"]) == token)))
     of_written = segments.filter(pc.is_in(segments["entity"], value_set=written))
     ends = of_written.filter(pc.is_null(of_written["end_time"]))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 
+from ..plain import Flags, numbers, present, repeated
 from .lists import Lists, lengths
-from .sums import Adds, Flags, numbers, present
+from .sums import Adds
 
 CHUNK = ("chunk_id", "entity", "seq_no", "landing")
 """What tells a chunk to a reader."""
@@ -61,18 +63,17 @@ def _loose(chunks: pa.Table, lo: str, hi: str, times: Lists) -> Flags:
     return found
 
 
-def repeated_row_ids(chunks: pa.Table) -> pa.Table:
+def repeated_row_ids(tables: Iterable[pa.Table]) -> pa.Table:
     """The row ids that come more than once in one landing, or go more than once: `row_id`, `times`, and the columns
     CHUNK of one of their chunks. Of two landings, the later one may take back what the earlier one brought.
 
     Args:
-        chunks: the columns CHUNK, `diff`, `row_ids`.
+        tables: the columns CHUNK, `diff`, `row_ids` of chunks, some at a time; gone through once more if an id is
+            there several times.
     """
+    met_again = repeated(np.concatenate([Lists.of(table["row_ids"]).values for table in tables]))
+    chunks = pa.concat_tables(tables if met_again.size else islice(tables, 0, 1))
     ids = Lists.of(chunks["row_ids"])
-    ordered = np.sort(ids.values)
-    if not np.any(ordered[1:] == ordered[:-1]):
-        # nearly always; what it takes to tell more is not held then
-        chunks, ids = chunks.slice(0, 0), Lists.of(chunks["row_ids"].slice(0, 0))
     owners = ids.owners
     landing, diff = numbers(chunks["landing"])[owners], numbers(chunks["diff"])[owners]
     order = np.lexsort((landing, diff, ids.values))

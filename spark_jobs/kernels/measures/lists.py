@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .sums import Flags, Ints
+from ..plain import Flags, Ints
 
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

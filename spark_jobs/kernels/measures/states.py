@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from ..comparison import LIVE
 from ..equality import same_values
+from ..plain import Flags, Ints, are, numbers, present
 from .lists import Lists, lengths
-from .sums import Adds, Flags, Ints, Scaled, are, numbers, present
+from .sums import Adds, Scaled
 from .versions import at_wrong_time
 
 BALANCE = "balance_of_"
@@ -78,17 +79,20 @@ def gained_by_rows(rows: pa.Table, *, components: Components, sign: int = -1) ->
     }
 
 
-def off_their_row(states: pa.Table, rows: pa.Table, *, vector: str, told: Sequence[str], single: bool) -> pa.Table:
+def off_their_row(
+    of_states: Iterable[pa.Table], of_rows: Iterable[pa.Table], *, vector: str, told: Sequence[str], single: bool
+) -> pa.Table:
     """The states whose last delta is one of the rows and which say something else than it: entity, at_delta, the
     `state` and what it is `told`.
 
     Args:
-        states: the columns entity, at_delta and `vector`.
-        rows: the columns row_id and `told`, which have the state's values in its order.
+        of_states: the columns entity, at_delta and `vector`, some states at a time.
+        of_rows: the columns row_id and `told`, which have the state's values in its order.
         vector: a column of lists of numbers.
         told: the rows' columns, in the vector's order.
         single: whether the state holds what the row's values round to as 32-bit numbers.
     """
+    states, rows = pa.concat_tables(of_states), pa.concat_tables(of_rows)
     row_ids, last = numbers(rows["row_id"]), numbers(states["at_delta"], -1)
     order = np.argsort(row_ids, kind="stable")
     first, past = np.searchsorted(row_ids[order], last, "left"), np.searchsorted(row_ids[order], last, "right")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .sums import Adds, Ints, among, numbers, present
+from ..plain import among, numbers, present, repeated
+from .sums import Adds
 
 Interval = tuple[int, int]
 """First and last time that an update of a batch may have."""
@@ -51,25 +52,21 @@ def taken_from(updates: pa.Table) -> Adds:
     return {"updates_added": -numbers(updates["diff"])}
 
 
-def repeated_updates(updates: pa.Table) -> pa.Table:
+def repeated_updates(tables: Iterable[pa.Table]) -> pa.Table:
     """The updates of one row, time and sign of which a batch holds several: what tells them, and how many `times`.
 
     Args:
-        updates: the columns batch, row_id, time, diff, below_horizon.
+        tables: the columns batch, row_id, time, diff, below_horizon, some updates at a time.
     """
-    met_again = pa.array(_met_again(numbers(updates["row_id"])))
-    alike = updates.filter(met_again)
+    # nearly always there is one of each row, and no more has to be held
+    met_again = pa.array(repeated(np.concatenate([numbers(table["row_id"]) for table in tables])))
+    alike = pa.concat_tables(
+        table.filter(pc.is_in(pc.fill_null(table["row_id"], 0), value_set=met_again)) for table in tables
+    )
     sign = pa.array(np.sign(numbers(alike["diff"])), mask=~present(alike["diff"]))
     alike = alike.append_column("sign", sign)
     counted = alike.group_by(list(_ALIKE)).aggregate([([], "count_all")]).rename_columns([*_ALIKE, "times"])
     return counted.filter(pc.greater(counted["times"], 1))
-
-
-def _met_again(row_ids: Ints) -> np.ndarray:
-    """Which ids are those of several updates: few, and only these can be repeated."""
-    ordered = np.sort(row_ids)
-    repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    return np.isin(row_ids, repeated) if repeated.size else np.zeros(len(row_ids), np.bool_)
 
 
 def judge_repeats(repeats: pa.Table) -> Adds:

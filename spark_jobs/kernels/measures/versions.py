@@ -1,17 +1,101 @@
-"""How the versions of one thing, a window or a state, follow one another in a history."""
+"""How the versions of one thing, a window or a state, follow one another in a history.
+
+Things are told apart by hashes first, which are sorted as numbers. Two things that share one may look like a fault, so
+what looks like one is looked at again as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..comparison import LIVE
-from .sums import Adds, Flags, are, numbers, present
+from ..plain import Flags, Ints, are, numbers, present
+from .hashing import Hashes, hashes
+from .sums import Adds
 
 _FAULTS = ("standing", "opened_twice", "closed_of_nothing", "closed_twice")
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Per row what is looked at first, as numbers."""
+
+    things: Hashes
+    known_from: Ints
+    revision: Ints
+    live: Flags
+    own: Flags
+
+    @classmethod
+    def of(cls, rows: pa.Table, identity: Sequence[str], token: int) -> _Marks:
+        live, own = are(rows["era"], LIVE), numbers(rows["token"]) == token
+        things = hashes([rows[column] for column in identity])
+        return cls(things, numbers(rows["known_from"]), numbers(rows["revision"], -1), live, own)
+
+    def take(self, places: Ints) -> _Marks:
+        return _Marks(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    @classmethod
+    def together(cls, parts: Sequence[_Marks]) -> _Marks:
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+
+def faulty_things(tables: Iterable[pa.Table], *, identity: Sequence[str], token: int) -> pa.Table:
+    """`versions_of_things` for the things that show a fault, and perhaps a few more.
+
+    Args:
+        tables: rows as there, some at a time; gone through once more if any shows a fault.
+        identity: as there.
+        token: as there.
+    """
+    doubtful = _doubtful(_Marks.together([_Marks.of(table, identity, token) for table in tables]))
+    rows = [
+        table.filter(pa.array(np.isin(hashes([table[column] for column in identity]), doubtful)))
+        if doubtful.size
+        else table.slice(0, 0)
+        for table in (tables if doubtful.size else islice(tables, 1))
+    ]
+    return versions_of_things(pa.concat_tables(rows), identity=identity, token=token)
+
+
+def _doubtful(marks: _Marks) -> Hashes:
+    """The hashes of things that show a fault."""
+    order = np.argsort(marks.things)
+    starts = _starts(marks.things[order])
+    sizes = np.diff(np.append(starts, len(order)))
+    alone = marks.take(order[starts[sizes == 1]])
+    # a first version
+    faulty_alone = alone.things[alone.own & ~(alone.live & (alone.revision == 0))]
+    rows = marks.take(order[np.repeat(sizes > 1, sizes)])
+    if not len(rows.things):
+        return faulty_alone
+    rows = rows.take(np.lexsort((rows.known_from, rows.things)))
+    by_version = np.union1d(_starts(rows.things), _starts(rows.known_from))
+    opened, closed = (np.add.reduceat(flags.astype(np.int64), by_version) for flags in (rows.live, ~rows.live))
+    of_thing = _starts(rows.things[by_version])
+    standing = np.add.reduceat(((opened > 0) & (closed == 0)).astype(np.int64), of_thing)
+    twice_or_none = np.add.reduceat(((opened > 1) | (closed > 1) | (opened == 0)).astype(np.int64), of_thing)
+    first = by_version[of_thing]
+    new = np.maximum.reduceat(np.where(rows.own & rows.live, rows.revision, -1), first)
+    old = np.maximum.reduceat(np.where(rows.own & ~rows.live, rows.revision, -1), first)
+    wrong = (standing > 1) | (twice_or_none > 0) | ((new >= 0) & (new != old + 1))
+    written = np.logical_or.reduceat(rows.own, first)
+    return np.concatenate([faulty_alone, rows.things[first][wrong & written]])
+
+
+def _starts(ordered: npt.NDArray[Any]) -> Ints:
+    """Where runs of equal values begin."""
+    return (
+        np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(ordered) else np.zeros(0, np.int64)
+    )
 
 
 def versions_of_things(rows: pa.Table, *, identity: Sequence[str], token: int) -> pa.Table:
@@ -36,7 +120,6 @@ def versions_of_things(rows: pa.Table, *, identity: Sequence[str], token: int) -
     marked = rows.select(by_version)
     for name, column in marks.items():
         marked = marked.append_column(name, column)
-    marked = marked.filter(_of_written(marked, identity, own))
     counted = _grouped(
         marked, by_version, {"opened": "sum", "closed": "sum", "written": "sum", "new": "max", "old": "max"}
     )
@@ -49,13 +132,6 @@ def versions_of_things(rows: pa.Table, *, identity: Sequence[str], token: int) -
     how = {**dict.fromkeys([*told, "written"], "sum"), "new": "max", "old": "max"}
     things = _grouped(of_version, list(identity), how)
     return things.filter(pc.greater(things["written"], 0))
-
-
-def _of_written(rows: pa.Table, identity: Sequence[str], own: Flags) -> pa.Array:
-    """Which rows may be of a thing of which a row is the attempt's: those that share a value of the first column with
-    it; then all rows of the thing do, and a few others."""
-    written = pc.unique(rows[identity[0]].filter(pa.array(own)))
-    return pc.is_in(rows[identity[0]], value_set=written)
 
 
 def _grouped(rows: pa.Table, by: list[str], how: dict[str, str]) -> pa.Table:

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..comparison import LIVE
+from ..plain import are, numbers, present
 from ..windows import Kind
-from .sums import Adds, are, numbers, present
+from .sums import Adds
 from .versions import at_wrong_time
 
 

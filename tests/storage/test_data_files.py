@@ -1,0 +1,78 @@
+"""Rows of data files: the wanted ones, each once, however the files are cut and wherever they are read."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import WriterProperties, write_deltalake
+
+from spark_jobs.storage.data_files import StoredRows, stored_rows
+
+ROWS = 5000
+
+
+def day(number: int, **more: list[int]) -> pa.Table:
+    places = list(range(ROWS * number, ROWS * (number + 1)))
+    kinds = ["even" if place % 2 == 0 else "odd" for place in places]
+    return pa.table({"place": places, "text": [f"t{place}" for place in places], "kind": kinds, **more})
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """A table of two days in two partitions, of which the second day has a column more and small row groups."""
+    place = str(tmp_path / "table")
+    write_deltalake(place, day(0), partition_by=["kind"])
+    small = WriterProperties(max_row_group_size=1024)
+    write_deltalake(
+        place,
+        day(1, late=[7] * ROWS),
+        mode="append",
+        schema_mode="merge",
+        partition_by=["kind"],
+        writer_properties=small,
+    )
+    return place
+
+
+def places(rows: StoredRows) -> list[int]:
+    return sorted(place for table in rows.tables() for place in table["place"].to_pylist())
+
+
+def test_only_wanted_rows_and_columns_are_read(uri: str) -> None:
+    where = (pc.field("place") >= ROWS) & (pc.field("place") < ROWS + 10)
+    rows = stored_rows(uri, {}, ["place", "kind", "place"], where, {"kind": ["odd"]})
+    assert rows.whole().column_names == ["place", "kind"]
+    assert set(rows.whole()["kind"].to_pylist()) == {"odd"}
+    assert places(rows) == list(range(ROWS + 1, ROWS + 10, 2))
+    assert len(rows.fragments) == 1, "the first day's file is skipped, and the other partition's"
+    chosen = rows.whole(lambda table: pc.equal(table["place"], ROWS + 3))
+    assert chosen["place"].to_pylist() == [ROWS + 3]
+
+
+def test_a_column_that_an_older_file_lacks_is_null(uri: str) -> None:
+    found = stored_rows(uri, {}, ["place", "late"]).whole()
+    assert {(row["place"] < ROWS, row["late"]) for row in found.to_pylist()} == {(True, None), (False, 7)}
+
+
+@pytest.mark.parametrize("most_rows", [600, 1500, 4000, 100_000])
+def test_parts_have_all_rows_once_also_elsewhere(uri: str, most_rows: int) -> None:
+    rows = stored_rows(uri, {}, ["place"])
+    parts = [pickle.loads(pickle.dumps(part)) for part in rows.split(most_rows)]
+    assert sorted(place for part in parts for place in places(part)) == list(range(2 * ROWS))
+    assert rows.n_rows == 2 * ROWS == sum(part.n_rows for part in parts)
+    assert len(parts) == 1 if most_rows >= 2 * ROWS else len(parts) > 2
+
+
+def test_nothing_is_wanted(uri: str) -> None:
+    for rows in (
+        stored_rows(uri, {}, ["place"], None, {"kind": []}),
+        stored_rows(uri, {}, ["place"], pc.field("place") < 0),
+    ):
+        assert (places(rows), rows.any(), rows.whole().num_rows, rows.n_rows) == ([], False, 0, 0)
+        assert rows.split(10) == []
+    assert stored_rows(uri, {}, ["place"]).any()
+    assert stored_rows(uri, {}, ["text"]).none().schema == pa.schema([("text", pa.string())])
