@@ -24,6 +24,7 @@ from spark_jobs.landing import ledger
 from spark_jobs.landing.chunking import chunk_limits, merged_chunks, row_layout
 from spark_jobs.sources import Source
 from spark_jobs.storage.dense_files import page_rows
+from spark_jobs.storage.file_summaries import FileSummary
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import LANDING_OF_ROWS, chunks
 
@@ -34,6 +35,8 @@ ROWS_A_FILE = 1_000_000
 """Rows that one task merges and writes."""
 HELD_ROWS = 1 << 19
 """Rows that a worker holds: an entity's chunks are cut here at the latest."""
+_NEVER = 2**63 - 1
+"""Beyond every landing."""
 ARRAYS = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "landing": "landings"}
 """Columns of a row whose lists have another name."""
 
@@ -47,7 +50,12 @@ class Run:
     last: int
     chunks: int
     size: int
-    rows: int
+    rows: int = 0
+
+    def joined(self, other: Run) -> Run:
+        """Both as one."""
+        last = max(self.last, other.last)
+        return Run(self.first, last, self.chunks + other.chunks, self.size + other.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +94,23 @@ def merge_all(lake: Lake, source: Source, token: int, through: int) -> Merged:
 
 def runs_of(lake: Lake, source: Source) -> list[Run]:
     """The runs of a source's chunks, oldest first. Reads Delta's log and the ledger, no chunk."""
-    files = sorted(lake.logged_bounds(chunks(source), "landing"), key=lambda file: file.bounds["landing"])
+    files = sorted((_run(file) for file in lake.logged_bounds(chunks(source), "landing")), key=lambda run: run.first)
     runs: list[Run] = []
     for file in files:
-        first, last = file.bounds["landing"]
-        run = Run(first, last, file.rows, file.size, 0)
-        if runs and first <= runs[-1].last:
-            before = runs.pop()
-            run = Run(before.first, max(before.last, last), before.chunks + run.chunks, before.size + run.size, 0)
-        runs.append(run)
+        overlaps = runs and file.first <= runs[-1].last
+        runs.append(runs.pop().joined(file) if overlaps else file)
     of_landing = ledger.rows_by_landing(lake, source)
     beyond = [0, *(run.last for run in runs[:-1])]
     return [
         replace(run, rows=sum(rows for landing, rows in of_landing.items() if after < landing <= run.last))
         for after, run in zip(beyond, runs, strict=True)
     ]
+
+
+def _run(file: FileSummary) -> Run:
+    """A file by itself; one of which the log tells no bounds is never merged."""
+    first, last = file.bounds["landing"]
+    return Run(0 if first is None else first, _NEVER if last is None else last, file.rows, file.size)
 
 
 def _merge(lake: Lake, source: Source, token: int, first: int, through: int) -> Merged:

@@ -16,6 +16,7 @@ from spark_jobs.storage.times import utc_rows
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
+    from pyspark.sql import Column as SqlColumn
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -130,6 +131,10 @@ class OverlayLake(Lake):
     def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:
         """Keep the rows; what they replace stays beside them, and nothing names it."""
         self.append(table, rows, None)
+
+    def replace_dense(self, table: Table, rows: DataFrame, replaced: SqlColumn, rows_in_page: int) -> None:
+        """Refused: chunks are merged after a run, not in a plan of it."""
+        raise NotImplementedError(f"nothing of {table.qualified} is replaced by a lake that keeps its writes")
 
     def amend(self, statement: str, fence: Fence) -> None:
         """Refused: nothing that is committed is changed from here."""

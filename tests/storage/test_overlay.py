@@ -5,7 +5,17 @@ from __future__ import annotations
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.overlay import OverlayLake
 
-READS = {"uri", "newest_token", "names", "names_if_present", "run", "frame", "files_read", "files_stored"}
+READS = {
+    "uri",
+    "newest_token",
+    "names",
+    "names_if_present",
+    "run",
+    "frame",
+    "files_read",
+    "files_stored",
+    "logged_bounds",
+}
 """Methods that look and leave everything as it is."""
 
 
