@@ -106,7 +106,6 @@ def server_conf(settings: Settings) -> dict[str, str]:
     """The lake server's configuration of logins, TLS, rights and limits."""
     conf = {
         "spark.hadoop.hive.server2.authentication": "CUSTOM",
-        "spark.hadoop.hive.server2.custom.authentication.class": _provider(),
         "spark.hadoop.hive.server2.enable.doAs": "false",
         "spark.hadoop.hive.server2.allow.user.substitution": "false",
         "spark.tidemark.logins": str(settings.logins_file),
@@ -130,9 +129,3 @@ def server_conf(settings: Settings) -> dict[str, str]:
             "spark.hadoop.hive.server2.keystore.password": password,
         }
     return conf
-
-
-def _provider() -> str:
-    from spark_jobs.server.guard import LOGIN_PROVIDER
-
-    return LOGIN_PROVIDER

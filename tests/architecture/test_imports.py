@@ -26,7 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "server.errors": set(),
     "server.lake_lock": {"config", "server.errors"},
     "server.java": {"server.errors"},
-    "server.logins": {"config", "server.errors", "server.guard"},
+    "server.logins": {"config", "server.errors"},
     "server.guard": {"config", "server.errors", "server.java"},
     "session": {"config", "server.errors", "server.java", "server.lake_lock"},
     "chunks": {"kernels", "sources", "storage"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +14,10 @@ from pyspark.errors import PySparkException
 from thrift.transport.TSocket import TSocket
 
 from spark_jobs.config import Settings
-from spark_jobs.server import control
-from spark_jobs.server.errors import PlaintextRefused, ServerUnreachable
+from spark_jobs.server import control, processes
+from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.server.health import thrift_connection
-from spark_jobs.server.logins import Login, expect_private, login
+from spark_jobs.server.logins import Login, login
 from spark_jobs.session import open_session
 from tests.server.attacks import ATTACKS
 
@@ -204,6 +203,18 @@ def test_without_the_password_there_is_no_session(served, user, password):
         thrift_connection(served, Login(user, password), timeout_s=20)
 
 
+def test_passwords_are_in_their_file_alone(served):
+    passwords = [login(served, role).password.encode() for role in ("reader", "writer")]
+    holders = [
+        file.name
+        for file in served.home.rglob("*")
+        if file.is_file() and any(password in file.read_bytes() for password in passwords)
+    ]
+    assert holders == ["jdbc.logins"]
+    commands = [" ".join(process.cmdline()).encode() for process in processes.marked(served.home)]
+    assert not any(password in command for command in commands for password in passwords)
+
+
 def test_a_reader_is_no_writer_by_asking_for_it(served):
     """SASL knows a second name, whom to act as, and a session's opening names a third."""
     mine = login(served, "reader")
@@ -322,12 +333,3 @@ def test_a_statement_whose_client_is_gone_is_cancelled(served):
         finally:
             connection.close()
     pytest.fail("the statements of clients that are gone still count")
-
-
-def test_beyond_the_loopback_there_must_be_tls(settings):
-    outside = settings.model_copy(update={"bind_address": "0.0.0.0"})
-    with pytest.raises(PlaintextRefused, match="TIDEMARK_TLS_KEYSTORE"):
-        expect_private(outside)
-    expect_private(outside.model_copy(update={"plaintext": True}))
-    expect_private(outside.model_copy(update={"tls_keystore": Path("/a/keystore")}))
-    expect_private(settings)

@@ -7,6 +7,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.hive.conf.HiveConf
+import org.apache.hadoop.hive.conf.HiveConf.ConfVars
 import org.apache.hive.service.Service
 import org.apache.hive.service.auth.TSetIpAddressProcessor
 import org.apache.hive.service.cli.{CLIService, HiveSQLException, SessionHandle}
@@ -23,6 +24,8 @@ import org.apache.spark.util.{ShutdownHookManager, ThreadUtils}
 /** The lake server: Spark's Thrift server, whose sessions belong to logins and whose statements are guarded. */
 object LakeServer {
   def main(arguments: Array[String]): Unit = {
+    // Hive looks for it in a configuration of its own, which knows system properties but not Spark's
+    System.setProperty(ConfVars.HIVE_SERVER2_CUSTOM_AUTHENTICATION_CLASS.varname, classOf[LoginProvider].getName)
     SparkSQLEnv.init()
     ShutdownHookManager.addShutdownHook { () => SparkSQLEnv.stop() }
     val root = SparkSQLEnv.sparkSession

@@ -21,7 +21,6 @@ from spark_jobs.server.java import find_java
 PACKAGE = "org.apache.spark.sql.hive.thriftserver.tidemark"
 SERVER_CLASS = f"{PACKAGE}.LakeServer"
 EXTENSION = f"{PACKAGE}.Guard"
-LOGIN_PROVIDER = f"{PACKAGE}.LoginProvider"
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.scala"))
 
