@@ -88,7 +88,6 @@ FILES = {
     "restore": "RESTORE TABLE {table} TO VERSION AS OF 0",
     "generate": "GENERATE symlink_format_manifest FOR TABLE {table}",
     "optimize": "OPTIMIZE {table}",
-    "an external entity": "SELECT xpath_string('<!DOCTYPE a [<!ENTITY b SYSTEM \"/etc/passwd\">]><a>&b;</a>', 'a')",
     "file names": "SELECT input_file_name() FROM {table}",
     "python worker logs": "SELECT * FROM python_worker_logs()",
 }

@@ -173,6 +173,11 @@ def test_a_reader_looks_around(reader, statement):
     reader(statement)
 
 
+def test_documents_bring_in_no_file(reader):
+    document = '<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>'
+    assert reader(f"SELECT xpath_string('{document}', 'a')") == [("",)]
+
+
 def test_a_reader_has_a_scratch_database(reader):
     reader("CREATE TABLE scratch_reader.kept AS SELECT id FROM silver.shown WHERE id > 2")
     reader("INSERT INTO scratch_reader.kept WITH more AS (SELECT 9 AS id) SELECT id FROM more")

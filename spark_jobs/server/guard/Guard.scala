@@ -37,7 +37,9 @@ object Guard {
 
 /** Spark's parser, with the rules behind it. Bodies of views and functions come through `parseQuery`: their owner's. */
 class GuardedParser(session: SparkSession, parser: ParserInterface, val principal: Principal) extends ParserInterface {
-  private lazy val rules = new Rules(session, principal)
+  private lazy val rules = new Rules(
+    session.sessionState.catalog, session.sessionState.executePlan(_).analyzed, principal,
+    Logins.setting("readable").split(",").toSeq, Logins.setting("published").split(",").toSet, Scratch.ensure)
 
   override def parsePlan(text: String): LogicalPlan = checked(parser.parsePlan(text))
 

@@ -1,9 +1,10 @@
 package org.apache.spark.sql.hive.thriftserver.tidemark
 
-import org.apache.spark.sql.SparkSession
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.analysis._
-import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
+import org.apache.spark.sql.catalyst.catalog.{HiveTableRelation, SessionCatalog}
 import org.apache.spark.sql.catalyst.expressions.{Expression, SubqueryExpression}
 import org.apache.spark.sql.catalyst.plans.logical.{SQLFunctionNode => SQLFunctionPlan, _}
 import org.apache.spark.sql.execution.command.{DescribeQueryCommand, ExplainCommand, SetCommand}
@@ -19,16 +20,23 @@ class NotAllowed(text: String) extends RuntimeException(text, null, false, false
   * First the form, before anything is resolved: each node, function and name of the parsed statement. So no file is
   * opened, not even to say that it is none. Then, for a reader, the rights: the resolved queries of the statement, down
   * to the relations. A published view or table function is read with its owner's rights: what is under it is not asked.
+  *
+  * @param catalog of the session
+  * @param analyze resolves a query without running it
+  * @param tables what a reader reads: patterns of `database.table`, with `*` in a table's name
+  * @param published databases that no login writes
+  * @param ensure makes a scratch database
   */
-class Rules(session: SparkSession, principal: Principal) {
+class Rules(
+    catalog: SessionCatalog, analyze: LogicalPlan => LogicalPlan, principal: Principal, tables: Seq[String],
+    published: Set[String], ensure: String => Unit) {
   import Rules._
 
-  private val readable = Logins.setting("readable").split(",").toSeq.map(pattern => pattern.replace("*", "\\w*"))
-  private val published = Logins.setting("published").split(",").toSet
+  private val readable = tables.map(_.replace("*", "\\w*"))
 
   def check(statement: LogicalPlan): Unit = {
     visit(statement)
-    if (!principal.isWriter) queries(statement).foreach(query => resolve(session.sessionState.executePlan(query).analyzed))
+    if (!principal.isWriter) queries(statement).foreach(query => resolve(analyze(query)))
   }
 
   // --- the form ---------------------------------------------------------------------------------------------------
@@ -53,7 +61,9 @@ class Rules(session: SparkSession, principal: Principal) {
     plan match {
       case relation: UnresolvedRelation =>
         name(relation.multipartIdentifier)
-        if (!relation.options.isEmpty || relation.isStreaming) refuse("a relation with options, or a stream")
+        // the parser notes in an option that the target of an insert is written
+        val options = relation.options.keySet.asScala - UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES
+        if (options.nonEmpty || relation.isStreaming) refuse("a relation with options, or a stream")
       case table: UnresolvedTable => described(table.multipartIdentifier)
       case table: UnresolvedTableOrView => described(table.multipartIdentifier)
       case view: UnresolvedView => name(view.multipartIdentifier)
@@ -116,7 +126,7 @@ class Rules(session: SparkSession, principal: Principal) {
       case _ => refuse(s"the name ${parts.mkString(".")}")
     }
     // a scratch database comes into being with its first table
-    if (!database.forall(d => d.equalsIgnoreCase(principal.scratch) || session.sessionState.catalog.databaseExists(d)))
+    if (!database.forall(d => d.equalsIgnoreCase(principal.scratch) || catalog.databaseExists(d)))
       refuse(s"the name ${parts.mkString(".")}, of which the first part is no database")
   }
 
@@ -126,7 +136,7 @@ class Rules(session: SparkSession, principal: Principal) {
   }
 
   private def resolved(parts: Seq[String]): TableIdentifier = {
-    val database = if (parts.size > 1) parts(parts.size - 2) else session.sessionState.catalog.getCurrentDatabase
+    val database = if (parts.size > 1) parts(parts.size - 2) else catalog.getCurrentDatabase
     TableIdentifier(parts.last.toLowerCase, Some(database.toLowerCase))
   }
 
@@ -163,7 +173,7 @@ class Rules(session: SparkSession, principal: Principal) {
     val own = database == principal.scratch
     if (!own && (!principal.isWriter || published(database) || database.startsWith("scratch_")))
       refuse(s"a write to the database $database")
-    if (own) Scratch.ensure(principal.scratch)
+    if (own) ensure(principal.scratch)
   }
 
   // --- the rights -------------------------------------------------------------------------------------------------
