@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.catalyst.catalog.{HiveTableRelation, SessionCatalog}
 import org.apache.spark.sql.catalyst.expressions.{Expression, SubqueryExpression}
-import org.apache.spark.sql.catalyst.plans.logical.{SQLFunctionNode => SQLFunctionPlan, _}
+import org.apache.spark.sql.catalyst.plans.logical.{SQLFunctionNode => _, _}
 import org.apache.spark.sql.execution.command.{DescribeQueryCommand, ExplainCommand, SetCommand}
 import org.apache.spark.sql.execution.datasources.LogicalRelation
 
@@ -191,7 +191,7 @@ class Rules(
 
   private def resolve(plan: LogicalPlan): Unit = plan match {
     case view: View if !view.isTempView => read(view.desc.identifier)
-    case function: SQLFunctionPlan => read(TableIdentifier(function.function.name.funcName, function.function.name.database))
+    case body: SQLFunctionNode => read(TableIdentifier(body.function.name.funcName, body.function.name.database))
     case relation: LogicalRelation => relation.catalogTable.fold[Unit](refuse("files"))(table => read(table.identifier))
     case relation: HiveTableRelation => read(relation.tableMeta.identifier)
     case leaf if leaf.children.isEmpty && !Leaves(leaf.getClass.getSimpleName) =>
