@@ -49,7 +49,8 @@ class Settings(BaseSettings):
     thrift_port: int = Field(default=10000, ge=1, le=65535, description="SQL over JDBC/ODBC; Hive's usual port")
     connect_port: int = Field(default=15002, ge=1, le=65535, description="Spark Connect; Spark's usual port")
     bind_address: str = Field(
-        default="127.0.0.1", description="the interface of all ports; SQL over JDBC asks for no login, so: loopback"
+        default="127.0.0.1",
+        description="the interface of all ports; beyond the loopback SQL over JDBC needs TLS (tls_keystore)",
     )
     server_host: str = Field(
         default="localhost",
@@ -93,6 +94,40 @@ class Settings(BaseSettings):
         default=300.0,
         gt=0,
         description="seconds until a part that does not answer counts as failed; 15 to 40 are usual",
+    )
+
+    # --- SQL over JDBC: logins and limits ---------------------------------------------------------------------------
+    login_provider: str = Field(
+        default="file",
+        description="who checks passwords of users that the file of logins gives none: nobody (file), ldap, or the name"
+        " of a Java class, a PasswdAuthenticationProvider of Hive",
+    )
+    ldap_url: str = Field(default="", description="of login_provider=ldap, such as ldaps://directory.example.org")
+    ldap_user_pattern: str = Field(
+        default="", description="a user's name in the directory, such as uid=%s,ou=people,dc=example,dc=org"
+    )
+    tls_keystore: Path | None = Field(
+        default=None, description="a Java keystore with the certificate of SQL over JDBC; with it JDBC speaks TLS"
+    )
+    tls_password: SecretStr | None = Field(default=None, description="the keystore's password")
+    plaintext: bool = Field(
+        default=False,
+        description="let ports beyond the loopback go without TLS: where a container or a proxy keeps the network out",
+    )
+    reader_seconds: int = Field(
+        default=300, ge=1, description="seconds from a reader's statement to its last row; then it is cancelled"
+    )
+    reader_rows: int = Field(
+        default=1_000_000, ge=1, description="rows of one result of a reader; more belong into a table or a report"
+    )
+    reader_bytes: int = Field(
+        default=256 * 1024**2, ge=1, description="bytes of one result of a reader, as they go over the wire"
+    )
+    reader_statements: int = Field(
+        default=8, ge=1, description="statements that one user with the role reader may have open at a time"
+    )
+    scratch_days: int = Field(
+        default=7, ge=1, description="days until a table of a scratch database, scratch_<user>, is dropped"
     )
 
     # --- Airflow ----------------------------------------------------------------------------------------------------
@@ -165,6 +200,11 @@ class Settings(BaseSettings):
         return self.server_dir / "connect.token"
 
     @property
+    def logins_file(self) -> Path:
+        """Users of SQL over JDBC with their roles and passwords (mode 0600)."""
+        return self.server_dir / "jdbc.logins"
+
+    @property
     def python(self) -> str:
         """The interpreter of Spark's Python workers: this one, which can import `spark_jobs`."""
         return sys.executable
@@ -172,7 +212,8 @@ class Settings(BaseSettings):
     @property
     def jdbc_url(self) -> str:
         """The URL that `beeline`, DBeaver and other JDBC clients take."""
-        return f"jdbc:hive2://{self.server_host}:{self.thrift_port}"
+        tls = "/;ssl=true" if self.tls_keystore is not None else ""
+        return f"jdbc:hive2://{self.server_host}:{self.thrift_port}{tls}"
 
     @property
     def airflow_url(self) -> str:
@@ -190,7 +231,7 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """The environment variables that give a child process these settings; the token is left to its file."""
-        values = self.model_dump(mode="json", exclude={"token"}, exclude_none=True)
+        values = self.model_dump(mode="json", exclude={"token", "tls_password"}, exclude_none=True)
         return {
             f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
             for name, value in values.items()

@@ -16,6 +16,7 @@ from typing import Any
 
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.server.logins import login
 
 PROJECT = CHECKOUT / "dbt"
 """The dbt project; its `profiles.yml` is beside it."""
@@ -99,7 +100,11 @@ def _logs(settings: Settings) -> Path:
 @contextmanager
 def _environment(settings: Settings, published_us: int | None) -> Iterator[None]:
     """The variables that the project reads, for the time of one build."""
+    user = login(settings, "writer")
     wanted = {
+        "TIDEMARK_JDBC_USER": user.user,
+        "DBT_ENV_SECRET_TIDEMARK_PASSWORD": user.password,
+        "TIDEMARK_TLS": str(settings.tls_keystore is not None).lower(),
         "TIDEMARK_SERVER_HOST": settings.server_host,
         "TIDEMARK_THRIFT_PORT": str(settings.thrift_port),
         "TIDEMARK_PUBLISHED_US": "" if published_us is None else str(published_us),

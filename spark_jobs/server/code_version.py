@@ -16,11 +16,11 @@ PACKAGES = ("spark_jobs", "expectations")
 
 
 def code_version(root: Path | None = None) -> str:
-    """A hash of every Python file of the packages under `root`, names and contents; 16 hexadecimal digits."""
+    """A hash of every Python and Scala file of the packages under `root`, names and contents; 16 hexadecimal digits."""
     root = root or Path(spark_jobs.__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for package in PACKAGES:
-        for file in sorted((root / package).rglob("*.py")):
+        for file in sorted(file for kind in ("*.py", "*.scala") for file in (root / package).rglob(kind)):
             content = file.read_bytes()
             digest.update(f"{file.relative_to(root).as_posix()}\0{len(content)}\0".encode())
             digest.update(content)

@@ -16,8 +16,10 @@ import psutil
 from spark_jobs.config import Settings
 from spark_jobs.server import processes
 from spark_jobs.server.code_version import code_version
+from spark_jobs.server.guard import guard_jar
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import LakeLock
+from spark_jobs.server.logins import expect_private
 from spark_jobs.server.ports import expect_free
 from spark_jobs.server.starting import Progress, Starting
 from spark_jobs.server.state import SupervisorState, state_file, wish_file, write_json
@@ -45,7 +47,8 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
     """Start what is not running, restart what runs old code, and wait until all of it serves. Safe to repeat.
 
     Raises:
-        JavaUnusable, JarsMissing, PortTaken, LakeBusy: found before anything was started.
+        PlaintextRefused, JavaUnusable, JarsMissing, GuardBroken, PortTaken, LakeBusy: found before anything was
+            started.
         StartFailed: a part did not become healthy; the others are left running, `down` ends them.
     """
     prepare_home(settings)
@@ -91,8 +94,10 @@ def down(settings: Settings) -> Ended:
 
 
 def _preflight(settings: Settings, *, airflow: bool) -> None:
+    expect_private(settings)
     find_java()
     delta_jars(settings)
+    guard_jar(settings)
     processes.end(processes.marked(settings.home), grace_s=LEFTOVERS_GRACE_S)
     LakeLock.acquire(settings).release()
     ports = {"TIDEMARK_THRIFT_PORT": settings.thrift_port, "TIDEMARK_CONNECT_PORT": settings.connect_port}

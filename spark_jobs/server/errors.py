@@ -39,3 +39,21 @@ class StartFailed(TidemarkError):
     """A part did not become healthy. Facts: `part`, `log_file`."""
 
     code = "start_failed"
+
+
+class GuardBroken(ConfigurationError):
+    """The guard of SQL could not be compiled."""
+
+    code = "guard_broken"
+
+
+class LoginMissing(ConfigurationError):
+    """The file of logins has no user of the role that is needed."""
+
+    code = "login_missing"
+
+
+class PlaintextRefused(ConfigurationError):
+    """Passwords and rows would go over a network without TLS."""
+
+    code = "plaintext_refused"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import httpx
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.server.logins import Login, login
 from spark_jobs.session import connect_version
 
 
@@ -40,20 +42,31 @@ def airflow_health(settings: Settings) -> Health:
     return _measured(lambda: _airflow(settings), settings.connect_timeout_s)
 
 
-def thrift_query(settings: Settings, statement: str, timeout_s: float = 30.0) -> list[tuple[Any, ...]]:
-    """The rows of one statement through the Thrift port, as a JDBC client would get them."""
+def thrift_connection(settings: Settings, user: Login, timeout_s: float = 30.0, **wishes: Any) -> Any:
+    """A connection of PyHive through the Thrift port, as a JDBC client opens it; `wishes` go to `hive.Connection`."""
     import thrift_sasl
     from pyhive import hive
     from thrift.transport.TSocket import TSocket
+    from thrift.transport.TSSLSocket import TSSLSocket
 
     def sasl() -> Any:
         return hive.get_installed_sasl(
-            host=settings.server_host, sasl_auth="PLAIN", username="tidemark", password="none"
+            host=settings.server_host, sasl_auth="PLAIN", username=user.user, password=user.password
         )
 
-    channel = TSocket(settings.server_host, settings.thrift_port)
+    if settings.tls_keystore is None:
+        channel = TSocket(settings.server_host, settings.thrift_port)
+    else:  # it asks whether this very server answers: whose certificate it is does not matter
+        channel = TSSLSocket(settings.server_host, settings.thrift_port, cert_reqs=ssl.CERT_NONE)
     channel.setTimeout(timeout_s * 1000)
-    connection = hive.Connection(thrift_transport=thrift_sasl.TSaslClientTransport(sasl, "PLAIN", channel))
+    return hive.Connection(thrift_transport=thrift_sasl.TSaslClientTransport(sasl, "PLAIN", channel), **wishes)
+
+
+def thrift_query(
+    settings: Settings, statement: str, timeout_s: float = 30.0, *, role: str = "reader"
+) -> list[tuple[Any, ...]]:
+    """The rows of one statement through the Thrift port, as a JDBC client of a role would get them."""
+    connection = thrift_connection(settings, login(settings, role), timeout_s)
     try:
         cursor = connection.cursor()
         cursor.execute(statement)

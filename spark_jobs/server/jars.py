@@ -22,6 +22,7 @@ import pyspark
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.errors import JarsMissing
+from spark_jobs.server.guard import guard_jar
 from spark_jobs.server.java import find_java
 
 LOCK = Path(__file__).with_name("jars.lock")
@@ -126,10 +127,11 @@ def _sha256(file: Path) -> str | None:
 
 
 def main() -> int:
-    """Fetch the jars for the settings of the environment and say so."""
+    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so."""
     settings = load_settings()
     try:
         fetched = fetch(settings)
+        guard_jar(settings)
     except TidemarkError as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1

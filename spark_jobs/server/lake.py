@@ -1,8 +1,8 @@
 """The lake server: one JVM that serves SQL (Thrift, JDBC) and Spark Connect from one catalog and one cache.
 
-It is Spark's Thrift server with Spark Connect as a plugin. Both ports listen on `bind_address`. Spark Connect asks
-for a token, which lies in files of mode 0600 and on no command line; the Thrift port asks for no login, so it must
-stay on the loopback of a machine whose users may all read and write the lake.
+It is Spark's Thrift server with Spark Connect as a plugin. Both ports listen on `bind_address`. Spark Connect is the
+pipeline's: it asks for a token, and who shows it may do everything. SQL over JDBC asks for a user and a password, and
+what a user's statements may do is up to `guard`. Token and passwords lie in files of mode 0600 and on no command line.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 import pyspark
 
 from spark_jobs.config import Settings
+from spark_jobs.server.guard import EXTENSION, SERVER_CLASS, guard_jar
 from spark_jobs.server.java import Java
+from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
-from spark_jobs.session import prepare_home, write_properties
+from spark_jobs.session import classic_conf, prepare_home, write_properties
 
 NAME = "lake"
 
 GRACE_S = 30.0
 """Spark ends in 2 to 3 s when idle; a commit under way may take longer."""
-
-_SERVER_CLASS = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 
 _LOGGING = """\
 rootLogger.level = warn
@@ -44,14 +44,19 @@ logger.catalog.level = error
 
 _POOLS = """\
 <?xml version="1.0"?>
-<allocations><pool name="default"><schedulingMode>FAIR</schedulingMode></pool></allocations>
+<allocations>
+  <pool name="default"><schedulingMode>FAIR</schedulingMode><weight>8</weight></pool>
+  <pool name="readers"><schedulingMode>FAIR</schedulingMode><weight>1</weight></pool>
+</allocations>
 """
+"""Runs and writers are in `default`, and get eight cores for each of the readers' while both have work."""
 
 
 def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     """The lake server as a part; it inherits the lake's writer lock and so holds it as long as it lives."""
     shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
     prepare_home(settings)
+    ensure_logins(settings)
     properties = write_properties(settings, extra=_server_conf(settings, ensure_token(settings)))
     spark_home = Path(pyspark.__file__).parent
     conf_dir = settings.server_dir / "conf"
@@ -63,7 +68,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
         command=(
             str(spark_home / "bin" / "spark-submit"),
             *("--properties-file", str(properties)),
-            *("--class", _SERVER_CLASS),
+            *("--class", SERVER_CLASS),
             *("--name", "tidemark-lake"),
             "spark-internal",
         ),
@@ -97,7 +102,11 @@ def ensure_token(settings: Settings) -> str:
 
 
 def _server_conf(settings: Settings, token: str) -> dict[str, str]:
+    base = classic_conf(settings)
     return {
+        **server_conf(settings),
+        "spark.sql.extensions": f"{base['spark.sql.extensions']},{EXTENSION}",
+        "spark.driver.extraClassPath": f"{base['spark.driver.extraClassPath']}:{guard_jar(settings)}",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": settings.bind_address,
         "spark.connect.grpc.binding.port": str(settings.connect_port),
@@ -105,7 +114,7 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
         "spark.hadoop.hive.server2.thrift.bind.host": settings.bind_address,
         "spark.hadoop.hive.server2.thrift.port": str(settings.thrift_port),
         "spark.hadoop.hive.server2.logging.operation.enabled": "false",
-        # SQL clients and jobs share the cores by turns: a query need not wait for the end of a run
+        # SQL clients and jobs share the cores: a query need not wait for the end of a run, see _POOLS
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": str(settings.server_dir / "conf" / "fairscheduler.xml"),
         # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s

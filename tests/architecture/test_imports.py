@@ -27,6 +27,8 @@ LAYERS: dict[str, set[str]] = {
     "server.errors": set(),
     "server.lake_lock": {"config", "server.errors"},
     "server.java": {"server.errors"},
+    "server.logins": {"config", "server.errors"},
+    "server.guard": {"config", "server.errors", "server.java"},
     "session": {"config", "server.errors", "server.java", "server.lake_lock"},
     "chunks": {"kernels", "sources", "storage"},
     "windows": {"arrow_batches", "kernels"},
@@ -49,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
         "storage",
         "trace",
     },
-    "publish": {"config", "definitions", "gates", "restatement", "sources", "storage", "trace"},
+    "publish": {"config", "definitions", "gates", "restatement", "server.logins", "sources", "storage", "trace"},
     "jobs": {
         *(
             "arrow_batches",
@@ -66,7 +68,10 @@ LAYERS: dict[str, set[str]] = {
         *("restatement", "sample", "session", "sources", "storage", "trace"),
     },
     "scheduling": {"sources", "storage"},
-    "server": {"config", "server.errors", "server.java", "server.lake_lock", "session", "sources"},
+    "server": {
+        *("config", "server.errors", "server.guard", "server.java", "server.lake_lock", "server.logins", "session"),
+        "sources",
+    },
     "cli": {
         *("checkpoints", "chunks", "config", "definitions", "gates", "jobs", "kernels", "landing", "publish", "reads"),
         *("restatement", "sample"),
@@ -110,6 +115,7 @@ LIBRARIES: dict[str, set[str]] = {
         *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "stamina", "structlog", "thrift"),
         *("thrift_sasl", "yaml"),
     },
+    "server.guard": {"pyspark"},
     "server.lake_lock": {"psutil"},
     "cli": {"httpx", "psutil", "pyarrow", "pyspark", "rich", "typer", "yaml"},
     "expectations": {"great_expectations"},

@@ -17,6 +17,7 @@ import pytest
 
 from spark_jobs.sample import sample_file
 from spark_jobs.server.airflow_api import AirflowApi
+from spark_jobs.server.logins import login
 from spark_jobs.session import open_session
 from tests.installations import CHECKOUT, TIDEMARK, Installation
 
@@ -154,9 +155,10 @@ def test_beeline_reads_what_the_cli_reads(demo: tuple[Installation, str]) -> Non
 
     beeline = Path(pyspark.__file__).parent / "bin" / "beeline"
     query = "SELECT sum(flights) FROM marts.aircraft_state"
-    url = demo[0].settings.jdbc_url
+    url, user = demo[0].settings.jdbc_url, login(demo[0].settings, "reader")
     done = demo[0].run(
-        str(beeline), "-u", url, "--silent=true", "--outputformat=tsv2", "--showHeader=false", "-e", query
+        *(str(beeline), "-u", url, "-n", user.user, "-p", user.password),
+        *("--silent=true", "--outputformat=tsv2", "--showHeader=false", "-e", query),
     )
     assert "5797" in done.stdout.split(), done.stdout + done.stderr
 

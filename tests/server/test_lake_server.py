@@ -22,6 +22,7 @@ from spark_jobs.server import control, doctor, processes
 from spark_jobs.server.errors import LakeBusy, PortTaken, ServerUnreachable
 from spark_jobs.server.health import connect_health, sql_health, thrift_query
 from spark_jobs.server.lake_lock import holder
+from spark_jobs.server.logins import login
 from spark_jobs.server.status import Status, running_supervisor, status
 from spark_jobs.session import connect_version, write_properties
 
@@ -107,13 +108,17 @@ def test_a_table_written_through_connect_is_read_through_sql(lake_server):
         "spark.stop()\n",
     )
     assert written.returncode == 0, written.stderr
-    assert thrift_query(lake_server, "SELECT count(*), sum(id) FROM shared.t") == [(5, 10)]
+    assert thrift_query(lake_server, "SELECT count(*), sum(id) FROM shared.t", role="writer") == [(5, 10)]
 
 
 def test_beeline_reads_through_jdbc(lake_server):
     beeline = Path(pyspark.__file__).parent / "bin" / "beeline"
+    user = login(lake_server, "reader")
     answer = subprocess.run(
-        [beeline, "-u", lake_server.jdbc_url, "--silent=true", "--outputformat=csv2", "-e", "SELECT 40 + 2 AS answer"],
+        [
+            *(beeline, "-u", lake_server.jdbc_url, "-n", user.user, "-p", user.password),
+            *("--silent=true", "--outputformat=csv2", "-e", "SELECT 40 + 2 AS answer"),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -226,14 +231,14 @@ def test_the_doctor_finds_nothing_wrong(lake_server):
 
 
 def test_a_killed_server_comes_back_with_its_tables(lake_server):
-    thrift_query(lake_server, "CREATE TABLE IF NOT EXISTS default.kept USING delta AS SELECT 7 AS n")
+    thrift_query(lake_server, "CREATE TABLE IF NOT EXISTS default.kept USING delta AS SELECT 7 AS n", role="writer")
     killed = jvm(lake_server)
     killed.kill()
     killed.wait(10)
     assert holder(lake_server) is not None, "the supervisor lets nobody in between two lives of the server"
     assert recovered(lake_server).ok
     assert jvm(lake_server).pid != killed.pid
-    assert thrift_query(lake_server, "SELECT n FROM default.kept") == [(7,)]
+    assert thrift_query(lake_server, "SELECT n FROM default.kept", role="writer") == [(7,)]
 
 
 def recovered(settings: Settings) -> Status:
@@ -284,7 +289,7 @@ def test_in_the_foreground_it_serves_until_told_to_end(lake_server):
             assert time.monotonic() < deadline
             time.sleep(0.5)
         assert running_supervisor(lake_server).pid == serving.pid
-        assert thrift_query(lake_server, "SELECT n FROM default.kept") == [(7,)]
+        assert thrift_query(lake_server, "SELECT n FROM default.kept", role="writer") == [(7,)]
         serving.terminate()
         assert serving.wait(60) == 0
         assert processes.marked(lake_server.home) == []

@@ -176,7 +176,7 @@ def _results(settings: Settings) -> Group:
     password = settings.airflow_home / "passwords.json"
     addresses = [
         ("Airflow", settings.airflow_url, f"admin, password in {password}"),
-        ("SQL (JDBC)", settings.jdbc_url, "tidemark sql, beeline, DBeaver"),
+        ("SQL (JDBC)", settings.jdbc_url, f"beeline, DBeaver: user reader, password in {settings.logins_file}"),
         ("Data quality", data_docs_index(settings).as_uri(), "Great Expectations Data Docs"),
     ]
     return Group(*shown, Text(), table(["what", "address", "how"], addresses))

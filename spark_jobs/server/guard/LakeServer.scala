@@ -1,0 +1,139 @@
+package org.apache.spark.sql.hive.thriftserver.tidemark
+
+import java.util.{Map => JMap}
+import java.util.concurrent.{Executors, TimeUnit}
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.hive.conf.HiveConf
+import org.apache.hadoop.hive.conf.HiveConf.ConfVars
+import org.apache.hive.service.Service
+import org.apache.hive.service.auth.TSetIpAddressProcessor
+import org.apache.hive.service.cli.{CLIService, HiveSQLException, SessionHandle}
+import org.apache.hive.service.cli.session.SessionManager
+import org.apache.hive.service.rpc.thrift.TProtocolVersion
+import org.apache.hive.service.server.HiveServer2
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.hive.HiveUtils
+import org.apache.spark.sql.hive.thriftserver.{HiveThriftServer2, ReflectionUtils, SparkSQLEnv}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.util.{ShutdownHookManager, ThreadUtils}
+
+/** The lake server: Spark's Thrift server, whose sessions belong to logins and whose statements are guarded. */
+object LakeServer {
+  def main(arguments: Array[String]): Unit = {
+    // Hive looks for it in a configuration of its own, which knows system properties but not Spark's
+    System.setProperty(ConfVars.HIVE_SERVER2_CUSTOM_AUTHENTICATION_CLASS.varname, classOf[LoginProvider].getName)
+    SparkSQLEnv.init()
+    ShutdownHookManager.addShutdownHook { () => SparkSQLEnv.stop() }
+    val root = SparkSQLEnv.sparkSession
+    Scratch.start(root)
+    val conf = HiveUtils.newClientForExecution(root.sparkContext.conf, root.sessionState.newHadoopConf()).conf
+    val server = new HiveThriftServer2(root)
+    server.init(conf)
+    guard(server, root, conf)
+    // Spark makes the listener of statements itself where it starts the server itself
+    ReflectionUtils.invoke(HiveThriftServer2.getClass, HiveThriftServer2, "createListenerAndUI",
+      Seq((classOf[HiveThriftServer2], server), (classOf[SparkContext], root.sparkContext)): _*)
+    server.start()
+  }
+
+  /** Puts the guarded sessions in the place of Spark's, before the port opens. */
+  private def guard(server: HiveThriftServer2, root: SparkSession, conf: HiveConf): Unit = {
+    val service = ReflectionUtils.getSuperField[CLIService](server, "cliService")
+    val sessions = new Sessions(server, root)
+    sessions.init(conf)
+    val parts = ReflectionUtils.getAncestorField[java.util.List[Service]](service, 2, "serviceList")
+    parts.replaceAll(part => if (part.isInstanceOf[SessionManager]) sessions else part)
+    ReflectionUtils.setSuperField(service, "sessionManager", sessions)
+  }
+}
+
+/** Opens a session for each authenticated connection; what the client asks for beside it is settings that it may have. */
+class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(server) {
+  private val operations = new Statements(root.sparkContext)
+
+  override def init(conf: HiveConf): Unit = {
+    ReflectionUtils.setSuperField(this, "operationManager", operations)
+    super.init(conf)
+  }
+
+  override def openSession(
+      protocol: TProtocolVersion, claimed: String, password: String, address: String, asked: JMap[String, String],
+      impersonate: Boolean, token: String): SessionHandle = {
+    val principal = Logins.principal(TSetIpAddressProcessor.getUserName)
+    val (database, settings) = wishes(principal, Option(asked).map(_.asScala.toMap).getOrElse(Map.empty))
+    val handle = super.openSession(protocol, principal.user, "", address, null, false, token)
+    try {
+      HiveThriftServer2.eventManager.onSessionCreated(address, handle.getSessionId.toString, principal.user)
+      val session = Guard.newSession(root, principal)
+      session.sessionState.conf.setConf(SQLConf.DATETIME_JAVA8API_ENABLED, true)
+      (own(principal) ++ settings).foreach { case (key, value) => session.conf.set(key, value) }
+      operations.sessionToContexts.put(handle, session)
+      operations.principals.put(handle, principal)
+      database.foreach(name => session.sql(s"USE `${name.replace("`", "``")}`"))
+      handle
+    } catch {
+      case NonFatal(refusal) =>
+        closeSession(handle)
+        throw new HiveSQLException(refusal.getMessage, refusal)
+    }
+  }
+
+  override def closeSession(handle: SessionHandle): Unit = {
+    HiveThriftServer2.eventManager.onSessionClosed(handle.getSessionId.toString)
+    try super.closeSession(handle)
+    finally {
+      operations.sessionToContexts.remove(handle)
+      operations.principals.remove(handle)
+    }
+  }
+
+  /** What holds for the principal's sessions, whatever the client asks for. */
+  private def own(principal: Principal): Map[String, String] =
+    Map("spark.sql.runSQLOnFiles" -> "false", "spark.sql.sources.default" -> "delta",
+      "spark.sql.legacy.createHiveTableByDefault" -> "false") ++
+      (if (principal.isWriter) Map.empty
+       else Map("spark.sql.thriftServer.incrementalCollect" -> "true", "spark.sql.thriftserver.scheduler.pool" -> "readers"))
+
+  /** The database and the settings of a connection's URL. Drivers send wishes of Hive, which mean nothing here. */
+  private def wishes(principal: Principal, asked: Map[String, String]): (Option[String], Map[String, String]) = {
+    val settings = asked.collect {
+      case (key, value) if key != "use:database" => key.replaceFirst("^set:(hiveconf:|hivevar:)?", "") -> value
+    }.filterNot { case (key, _) => key.startsWith("hive.") && key != "hive.server2.proxy.user" }
+    settings.foreach { case (key, value) =>
+      if (!Settings.mayBe(key, value, principal))
+        throw new HiveSQLException(s"not_allowed: expected settings that a session may change, found $key = $value; " +
+          "the session was not opened; leave it out of the connection's URL")
+    }
+    (asked.get("use:database").filter(_.nonEmpty), settings)
+  }
+}
+
+/** Scratch databases: made with their first table, their tables dropped when they are old. */
+object Scratch {
+  @volatile private var root: SparkSession = _
+  private val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("scratch")
+
+  def start(session: SparkSession): Unit = {
+    root = session
+    clock.scheduleWithFixedDelay(() => expire(), 1, 60, TimeUnit.MINUTES)
+  }
+
+  def ensure(database: String): Unit =
+    if (!root.catalog.databaseExists(database))
+      root.newSession().sql(s"CREATE DATABASE IF NOT EXISTS `$database` COMMENT 'Tables of one user, dropped when old.'")
+
+  private def expire(): Unit = try {
+    val oldest = System.currentTimeMillis - TimeUnit.DAYS.toMillis(Logins.setting("scratch.days").toLong)
+    val session = root.newSession()
+    val catalog = session.sessionState.catalog
+    for {
+      database <- catalog.listDatabases("scratch_*")
+      table <- catalog.listTables(database)
+      if catalog.getTableMetadata(table).createTime < oldest
+    } session.sql(s"DROP TABLE ${table.quotedString}")
+  } catch { case NonFatal(error) => System.err.println(s"scratch tables could not be dropped: $error") }
+}

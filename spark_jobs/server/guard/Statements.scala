@@ -1,0 +1,142 @@
+package org.apache.spark.sql.hive.thriftserver.tidemark
+
+import java.util.{Map => JMap}
+import java.util.concurrent.{ConcurrentHashMap, ScheduledFuture, TimeUnit}
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
+
+import org.apache.hive.service.cli.{FetchOrientation, HiveSQLException, OperationHandle, OperationState, SessionHandle}
+import org.apache.hive.service.cli.operation.{ExecuteStatementOperation, Operation}
+import org.apache.hive.service.cli.session.HiveSession
+import org.apache.hive.service.rpc.thrift._
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.hive.thriftserver.{ReflectionUtils, SparkExecuteStatementOperation}
+import org.apache.spark.sql.hive.thriftserver.server.SparkSQLOperationManager
+import org.apache.spark.util.ThreadUtils
+import org.apache.thrift.TSerializer
+import org.apache.thrift.protocol.TBinaryProtocol
+
+/** A limit on what readers ask of the driver that runs share: its name, what it allows, and the knob that sets it. */
+final case class Limit(name: String, most: Long, unit: String, knob: String) {
+  def passed(user: String, advice: String): HiveSQLException = new HiveSQLException(
+    s"limit_$name: expected at most $most $unit for the reader $user, found more; the statement was ended; $advice, or ask " +
+      s"whoever runs this lake to raise $knob and to run `tidemark up`")
+}
+
+object Limit {
+  private def of(name: String, unit: String) =
+    Limit(name, Logins.setting(s"reader.$name").toLong, unit, s"TIDEMARK_READER_${name.toUpperCase}")
+
+  lazy val seconds: Limit = of("seconds", "seconds from a statement's start to its last row")
+  lazy val rows: Limit = of("rows", "rows of a result")
+  lazy val bytes: Limit = of("bytes", "bytes of a result")
+  lazy val statements: Limit = of("statements", "statements at a time")
+}
+
+/** Makes the operations of statements: those of readers have limits. */
+class Statements(context: SparkContext) extends SparkSQLOperationManager {
+  val principals = new ConcurrentHashMap[SessionHandle, Principal]
+  private val running = new ConcurrentHashMap[String, AtomicInteger]
+
+  // Spark looks for its map in the class above its own, which here is its own
+  ReflectionUtils.setSuperField(this, "handleToOperation",
+    ReflectionUtils.getAncestorField[JMap[OperationHandle, Operation]](this, 2, "handleToOperation"))
+
+  override def newExecuteStatementOperation(
+      parent: HiveSession, statement: String, overlay: JMap[String, String], async: Boolean, timeout: Long
+  ): ExecuteStatementOperation = synchronized {
+    val principal = principals.get(parent.getSessionHandle)
+    require(principal != null, "a session that no login opened")
+    if (principal.isWriter) super.newExecuteStatementOperation(parent, statement, overlay, async, timeout)
+    else {
+      val session = sessionToContexts.get(parent.getSessionHandle)
+      val count = running.computeIfAbsent(principal.user, _ => new AtomicInteger)
+      val operation = new ReadersStatement(session, parent, statement, overlay, async, timeout, principal.user, count)
+      handleToOperation.put(operation.getHandle, operation)
+      operation
+    }
+  }
+}
+
+/** A statement within limits. Rows are computed as they are fetched, so time counts until the last is. */
+class ReadersStatement(
+    session: SparkSession, parent: HiveSession, text: String, overlay: JMap[String, String], async: Boolean, timeout: Long,
+    user: String, running: AtomicInteger)
+    extends SparkExecuteStatementOperation(session, parent, text, overlay, async, timeout) {
+  import ReadersStatement._
+
+  private val counted = new AtomicBoolean
+  @volatile private var expired = false
+  private var clock: ScheduledFuture[_] = _
+  private var rows, bytes = 0L
+
+  override def runInternal(): Unit = {
+    if (running.incrementAndGet() > Limit.statements.most) {
+      running.decrementAndGet()
+      setState(OperationState.ERROR)
+      throw Limit.statements.passed(user, "close results that are not read to their end")
+    }
+    counted.set(true)
+    clock = timer.schedule((() => expire()): Runnable, Limit.seconds.most, TimeUnit.SECONDS)
+    super.runInternal()
+  }
+
+  override def getNextRowSet(order: FetchOrientation, most: Long): TRowSet = {
+    if (expired) throw late
+    val set =
+      try super.getNextRowSet(order, math.min(most, FETCH))
+      catch { case _: Throwable if expired => throw late }
+    val fetched = size(set)
+    rows += fetched
+    bytes += new TSerializer(new TBinaryProtocol.Factory()).serialize(set).length
+    if (fetched == 0) leave()
+    if (rows > Limit.rows.most) throw ended(Limit.rows.passed(user, "aggregate, filter or add a LIMIT"))
+    if (bytes > Limit.bytes.most) throw ended(Limit.bytes.passed(user, "select fewer columns or rows"))
+    set
+  }
+
+  override def close(): Unit = try super.close() finally leave()
+
+  private def expire(): Unit = synchronized {
+    expired = true
+    if (!getStatus.getState.isTerminal) {
+      setOperationException(late)
+      setState(OperationState.ERROR)
+    }
+    cleanup()
+    leave()
+  }
+
+  private def late = Limit.seconds.passed(user, "ask for less")
+
+  private def ended(refusal: HiveSQLException): HiveSQLException = {
+    cleanup()
+    leave()
+    refusal
+  }
+
+  private def leave(): Unit = if (counted.compareAndSet(true, false)) {
+    running.decrementAndGet()
+    clock.cancel(false)
+  }
+}
+
+object ReadersStatement {
+  /** Rows that one answer holds at most, whatever the client asks for. */
+  private val FETCH = 10000L
+
+  private val timer = ThreadUtils.newDaemonSingleThreadScheduledExecutor("readers-limits")
+
+  private def size(set: TRowSet): Int =
+    if (set.getColumnsSize == 0) set.getRowsSize
+    else set.getColumns.get(0).getFieldValue match {
+      case column: TBoolColumn => column.getValuesSize
+      case column: TByteColumn => column.getValuesSize
+      case column: TI16Column => column.getValuesSize
+      case column: TI32Column => column.getValuesSize
+      case column: TI64Column => column.getValuesSize
+      case column: TDoubleColumn => column.getValuesSize
+      case column: TStringColumn => column.getValuesSize
+      case column: TBinaryColumn => column.getValuesSize
+    }
+}

@@ -1,0 +1,66 @@
+"""The guard of SQL: Scala sources beside this file, compiled into a jar by the compiler that is among Spark's jars.
+
+`make setup` compiles (about 25 s, no JDK), `tidemark up` where that was left out. The jar's name holds a hash of what
+it is made of, so another version of the sources or of Spark is never served by an old jar.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pyspark
+
+from spark_jobs.config import Settings
+from spark_jobs.server.errors import GuardBroken
+from spark_jobs.server.java import find_java
+
+PACKAGE = "org.apache.spark.sql.hive.thriftserver.tidemark"
+SERVER_CLASS = f"{PACKAGE}.LakeServer"
+EXTENSION = f"{PACKAGE}.Guard"
+
+_SOURCES = sorted(Path(__file__).parent.glob("*.scala"))
+
+
+def guard_jar(settings: Settings) -> Path:
+    """The jar of these sources for this Spark, in the jars folder; compiled if it is not there.
+
+    Raises:
+        JavaUnusable: there is no Java to compile with.
+        GuardBroken: the compiler refused the sources.
+    """
+    name = hashlib.sha256(pyspark.__version__.encode())
+    for source in _SOURCES:
+        name.update(source.read_bytes())
+    jar = settings.jars / "guard" / f"tidemark-guard-{name.hexdigest()[:16]}.jar"
+    if not jar.exists():
+        _compile(jar)
+    return jar
+
+
+def _compile(jar: Path) -> None:
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    spark_jars = Path(pyspark.__file__).parent / "jars"
+    with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
+        classes = Path(scratch) / "classes"
+        classes.mkdir()
+        command = [
+            *(str(find_java().executable), "-Xss4m", "-Dscala.usejavacp=true", "-cp", f"{spark_jars}/*"),
+            *("scala.tools.nsc.Main", "-nowarn", "-d", str(classes), *map(str, _SOURCES)),
+        ]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        if answer.returncode:
+            raise GuardBroken(
+                expected="the guard of SQL to compile",
+                found=(answer.stdout + answer.stderr)[-2000:],
+                consequence="the lake server does not start without it",
+                next_step="run `make setup`; where the sources were edited, correct them",
+            )
+        packed = shutil.make_archive(str(Path(scratch) / "guard"), "zip", classes)
+        Path(packed).replace(jar)
+    for older in jar.parent.glob("*.jar"):
+        if older != jar:
+            older.unlink()

@@ -1,0 +1,340 @@
+"""What logins may do through SQL over JDBC: every attack is refused, and a reader's work is not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import thrift_sasl
+from pydantic import SecretStr
+from pyhive import hive
+from pyspark.errors import PySparkException
+from thrift.transport.TSocket import TSocket
+
+from spark_jobs.config import Settings
+from spark_jobs.server import control, processes
+from spark_jobs.server.errors import ServerUnreachable
+from spark_jobs.server.health import thrift_connection
+from spark_jobs.server.logins import Login, login
+from spark_jobs.session import open_session
+from tests.server.attacks import ATTACKS
+
+pytestmark = pytest.mark.server
+
+LIMITS = {"reader_seconds": 20, "reader_rows": 1000, "reader_bytes": 200_000, "reader_statements": 2}
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, installation) -> Iterator[Settings]:
+    """A lake server with what a lake has: a table that is published, one that is not, a view and a function over it."""
+    settings = installation(tmp_path_factory.mktemp("guard") / "home").model_copy(update=LIMITS)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("spark_jobs.server.control.code_version", "spark_jobs.server.status.code_version"):
+            patch.setattr(name, lambda: "the code of this test")
+        assert control.up(settings, airflow=False).ok
+        spark = open_session(settings.model_copy(update={"spark": "connect"}))
+        try:
+            for statement in (
+                "CREATE DATABASE silver",
+                "CREATE DATABASE trace",
+                "CREATE DATABASE marts",
+                "CREATE TABLE silver.facts USING delta AS SELECT id FROM range(10)",
+                "CREATE TABLE trace.published USING delta AS SELECT id FROM range(5)",
+                "CREATE TABLE trace.flights_updates USING delta AS SELECT id FROM range(3)",
+                "CREATE VIEW silver.shown AS SELECT p.id FROM trace.published p JOIN silver.facts f ON p.id = f.id",
+                "CREATE FUNCTION silver.shown_as_of(at BIGINT) RETURNS TABLE (id BIGINT)"
+                " RETURN SELECT id FROM trace.published WHERE id < at",
+                "CREATE DATABASE scratch_writer",
+                "CREATE TABLE scratch_writer.theirs USING delta AS SELECT 1 AS id",
+            ):
+                spark.sql(statement)
+        finally:
+            spark.stop()
+        yield settings
+        control.down(settings)
+
+
+def asking(settings: Settings, role: str) -> Iterator[Ask]:
+    connection = thrift_connection(settings, login(settings, role), timeout_s=120)
+
+    def ask(statement: str) -> list[tuple[Any, ...]]:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+        finally:
+            cursor.close()
+
+    yield ask
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def reader(served: Settings) -> Iterator[Ask]:
+    yield from asking(served, "reader")
+
+
+@pytest.fixture(scope="module")
+def writer(served: Settings) -> Iterator[Ask]:
+    yield from asking(served, "writer")
+
+
+@pytest.fixture(scope="module")
+def places(served: Settings) -> dict[str, Any]:
+    return {
+        "home": served.home,
+        "out": served.home.parent / "out",
+        "arguments": "('java.lang.System', 'getProperty', 'user.name')",
+        "hidden": "trace.published",
+        "jar": next(served.jars.glob("*.jar")),
+        "table": "silver.facts",
+        "path": f"{served.lake}/silver.db/facts",
+    }
+
+
+def refusal(ask: Ask, statement: str) -> str:
+    with pytest.raises(hive.OperationalError) as refused:
+        ask(statement)
+    return str(refused.value.args[0].status.errorMessage)
+
+
+def test_the_lake_is_as_the_attacks_need_it(writer):
+    assert writer("SELECT count(*) FROM trace.published") == [(5,)]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_reader_is_refused(reader, places, name):
+    assert "not_allowed" in refusal(reader, ATTACKS[name].format(**places))
+
+
+OF_ANYBODY = [name for name in ATTACKS if name.startswith(("code", "files", "server"))]
+
+
+WRITERS_OWN = ("server: a database", "server: use the records")
+
+
+@pytest.mark.parametrize("name", [name for name in OF_ANYBODY if name not in WRITERS_OWN])
+def test_a_writer_is_refused(writer, places, name):
+    assert "not_allowed" in refusal(writer, ATTACKS[name].format(**places))
+
+
+def test_the_attacks_changed_nothing(writer, places):
+    assert not places["out"].exists()
+    assert writer("SELECT count(*) FROM trace.published") == [(5,)]
+    assert writer("SELECT count(*), max(id) FROM silver.facts") == [(10, 9)]
+    assert writer("SELECT count(*) FROM silver.shown") == [(5,)]
+
+
+QUERIES = {
+    "SELECT count(*) FROM silver.shown": [(5,)],
+    "SELECT max(id) FROM silver.shown_as_of(3)": [(2,)],
+    "SELECT count(*) FROM trace.flights_updates": [(3,)],
+    "SELECT count(*) FROM spark_catalog.silver.facts": [(10,)],
+    "WITH a AS (SELECT id FROM silver.shown), b AS (SELECT max(id) AS top FROM a) SELECT top FROM b": [(4,)],
+    "SELECT count(*) FROM silver.facts f LEFT JOIN silver.shown s USING (id) WHERE s.id IS NULL": [(5,)],
+    "SELECT max(n) FROM (SELECT row_number() OVER (PARTITION BY id % 2 ORDER BY id) AS n FROM silver.facts)": [(5,)],
+    "SELECT count(*) FROM silver.facts WHERE id IN (SELECT id FROM silver.shown)": [(5,)],
+    "SELECT sum(x) FROM silver.facts LATERAL VIEW explode(array(1, 2)) e AS x": [(30,)],
+    "SELECT count(*) FROM silver.facts VERSION AS OF 0": [(10,)],
+    "SELECT id, id + 1 FROM silver.facts UNION SELECT 1, 2 ORDER BY 1 LIMIT 1": [(0, 1)],
+    "SELECT * FROM (SELECT id % 2 AS odd, id FROM silver.facts) PIVOT (sum(id) FOR odd IN (0, 1))": [(20, 25)],
+    "SELECT transform(array(1, 2), x -> x + 1)": [("[2,3]",)],
+    "SELECT a FROM VALUES (1) AS t(a)": [(1,)],
+    "FROM silver.facts |> WHERE id > 7 |> AGGREGATE count(*) AS n": [(2,)],
+    "SHOW TABLES IN silver": [("silver", "facts", False), ("silver", "shown", False)],
+    "SET spark.sql.shuffle.partitions=3": [("spark.sql.shuffle.partitions", "3")],
+    "DESCRIBE silver.facts": [("id", "bigint", None)],
+}
+
+
+@pytest.mark.parametrize("statement", QUERIES)
+def test_a_reader_reads(reader, statement):
+    assert reader(statement) == QUERIES[statement]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "EXPLAIN SELECT * FROM silver.shown",
+        "SHOW DATABASES",
+        "SHOW COLUMNS IN silver.facts",
+        "DESCRIBE EXTENDED silver.shown",
+        "SHOW FUNCTIONS LIKE 'abs'",
+        "DESCRIBE FUNCTION abs",
+        "DESCRIBE QUERY SELECT * FROM silver.shown",
+        "USE silver",
+    ],
+)
+def test_a_reader_looks_around(reader, statement):
+    reader(statement)
+
+
+def test_documents_bring_in_no_file(reader):
+    document = '<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>'
+    assert reader(f"SELECT xpath_string('{document}', 'a')") == [("",)]
+
+
+def test_a_reader_has_a_scratch_database(reader):
+    reader("CREATE TABLE scratch_reader.kept AS SELECT id FROM silver.shown WHERE id > 2")
+    reader("INSERT INTO scratch_reader.kept WITH more AS (SELECT 9 AS id) SELECT id FROM more")
+    reader("CREATE OR REPLACE TABLE scratch_reader.made (a INT) USING delta")
+    assert reader("SELECT count(*), max(id) FROM scratch_reader.kept") == [(3, 9)]
+    reader("DROP TABLE scratch_reader.kept")
+    reader("DROP TABLE scratch_reader.made")
+
+
+def test_a_writer_writes_beside_what_runs_publish(writer):
+    properties = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
+    writer(f"CREATE OR REPLACE TABLE marts.mine (a INT COMMENT 'it') USING delta COMMENT 'x' {properties}")
+    writer("INSERT OVERWRITE marts.mine SELECT 1")
+    writer("MERGE INTO marts.mine t USING (SELECT 2 AS a) s ON t.a = s.a WHEN NOT MATCHED THEN INSERT *")
+    writer("UPDATE marts.mine SET a = 3 WHERE a = 2")
+    writer("CREATE VIEW marts.over AS SELECT * FROM marts.mine")
+    assert writer("SELECT sum(a) FROM marts.over") == [(4,)]
+    assert writer("DESCRIBE HISTORY marts.mine")
+    writer("DROP VIEW marts.over")
+    writer("DROP TABLE marts.mine")
+    for database in ("trace.published", "silver.facts"):
+        assert "not_allowed" in refusal(writer, f"INSERT INTO {database} SELECT 1")
+
+
+@pytest.mark.parametrize(("user", "password"), [("reader", "none"), ("nobody", "x"), ("writer", ""), ("#", "Logins")])
+def test_without_the_password_there_is_no_session(served, user, password):
+    with pytest.raises(Exception, match=r"[Aa]uth|login|empty|name provided|Error validating|Bad status"):
+        thrift_connection(served, Login(user, password), timeout_s=20)
+
+
+def test_passwords_are_in_their_file_alone(served):
+    passwords = [login(served, role).password.encode() for role in ("reader", "writer")]
+    holders = [
+        file.name
+        for file in served.home.rglob("*")
+        if file.is_file() and any(password in file.read_bytes() for password in passwords)
+    ]
+    assert holders == ["jdbc.logins"]
+    commands = [" ".join(process.cmdline()).encode() for process in processes.marked(served.home)]
+    assert not any(password in command for command in commands for password in passwords)
+
+
+def test_a_reader_is_no_writer_by_asking_for_it(served):
+    """SASL knows a second name, whom to act as, and a session's opening names a third."""
+    mine = login(served, "reader")
+
+    def sasl() -> Any:
+        client = hive.get_installed_sasl(
+            host="localhost", sasl_auth="PLAIN", username=mine.user, password=mine.password
+        )
+        client.start = lambda _: (True, "PLAIN", f"writer\0{mine.user}\0{mine.password}".encode())
+        return client
+
+    channel = TSocket(served.server_host, served.thrift_port)
+    transport = thrift_sasl.TSaslClientTransport(sasl, "PLAIN", channel)
+    connection = hive.Connection(thrift_transport=transport, username="writer")
+    try:
+        with pytest.raises(hive.OperationalError, match="not_allowed"):
+            connection.cursor().execute("CREATE TABLE marts.mine USING delta AS SELECT 1 AS a")
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"spark.sql.runSQLOnFiles": "true"},
+        {"set:hiveconf:spark.sql.runSQLOnFiles": "true"},
+        {"set:system:user.name": "writer"},
+        {"set:hivevar:spark.sql.extensions": "x"},
+        {"hive.server2.proxy.user": "writer"},
+        {"spark.sql.thriftserver.scheduler.pool": "default"},
+        {"spark.sql.shuffle.partitions": "100000000"},
+    ],
+)
+def test_a_connection_brings_no_settings_of_the_server(served, wish):
+    with pytest.raises(Exception, match=r"not_allowed|not allowed|Failed to validate proxy"):
+        thrift_connection(served, login(served, "reader"), configuration=wish)
+
+
+def test_a_connection_may_name_its_database_and_harmless_settings(served):
+    connection = thrift_connection(
+        served, login(served, "reader"), database="silver", configuration={"spark.sql.shuffle.partitions": "2"}
+    )
+    cursor = connection.cursor()
+    cursor.execute("SELECT count(*) FROM facts")
+    assert cursor.fetchall() == [(10,)]
+    connection.close()
+    with pytest.raises(Exception, match="not_allowed"):
+        thrift_connection(served, login(served, "reader"), database="trace")
+
+
+def test_settings_of_one_session_are_not_those_of_another(served, reader):
+    reader("SET spark.sql.session.timeZone=Asia/Tokyo")
+    other = next(asking(served, "reader"))
+    assert other("SELECT current_timezone()") == [("UTC",)]
+    reader("SET spark.sql.session.timeZone=UTC")
+
+
+def test_readers_have_no_spark_connect(served):
+    """Its one token is the pipeline's; a reader's password is not a token."""
+    guess = served.model_copy(update={"spark": "connect", "token": SecretStr(login(served, "reader").password)})
+    with pytest.raises((ServerUnreachable, PySparkException)):
+        open_session(guess)
+
+
+def test_too_many_rows_end_with_the_limits_name(reader):
+    assert len(reader("SELECT id FROM range(1000)")) == 1000
+    told = refusal(reader, "SELECT id FROM range(1001)")
+    assert "limit_rows" in told
+    assert "TIDEMARK_READER_ROWS" in told
+
+
+def test_too_many_bytes_end_with_the_limits_name(reader):
+    told = refusal(reader, "SELECT repeat('x', 100000) FROM range(5)")
+    assert "limit_bytes" in told
+    assert "TIDEMARK_READER_BYTES" in told
+
+
+FOR_LONG = "SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7"
+
+
+def test_a_statement_that_takes_too_long_ends_with_the_limits_name(served, reader):
+    told = refusal(reader, FOR_LONG)
+    assert "limit_seconds" in told
+    assert "TIDEMARK_READER_SECONDS" in told
+    assert reader("SELECT 1") == [(1,)]
+
+
+def test_a_user_has_so_many_statements_at_a_time(served):
+    connections = [thrift_connection(served, login(served, "reader")) for _ in range(3)]
+    cursors = [connection.cursor() for connection in connections]
+    for cursor in cursors[:2]:
+        cursor.execute("SELECT id FROM range(5)")
+    with pytest.raises(hive.OperationalError, match="limit_statements"):
+        cursors[2].execute("SELECT 1")
+    cursors[0].close()
+    cursors[2].execute("SELECT 1")
+    assert cursors[2].fetchall() == [(1,)]
+    for connection in connections:
+        connection.close()
+
+
+def test_a_statement_whose_client_is_gone_is_cancelled(served):
+    """The two slots of a user are free again before their statements' time is over."""
+    for _ in range(2):
+        connection = thrift_connection(served, login(served, "reader"))
+        connection.cursor().execute(FOR_LONG, async_=True)
+        connection._transport.close()
+    begun = time.monotonic()
+    while time.monotonic() < begun + LIMITS["reader_seconds"] - 5:
+        connection = thrift_connection(served, login(served, "reader"))
+        try:
+            connection.cursor().execute("SELECT 1")
+            return
+        except hive.OperationalError:
+            time.sleep(0.5)
+        finally:
+            connection.close()
+    pytest.fail("the statements of clients that are gone still count")
