@@ -11,7 +11,9 @@ import typer
 
 from spark_jobs.cli import commands
 from spark_jobs.cli.output import complain
+from spark_jobs.config import load_settings
 from spark_jobs.errors import ConfigurationError, TidemarkError
+from spark_jobs.failures import explained
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -35,20 +37,28 @@ def build_app() -> typer.Typer:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code. Only with `--debug` does a refusal show a traceback."""
+    """Run one command line and return its exit code. Only with `--debug` does a refusal or failure show a traceback."""
     try:
         build_app()(args=arguments, prog_name="tidemark")
     except TidemarkError as refusal:
         if "--debug" in arguments:
             raise
-        complain(refusal, as_json="--json" in arguments)
-        return EXIT_USAGE if isinstance(refusal, ConfigurationError) else EXIT_FAILED
+        return _refuse(refusal, arguments)
+    except Exception as failure:  # whatever it is, people get a sentence
+        if "--debug" in arguments:
+            raise
+        return _refuse(explained(failure, load_settings()), arguments)
     except SystemExit as end:
         # Typer makes this exit code of an interrupt, without a word
         if end.code == EXIT_INTERRUPTED:
             sys.stderr.write(f"{INTERRUPTED}\n")
         return end.code if isinstance(end.code, int) else EXIT_FAILED
     return 0
+
+
+def _refuse(refusal: TidemarkError, arguments: list[str]) -> int:
+    complain(refusal, as_json="--json" in arguments)
+    return EXIT_USAGE if isinstance(refusal, ConfigurationError) else EXIT_FAILED
 
 
 def _root(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a refusal.")] = False) -> None:

@@ -29,6 +29,7 @@ LAYERS: dict[str, set[str]] = {
     "server.java": {"server.errors"},
     "server.logins": {"config", "server.errors"},
     "server.guard": {"config", "server.errors", "server.java"},
+    "failures": {"config"},
     "session": {"config", "server.errors", "server.java", "server.lake_lock"},
     "chunks": {"kernels", "sources", "storage"},
     "windows": {"arrow_batches", "kernels"},
@@ -73,6 +74,7 @@ LAYERS: dict[str, set[str]] = {
         "sources",
     },
     "cli": {
+        "failures",
         *("checkpoints", "chunks", "config", "definitions", "gates", "jobs", "kernels", "landing", "publish", "reads"),
         *("restatement", "sample"),
         *("server", "server.errors", "server.java", "server.lake_lock", "session", "sources", "storage", "trace"),

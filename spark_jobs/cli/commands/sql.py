@@ -14,6 +14,7 @@ from spark_jobs.cli.output import JsonOption, complain, note, show
 from spark_jobs.cli.rows import Fetched, LimitOption, end_truncated, fetch, most_rows, table_of, write_document
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.failures import recognized
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def _run(spark: SparkSession, statement: str, limit: int) -> Fetched:
     try:
         return fetch(spark.sql(statement), limit)
     except PySparkException as error:
-        raise _refused(error) from error
+        raise (recognized(error, load_settings()) or _refused(error)) from error
     except KeyboardInterrupt:
         spark.interruptAll()
         raise

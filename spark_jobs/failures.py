@@ -1,0 +1,155 @@
+"""Failures that no module foresaw, as errors that say what happened and what to do; their tracebacks go to a file.
+
+A full disk, a worker or a JVM that was killed, a damaged file: what Python, Spark and gRPC raise of them runs to pages,
+and none of them says what it means for a run.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
+
+_AS_BEFORE = "published tables read as before; what a run had written beyond them does not count"
+_SENTENCE = 300
+"""Characters of what was raised that an error repeats."""
+
+
+class DiskFull(TidemarkError):
+    """There was no room for what had to be written. Facts: `log`."""
+
+    code = "disk_full"
+
+
+class MemoryExhausted(TidemarkError):
+    """The JVM or a process had not enough memory. Facts: `log`."""
+
+    code = "memory_exhausted"
+
+
+class WorkerDied(TidemarkError):
+    """A worker ended in the middle of a task, each time it was tried. Facts: `log`."""
+
+    code = "worker_died"
+
+
+class FileDamaged(TidemarkError):
+    """A file of the lake is not there, or is not what its table says. Facts: `log`."""
+
+    code = "file_damaged"
+
+
+class Unexpected(TidemarkError):
+    """Something that nobody foresaw. Facts: `log`."""
+
+    code = "unexpected"
+
+
+_KINDS: list[tuple[type[TidemarkError], re.Pattern[str], str, str, str]] = [
+    (
+        DiskFull,
+        re.compile(r"No space left on device|Disk quota exceeded|ENOSPC", re.IGNORECASE),
+        "room on the disks of the home, the lake and the scratch folder",
+        "a full disk",
+        "free some space (`tidemark doctor` says how much there is) and do the same again: a run goes on where it was",
+    ),
+    (
+        MemoryExhausted,
+        re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit|Cannot allocate memory"),
+        "enough memory for the work",
+        "none left",
+        "give the JVM more (TIDEMARK_HEAP), or run fewer drops at once; then `tidemark up`, and do the same again",
+    ),
+    (
+        WorkerDied,
+        re.compile(r"Python worker exited unexpectedly|Python worker crashed|crashed unexpectedly|ExecutorLostFailure"),
+        "each worker to live as long as its task",
+        "one that ended in the middle of it, however often it was tried",
+        "see in the kernel's log whether it was killed for its memory (`dmesg`), make `memory.max_bytes` of the source"
+        " smaller if so, and do the same again",
+    ),
+    (
+        FileDamaged,
+        re.compile(
+            r"DELTA_FILE_NOT_FOUND|FAILED_READ_FILE|is not a Parquet file|DELTA_LOG_FILE_NOT_FOUND|"
+            r"DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_STATE_RECOVER_ERROR|CANNOT_READ_FILE_FOOTER|Parquet magic bytes"
+        ),
+        "each file of the lake to be there, and whole",
+        "one that is not",
+        "`tidemark doctor --deep` names it; restore it from a backup",
+    ),
+]
+
+
+def explained(error: BaseException, settings: Settings) -> TidemarkError:
+    """What `error`, or what it came from, means. A `TidemarkError` says so itself."""
+    known = recognized(error, settings)
+    if known is not None:
+        return known
+    log = str(_written(error, settings))
+    return Unexpected(
+        expected="to finish, or to know why not",
+        found=_sentence(_text(error)),
+        consequence=_AS_BEFORE,
+        next_step=f"do the same again; if it fails again it is a defect: report it with {log}",
+        log=log,
+    )
+
+
+def recognized(error: BaseException, settings: Settings) -> TidemarkError | None:
+    """The same for failures of a known kind; None for others, of which nothing is written."""
+    chain = list(_chain(error))
+    own = next((link for link in chain if isinstance(link, TidemarkError)), None)
+    if own is not None:
+        return own
+    texts = [_text(link) for link in chain]
+    for kind, pattern, expected, found, next_step in _KINDS:
+        for text in texts:
+            if pattern.search(text):
+                return kind(
+                    expected=expected,
+                    found=f"{found}: {_sentence(text, pattern)}",
+                    consequence=_AS_BEFORE,
+                    next_step=next_step,
+                    log=str(_written(error, settings)),
+                )
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"No space left on device: {error}"
+    if isinstance(error, MemoryError):
+        return f"Cannot allocate memory: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _sentence(text: str, pattern: re.Pattern[str] | None = None) -> str:
+    """The line that says it, without the pages around."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = next((line for line in lines if pattern and pattern.search(line)), lines[0] if lines else text)
+    return said if len(said) <= _SENTENCE else f"{said[:_SENTENCE]}…"
+
+
+def _written(error: BaseException, settings: Settings) -> Path | str:
+    """The file that the traceback went to; where the disk is full, a word in its place."""
+    path = settings.logs_dir / "failures" / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(traceback.format_exception(error)))
+    except OSError:
+        return "its traceback (--debug prints it)"
+    return path
