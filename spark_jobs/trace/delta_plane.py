@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,6 +29,7 @@ from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.times import micros
+from spark_jobs.trace.journal import StateConflict
 from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 BATCH, TOKEN = "batch", "token"
 _NEW = "is_new"
 """Column of updates on their way: whether they are new, or move."""
+_OVERTAKEN = "[DELTA_CONCURRENT_"
+"""How Delta's refusals begin of a commit whose inputs another one has removed: Spark Connect gives them no class."""
 _OBSERVED = ("updates", "times", "diffs", "least", "greatest", "below")
 _ZERO = "zero_"
 """Prefix of a column that tells the two zeros of a column of doubles apart."""
@@ -191,7 +195,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         removed: Sequence[str] = (),
         settled: bool = False,
     ) -> None:
-        """Write batches with one commit; `rows` have `batch`, one of `handles`. `stored` says what came of it.
+        """Write batches with one commit; `rows` have `batch`, one of `handles`. `stored` says what came of it. Raises
+        StateConflict where what `rows` read was removed meanwhile.
 
         `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: about how many rows there
         are. Up to ROWS_PER_FILE of them make one file, sorted by data, then time; of more, each file is sorted and all
@@ -208,10 +213,16 @@ class DeltaPlane(DataPlane["DataFrame"]):
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
         ordered = spread if settled else spread.sortWithinPartitions(BATCH, *self._order, TIME)
-        if removed:
-            self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles])
-        else:
-            self._lake.append(self._table, ordered, None)
+        try:
+            if removed:
+                self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles])
+            else:
+                self._lake.append(self._table, ordered, None)
+        except PySparkException as error:
+            if _OVERTAKEN not in str(error):
+                raise
+            # what these rows were read from has been replaced and removed: the state that named it is not in force
+            raise StateConflict([self._table.qualified]) from error
 
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:
         """What the table holds of these batches (None: of all, orphans too), by handle.

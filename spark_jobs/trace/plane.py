@@ -8,7 +8,8 @@ Promises that an implementation keeps:
 - a handle is never used twice, and the updates under it never change;
 - a call that gives a handle has stored its data durably before it returns; nothing reads it until the handle is
   committed in the arrangement's state, so a crash leaves an orphan, never half a batch;
-- `delete` of an unknown handle is accepted: deletions are repeated after a crash.
+- `delete` of an unknown handle is accepted: deletions are repeated after a crash;
+- a call that reads batches may raise StateConflict once another writer has removed them, after it replaced them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from spark_jobs.session import open_session
 from spark_jobs.storage.lake import Lake
 from spark_jobs.trace import Arrangement, ArrowPlane, updates_table
 from tests.trace import children
-from tests.trace.scenario import MORNING, NOON, SEAL, operations, shape
+from tests.trace.scenario import EVENING, MORNING, NOON, SEAL, operations, shape
 
 pytestmark = [pytest.mark.server, pytest.mark.long]
 
@@ -85,8 +85,8 @@ def test_killed_at_any_commit_point_a_collection_is_before_or_after_the_operatio
     assert kills >= 15
     arrangement = children.opened(lake, "procs")
     bag: Counter[tuple[str, str]] = Counter()
-    for key, value, _, diff in MORNING + NOON:
-        bag[key, value] += diff
+    for key, value, time, diff in MORNING + NOON + EVENING:
+        bag[key, value] += diff if time <= SEAL else 0
     assert arrangement.sweep()
     assert arrangement.plane.stored().keys() == arrangement.state.handles()
     rows = arrangement.snapshot(SEAL).collect()

@@ -1,4 +1,4 @@
-"""The Delta plane and journal keep the contracts of the in-memory ones, and an arrangement on them reads alike."""
+"""The Delta plane keeps the contract of the in-memory one, and an arrangement on it and on records reads alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spark_jobs.trace import Arrangement, StateConflict, seal_all
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.plane import Slice
 from spark_jobs.trace.records_journal import RecordsJournal
-from tests.kernels.arrangement_contract import DataPlaneContract, Row, StateJournalContract
+from tests.kernels.arrangement_contract import DataPlaneContract, Row
 
 pytestmark = pytest.mark.spark
 
@@ -135,14 +135,6 @@ def test_the_two_zeros_stay_apart(spark: SparkSession, database: str) -> None:
         part = Slice(handle, Frontier.at(0), Frontier.at(9))
         assert sorted((str(row.heat), row.diff) for row in plane.read([part]).collect()) == wanted
         assert sorted((str(row.heat), row.diff) for row in plane.accumulate([part]).collect()) == wanted
-
-
-class TestRecordsJournal(StateJournalContract):
-    @pytest.fixture
-    def journal(self, spark: SparkSession, database: str) -> RecordsJournal:
-        lake = Lake(spark)
-        lake.run(journal_of(database).ddl())
-        return RecordsJournal(lake, journal_of(database))
 
 
 HISTORY: list[list[Row]] = [
