@@ -19,7 +19,7 @@ from spark_jobs.storage.tables import FILES
 from spark_jobs.storage.times import instant
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column
 
 LANDED, UNREADABLE, RETRACTED = "landed", "unreadable", "retracted"
 """What a file's version can be; see the column `version` of the ledger."""
@@ -142,9 +142,9 @@ def _between(column: str, first: int, last: int) -> pc.Expression:
     return (pc.field(column) >= first) & (pc.field(column) <= last)
 
 
-def landings(lake: Lake, source: Source) -> DataFrame:
-    """The landings of the ledger, with repeats: what others wrote does not count."""
-    return lake.read(FILES).where(F.col("source") == source.name).select("landing")
+def is_counted(lake: Lake, source: Source) -> Column:
+    """Whether the landing of a row is in the ledger as it is now: what others wrote does not count."""
+    return F.col("landing").isin(sorted({row["landing"] for row in _rows(lake, source, pc.scalar(True))}))
 
 
 def ledger_row(

@@ -124,7 +124,7 @@ def _merge(lake: Lake, source: Source, token: int, first: int, through: int) -> 
     if not before:
         return Merged()
     inside = F.col("landing").between(before[0].first, through)
-    counted = lake.read(table).where(inside).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    counted = lake.read(table).where(inside).where(ledger.is_counted(lake, source))
     n_before, rows = sum(run.chunks for run in before), sum(run.rows for run in before)
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
     newest = max((n for n in ledger.rows_by_landing(lake, source) if n <= before[-1].last), default=0)

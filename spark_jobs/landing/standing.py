@@ -36,7 +36,7 @@ DUPLICATE = ("seq_no", "file", "line", "row_id", "delta_id", "counted_row_id", "
 def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -> DataFrame:
     """Rows in chunks that count, with the columns of `tables.row_columns`; those that meet `condition`, which must
     follow from the row alone."""
-    rows = chunk_rows(lake, source).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    rows = chunk_rows(lake, source).where(ledger.is_counted(lake, source))
     return _not_taken_back(rows if condition is None else rows.where(condition)).select(
         *[column.name for column in row_columns(source)]
     )
@@ -45,7 +45,7 @@ def standing_rows(lake: Lake, source: Source, condition: Column | None = None) -
 def identities(lake: Lake, source: Source, wanted: BloomFilter) -> DataFrame:
     """`row_id` and `delta_id` of every row that came to or left chunks, with `diff` and `landing`: of those whose
     delta_ids pass the filter."""
-    landed = lake.read(chunks(source)).join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    landed = lake.read(chunks(source)).where(ledger.is_counted(lake, source))
     landings = F.expr(LANDING_OF_ROWS).alias("landings")
     columns = landed.where("delta_ids IS NOT NULL").select("diff", "row_ids", "delta_ids", landings)
     return columns.mapInArrow(partial(_passing, wanted=wanted), f"diff BIGINT, landing BIGINT, {IDENTITY}")
@@ -94,5 +94,5 @@ def standing_rejects(lake: Lake, source: Source) -> DataFrame:
 
 def _open(lake: Lake, source: Source, table: Table, identity: tuple[str, ...]) -> DataFrame:
     rows = lake.read(table).where(F.col("source") == source.name)
-    counted = rows.join(F.broadcast(ledger.landings(lake, source)), "landing", "left_semi")
+    counted = rows.where(ledger.is_counted(lake, source))
     return counted.groupBy(*identity).agg(F.sum("diff").alias("diff")).where("diff > 0").drop("diff")

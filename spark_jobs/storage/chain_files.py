@@ -20,10 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
-from pyarrow import fs
 
-from spark_jobs.storage.places import lake_root, storage_options, table_uri
+from spark_jobs.storage.places import file_system, lake_root, storage_options, table_uri
 from spark_jobs.storage.schema import Table
 
 if TYPE_CHECKING:
@@ -60,16 +58,11 @@ class DeltaFiles:
             columns: those read. One that a file lacks, since it is newer, is left out.
             partitions: per partition column the values wanted.
         """
-        of_table = self._file_system()
+        of_table = file_system(self.place, self.options)
         for file in self.files.filter(_may_hold(self.files, least, greatest, partitions)).to_pylist():
             partition = {name: str(file[f"partition.{name}"]) for name in self.partitions}
             with of_table.open_input_file(unquote(file["path"])) as opened:
                 yield partition, rows_between(opened, least, greatest, columns)
-
-    def _file_system(self) -> fs.FileSystem:
-        if "://" in self.place:
-            return fs.PyFileSystem(DeltaStorageHandler(self.place, self.options))
-        return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())
 
 
 class DeltaLog:

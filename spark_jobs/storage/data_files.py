@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.storage.places import file_system
+
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -23,17 +25,21 @@ BATCH_ROWS = 1 << 17
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of data files that meet `where` (None: all), their `columns`. They may be sent to other processes."""
+    """Rows of data files that meet `where` (None: all), their `columns`. They may be sent to other processes.
+
+    `beside`: further rows, that are in no file.
+    """
 
     fragments: tuple[ds.ParquetFileFragment, ...]
     schema: pa.Schema
     columns: tuple[str, ...]
     where: pc.Expression | None = None
+    beside: pa.Table | None = None
 
     @property
     def n_rows(self) -> int:
         """The rows of the files and row groups that may hold some: at least as many as there are."""
-        return sum(_rows_of(fragment) for fragment in self.fragments)
+        return sum(_rows_of(fragment) for fragment in self.fragments) + (self.beside.num_rows if self.beside else 0)
 
     @property
     def n_bytes(self) -> int:
@@ -56,6 +62,8 @@ class StoredRows:
             for batch in scanner.to_batches():
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch]).cast(self.none().schema)
+        if self.beside:
+            yield self.beside.select(list(self.columns)).cast(self.none().schema)
 
     def any(self) -> bool:
         """Whether there are any."""
@@ -86,7 +94,8 @@ class StoredRows:
                     room = most_rows
                 parts[-1].append(group)
                 room -= _rows_of(group)
-        return [replace(self, fragments=tuple(part)) for part in parts]
+        of_files = [replace(self, fragments=tuple(part), beside=None) for part in parts]
+        return [*of_files, replace(self, fragments=())] if self.beside else of_files
 
 
 def stored_rows(
@@ -112,7 +121,8 @@ def stored_rows(
     if partitions and not all(partitions.values()):
         return StoredRows((), schema, tuple(columns), where)
     chosen = [(column, "in", list(values)) for column, values in (partitions or {}).items()]
-    dataset = table.to_pyarrow_dataset(file_pruning_predicate=chosen or None)
+    system = file_system(uri, options)
+    dataset = table.to_pyarrow_dataset(filesystem=system, file_pruning_predicate=chosen or None)
     return StoredRows(tuple(dataset.get_fragments(where)), dataset.schema, tuple(dict.fromkeys(columns)), where)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_summaries import FileSummary
 from spark_jobs.storage.lake import Lake
@@ -109,6 +111,29 @@ class OverlayLake(Lake):
             )
             for row in utc_rows(grouped)
         ]
+
+    def stored(
+        self,
+        table: Table,
+        columns: Sequence[str],
+        where: pc.Expression | None = None,
+        partitions: Mapping[str, Sequence[str]] | None = None,
+    ) -> StoredRows:
+        """The rows of the committed files, and beside them those written here, held by this process."""
+        chosen = dict(partitions or {})
+        # a condition is told by its text: a column more does no harm
+        needed = [c for c in table.column_names if c in columns or c in chosen or c in str(where)]
+        if self._exists(table.database, table.table) and {*needed} <= {*super().read(table).columns}:
+            committed, own = super().stored(table, columns, where, partitions), self.written(table)
+        else:
+            committed, own = None, self.read(table)
+        for column, values in chosen.items():
+            own = own.where(F.col(column).isin(list(values)))
+        rows = own.select(*needed).toArrow()
+        rows = rows if where is None else rows.filter(where)
+        if committed is None:
+            return StoredRows((), rows.schema, tuple(dict.fromkeys(columns)), where, rows)
+        return replace(committed, beside=rows)
 
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
         """Keep the rows."""

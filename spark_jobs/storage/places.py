@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
 
 from spark_jobs.storage.schema import Table
 
@@ -34,6 +38,13 @@ def lake_root(spark: SparkSession) -> str:
 def table_uri(root: str, table: Table) -> str:
     """The folder of a table, as the catalog lays it out below the lake's root."""
     return f"{root.rstrip('/')}/{table.database}.db/{table.table}"
+
+
+def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
+    """The files below a folder, by their paths in it; it may be sent to other processes."""
+    if "://" in place:
+        return fs.PyFileSystem(DeltaStorageHandler(place, dict(options)))
+    return fs.SubTreeFileSystem(place, fs.LocalFileSystem())
 
 
 def storage_options(spark: SparkSession, root: str) -> dict[str, str]:

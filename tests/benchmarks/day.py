@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.installations import CHECKOUT, TIDEMARK, Installation
 
-AIMS = {"seconds": 30, "commits": 15, "jobs": 60}
+AIMS = {"seconds": 8, "commits": 8, "jobs": 15}
 
 COUNT_JOBS = """
 import json, sys

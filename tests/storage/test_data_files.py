@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +15,7 @@ import pytest
 from deltalake import WriterProperties, write_deltalake
 
 from spark_jobs.storage.data_files import StoredRows, stored_rows
+from tests.installations import CHECKOUT
 
 ROWS = 5000
 
@@ -76,3 +81,50 @@ def test_nothing_is_wanted(uri: str) -> None:
         assert rows.split(10) == []
     assert stored_rows(uri, {}, ["place"]).any()
     assert stored_rows(uri, {}, ["text"]).none().schema == pa.schema([("text", pa.string())])
+
+
+SERVE = """
+import sys
+from pathlib import Path
+from tests.landing.test_remote import ObjectStore
+folder = Path(sys.argv[1])
+with ObjectStore() as server:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            server.objects[f"lake/table/{file.relative_to(folder).as_posix()}"] = file.read_bytes()
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+"""
+
+
+@pytest.fixture
+def store(uri: str) -> Iterator[dict[str, str]]:
+    """The options of an object store that has the table. A process of its own: what opens a file holds this one up."""
+    command = [sys.executable, "-c", SERVE, uri]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{int(server.stdout.readline())}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "here",
+            "AWS_ACCESS_KEY_ID": "any",
+            "AWS_SECRET_ACCESS_KEY": "any",
+        }
+        server.terminate()
+
+
+def test_files_of_an_object_store_are_read_as_local_ones_are(uri: str, store: dict[str, str]) -> None:
+    where, columns = pc.field("place") < ROWS + 10, ["place", "late"]
+    there, here = stored_rows("s3://bucket/lake/table", store, columns, where), stored_rows(uri, {}, columns, where)
+    parts = [pickle.loads(pickle.dumps(part)) for part in there.split(1500)]
+    assert sorted(place for part in parts for place in places(part)) == places(there) == places(here)
+
+
+def test_rows_beside_the_files_are_rows_too(uri: str) -> None:
+    more = pa.table({"place": [2 * ROWS, 2 * ROWS + 1], "text": ["a", "b"]})
+    rows = replace(stored_rows(uri, {}, ["place"]), beside=more)
+    everything = list(range(2 * ROWS + 2))
+    assert places(rows) == everything
+    assert rows.n_rows == len(everything)
+    assert sorted(place for part in rows.split(4000) for place in places(part)) == everything
+    assert replace(rows, fragments=()).any()
