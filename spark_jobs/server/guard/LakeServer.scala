@@ -53,7 +53,7 @@ object LakeServer {
 
 /** Opens a session for each authenticated connection; what the client asks for beside it is settings that it may have. */
 class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(server) {
-  private val operations = new Statements(root.sparkContext)
+  private val operations = new Statements
 
   override def init(conf: HiveConf): Unit = {
     ReflectionUtils.setSuperField(this, "operationManager", operations)

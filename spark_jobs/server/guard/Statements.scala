@@ -8,7 +8,6 @@ import org.apache.hive.service.cli.{FetchOrientation, HiveSQLException, Operatio
 import org.apache.hive.service.cli.operation.{ExecuteStatementOperation, Operation}
 import org.apache.hive.service.cli.session.HiveSession
 import org.apache.hive.service.rpc.thrift._
-import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.hive.thriftserver.{ReflectionUtils, SparkExecuteStatementOperation}
 import org.apache.spark.sql.hive.thriftserver.server.SparkSQLOperationManager
@@ -34,7 +33,7 @@ object Limit {
 }
 
 /** Makes the operations of statements: those of readers have limits. */
-class Statements(context: SparkContext) extends SparkSQLOperationManager {
+class Statements extends SparkSQLOperationManager {
   val principals = new ConcurrentHashMap[SessionHandle, Principal]
   private val running = new ConcurrentHashMap[String, AtomicInteger]
 
