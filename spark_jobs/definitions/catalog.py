@@ -34,7 +34,7 @@ from spark_jobs.storage.tables import (
     updates,
 )
 
-_VIEW = re.compile(r"CREATE OR REPLACE VIEW (\S+)")
+_VIEW = re.compile(r"CREATE OR REPLACE VIEW `(\w+)`\.`(\w+)`")
 
 
 class LakeOlder(TidemarkError):
@@ -120,11 +120,10 @@ def share_of(source: Source, shown: Collection[str] | None = None) -> Share:
 
 
 def names_lacking(lake: Lake, source: Source) -> bool:
-    """Whether the catalog lacks a view or a function that users read of the source."""
-    wanted = {match.group(1) for statement in _own_names(source) if (match := _VIEW.match(statement))}
-    databases = {view.split(".")[0] for view in wanted}
-    present = {f"{database}.{view}" for database in databases for view in lake.names(database)}
-    return not {view.replace("`", "") for view in wanted} <= present
+    """Whether the catalog lacks a view that users read of the source."""
+    wanted = {match.groups() for statement in _own_names(source) if (match := _VIEW.match(statement))}
+    present = {(database, view) for database in {database for database, _ in wanted} for view in lake.names(database)}
+    return not wanted <= present
 
 
 def names_version(source: Source) -> str:
