@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from deltalake.fs import DeltaStorageHandler
-from pyarrow import fs
-
 from spark_jobs.storage.schema import Table
 
 if TYPE_CHECKING:
+    from pyarrow import fs
     from pyspark.sql import SparkSession
 
 WAREHOUSE = "spark.sql.warehouse.dir"
@@ -42,6 +40,9 @@ def table_uri(root: str, table: Table) -> str:
 
 def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
     """The files below a folder, by their paths in it; it may be sent to other processes."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow import fs
+
     if "://" in place:
         return fs.PyFileSystem(DeltaStorageHandler(place, dict(options)))
     return fs.SubTreeFileSystem(place, fs.LocalFileSystem())
