@@ -37,7 +37,6 @@ CODE = {
     "function of a jar": "CREATE FUNCTION silver.mine AS 'x.Y' USING JAR '{jar}'",
     "SQL function": "CREATE OR REPLACE FUNCTION silver.mine() RETURNS STRING RETURN 'x'",
     "temporary SQL function": "CREATE TEMPORARY FUNCTION mine() RETURNS STRING RETURN reflect{arguments}",
-    "python function": "CREATE FUNCTION silver.mine() RETURNS STRING LANGUAGE PYTHON AS 'return 1'",
     "serde": "CREATE TABLE default.mine (a STRING) ROW FORMAT SERDE 'x.Y'",
     "call": "CALL system.anything()",
     "protobuf descriptor": "SELECT from_protobuf(X'00', 'A', '/etc/passwd')",

@@ -72,7 +72,6 @@ class ReadersStatement(
   override def runInternal(): Unit = {
     if (running.incrementAndGet() > Limit.statements.most) {
       running.decrementAndGet()
-      setState(OperationState.ERROR)
       throw Limit.statements.passed(user, "close results that are not read to their end")
     }
     counted.set(true)
