@@ -104,7 +104,7 @@ def _environment(settings: Settings, published_us: int | None) -> Iterator[None]
     wanted = {
         "TIDEMARK_JDBC_USER": user.user,
         "DBT_ENV_SECRET_TIDEMARK_PASSWORD": user.password,
-        "TIDEMARK_TLS": str(settings.tls_keystore is not None).lower(),
+        "TIDEMARK_TLS": str(settings.tls_keystore is not None),
         "TIDEMARK_SERVER_HOST": settings.server_host,
         "TIDEMARK_THRIFT_PORT": str(settings.thrift_port),
         "TIDEMARK_PUBLISHED_US": "" if published_us is None else str(published_us),
