@@ -100,11 +100,11 @@ def runs_of(lake: Lake, source: Source) -> list[Run]:
         overlaps = runs and file.first <= runs[-1].last
         runs.append(runs.pop().joined(file) if overlaps else file)
     of_landing = ledger.rows_by_landing(lake, source)
-    beyond = [0, *(run.last for run in runs[:-1])]
-    return [
-        replace(run, rows=sum(rows for landing, rows in of_landing.items() if after < landing <= run.last))
-        for after, run in zip(beyond, runs, strict=True)
-    ]
+    after = 0
+    for place, run in enumerate(runs):
+        rows = sum(rows for landing, rows in of_landing.items() if after < landing <= run.last)
+        runs[place], after = replace(run, rows=rows), run.last
+    return runs
 
 
 def _run(file: FileSummary) -> Run:
