@@ -86,7 +86,8 @@ def _build_marts(stage: Stage, published_us: int) -> None:
     if session_kind(stage.settings) == "classic":
         stage.summary["marts"] = "left behind: they are built through the lake server"
         return
-    result = build_marts(stage.settings, stage.source.name, published_us=published_us)
+    noted = {mart: note for mart in standing & models() if (note := stage.lake.noted(MARTS, mart)) is not None}
+    result = build_marts(stage.settings, stage.source.name, published_us=published_us, standing=noted)
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text(json.dumps({"published": published_us, "marts": result.marts}))
     stage.summary["marts"] = f"{len(result.status)} models and tests in {result.seconds:.1f} s"

@@ -6,6 +6,7 @@ clean. Importing dbt takes some seconds: `preload` does it while Spark is busy.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.logins import login
+from spark_jobs.storage.table_notes import NotedTable
 
 PROJECT = CHECKOUT / "dbt"
 """The dbt project; its `profiles.yml` is beside it."""
@@ -55,10 +57,17 @@ def preload() -> None:
     import dbt.cli.main  # noqa: F401
 
 
-def build_marts(settings: Settings, source: str, *, published_us: int | None = None) -> MartsResult:
+def build_marts(
+    settings: Settings,
+    source: str,
+    *,
+    published_us: int | None = None,
+    standing: Mapping[str, NotedTable] | None = None,
+) -> MartsResult:
     """Bring the marts of `source` (its tag) up to its publication and test them; a source without marts builds nothing.
 
-    `published_us` is the publication in force, for the marts' commits to name; by default they ask the lake.
+    `published_us` is the publication in force, for the marts' commits to name, and `standing` the marts that stand, by
+    name: what is not said here the models ask of the lake, a statement each.
     A failed build leaves each mart as it was or at the new publication, never between: run it again.
 
     Raises:
@@ -69,7 +78,7 @@ def build_marts(settings: Settings, source: str, *, published_us: int | None = N
     from dbt.cli.main import dbtRunner
 
     arguments = ["build", "--select", f"tag:{source}", *_options(settings)]
-    with _environment(settings, published_us):
+    with _environment(settings, published_us, standing or {}):
         outcome = dbtRunner().invoke(arguments)
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
     failed = {r.node.name: r.message or str(r.status) for r in results if str(r.status) not in _GOOD}
@@ -98,7 +107,7 @@ def _logs(settings: Settings) -> Path:
 
 
 @contextmanager
-def _environment(settings: Settings, published_us: int | None) -> Iterator[None]:
+def _environment(settings: Settings, published_us: int | None, standing: Mapping[str, NotedTable]) -> Iterator[None]:
     """The variables that the project reads, for the time of one build."""
     user = login(settings, "writer")
     wanted = {
@@ -108,6 +117,7 @@ def _environment(settings: Settings, published_us: int | None) -> Iterator[None]
         "TIDEMARK_SERVER_HOST": settings.server_host,
         "TIDEMARK_THRIFT_PORT": str(settings.thrift_port),
         "TIDEMARK_PUBLISHED_US": "" if published_us is None else str(published_us),
+        "TIDEMARK_MARTS": json.dumps({mart: {"columns": t.columns, **t.note} for mart, t in standing.items()}),
     }
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)

@@ -92,7 +92,7 @@ def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
     root = lake_root(spark)
     if "://" in root and not root.startswith("s3://"):
         return None
-    place, options = table_uri(root, table), storage_options(spark, root)
+    place, options = table_uri(root, table.database, table.table), storage_options(spark, root)
     try:
         key = (place, *_identity(place), *sorted(options.items()))
         with _opening:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spark_jobs.storage.schema import Table
-
 if TYPE_CHECKING:
     from pyarrow import fs
     from pyspark.sql import SparkSession
@@ -33,9 +31,9 @@ def lake_root(spark: SparkSession) -> str:
     return f"s3:{path}" if scheme in _S3_SCHEMES else warehouse
 
 
-def table_uri(root: str, table: Table) -> str:
+def table_uri(root: str, database: str, table: str) -> str:
     """The folder of a table, as the catalog lays it out below the lake's root."""
-    return f"{root.rstrip('/')}/{table.database}.db/{table.table}"
+    return f"{root.rstrip('/')}/{database}.db/{table}"
 
 
 def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:

@@ -14,6 +14,7 @@ from spark_jobs.storage.places import WAREHOUSE, lake_root, storage_options, tab
 from spark_jobs.storage.records import RECORDS, record_columns, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
+from spark_jobs.storage.table_notes import NotedTable, noted_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,14 @@ class StandingTables:
 
     def uri(self, table: Table) -> str:
         """Where a table lies, for readers that are not Spark."""
-        return table_uri(self._root, table)
+        return self._place(table.database, table.table)
+
+    def _place(self, database: str, table: str) -> str:
+        return table_uri(self._root, database, table)
+
+    def noted(self, database: str, table: str) -> NotedTable | None:
+        """What the log of a table that stands says; None where a column is of no plain type."""
+        return noted_table(self._place(database, table), self._storage_options)
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
@@ -82,8 +90,7 @@ class StandingTables:
         """Give the catalog a table that it does not have, if there is one in its place; whether there is."""
         from deltalake import DeltaTable
 
-        uri = f"{self._root.rstrip('/')}/{database}.db/{table}"
-        if not DeltaTable.is_deltatable(uri, self._storage_options or None):
+        if not DeltaTable.is_deltatable(self._place(database, table), self._storage_options or None):
             return False
         place = f"{(self.spark.conf.get(WAREHOUSE) or '').rstrip('/')}/{database}.db/{table}"
         self.define(f"CREATE TABLE IF NOT EXISTS {qualified(database, table)} USING DELTA LOCATION {literal(place)}")

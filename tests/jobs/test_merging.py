@@ -179,7 +179,8 @@ def test_runs_merge_when_eight_landings_came_and_say_so_of_lost_rows(lake: Spark
     assert len(runs_of(Lake(lake), source)) == 2
     before = answers(lake, home)
     assert merge_due(Lake(lake), source, 10**6, 10**6) == Merged()
-    lake.sql("DELETE FROM bronze.meters_chunks WHERE landing = (SELECT max(landing) FROM bronze.meters_chunks)")
+    newest = lake.table("bronze.meters_chunks").agg({"landing": "max"}).collect()[0][0]
+    lake.sql(f"DELETE FROM bronze.meters_chunks WHERE landing = {newest}")
     with pytest.raises(RowsDiffer):
         merge(home, source, lake)
     lake.sql("RESTORE TABLE bronze.meters_chunks TO VERSION AS OF " + str(_version(lake) - 1))
