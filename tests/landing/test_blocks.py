@@ -39,7 +39,9 @@ def landed(settings: Any) -> tuple[Source, list[Any]]:
 def read(source: Source, files: list[Any], bounds: list[bytes]) -> pa.Table:
     form, spec = source.landing.format, record_spec(source)
     places = pa.record_batch({"id": pa.array(range(len(files)), pa.int64())})
-    return pa.Table.from_batches(_read([places], files=tuple(files), form=form, spec=spec, bounds=bounds))
+    return pa.Table.from_batches(
+        _read([places], files=tuple(files), form=form, spec=spec, bounds=bounds, hash_ranges=1)
+    )
 
 
 def of_kind(table: pa.Table, kind: str) -> pa.Table:

@@ -36,6 +36,8 @@ def served(tmp_path_factory, installation) -> Iterator[Settings]:
         for name in ("spark_jobs.server.control.code_version", "spark_jobs.server.status.code_version"):
             patch.setattr(name, lambda: "the code of this test")
         assert control.up(settings, airflow=False).ok
+        # pyspark sets it with the first Connect session, and takes all sessions of the process for such from then on
+        patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
         spark = open_session(settings.model_copy(update={"spark": "connect"}))
         try:
             for statement in (
