@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from spark_jobs.kernels.identities import hashes_of
 from spark_jobs.landing import blocks
 from spark_jobs.landing.blocks import BLOCK, FILE, REJECT, _BlockChunker, _bounds, _read, _rows
 from spark_jobs.landing.files import list_drop_files
@@ -18,6 +20,7 @@ from spark_jobs.landing.worker import output_schema, read_file
 from spark_jobs.sources import Source, load_source
 from tests.jobs.harness import Reading, write_source
 
+HASH_RANGES = 4
 METERS = [f"m{number:02d}" for number in range(7)]
 
 
@@ -39,9 +42,15 @@ def landed(settings: Any) -> tuple[Source, list[Any]]:
 def read(source: Source, files: list[Any], bounds: list[bytes]) -> pa.Table:
     form, spec = source.landing.format, record_spec(source)
     places = pa.record_batch({"id": pa.array(range(len(files)), pa.int64())})
-    return pa.Table.from_batches(
-        _read([places], files=tuple(files), form=form, spec=spec, bounds=bounds, hash_ranges=1)
-    )
+    read_files = partial(_read, files=tuple(files), form=form, spec=spec, bounds=bounds, hash_ranges=HASH_RANGES)
+    return pa.Table.from_batches(read_files([places]))
+
+
+def rows_of(source: Source, made: pa.Table) -> pa.Table:
+    """The rows that blocks hold."""
+    left_out = ("arrival", "rule", "reason", "raw")
+    schema = pa.schema([f for f in output_schema(record_spec(source)) if f.name not in left_out])
+    return pa.Table.from_batches(_rows(of_kind(made, BLOCK).to_batches(), schema=schema))
 
 
 def of_kind(table: pa.Table, kind: str) -> pa.Table:
@@ -57,12 +66,16 @@ def test_blocks_hold_the_rows_and_rejects_of_the_files(landed, monkeypatch, boun
     spec = record_spec(source)
     plain = pa.Table.from_batches([b for f in files for b in read_file(f, source.landing.format, spec)])
     good, bad = plain.filter(plain["rule"].is_null()), plain.filter(plain["rule"].is_valid())
-    schema = pa.schema([f for f in output_schema(spec) if f.name not in ("arrival", "rule", "reason", "raw")])
-    found = pa.Table.from_batches(_rows(of_kind(made, BLOCK).to_batches(), schema=schema))
+    found = rows_of(source, made)
     assert found.sort_by("row_id").to_pylist() == good.select(found.column_names).sort_by("row_id").to_pylist()
     own = of_kind(made, BLOCK)
-    ids = pa.table({name: pc.list_flatten(own[f"{name}s"]) for name in ("row_id", "delta_id")})
-    assert ids.sort_by("row_id").to_pylist() == good.select(ids.column_names).sort_by("row_id").to_pylist()
+    told = [[np.frombuffer(part, np.uint64) for part in block] for block in own["hashes"].to_pylist()]
+    assert np.array_equal(
+        np.sort(np.concatenate([part for block in told for part in block])), np.sort(hashes_of(good["delta_id"]))
+    )
+    for block in told:
+        for place, part in enumerate(block):
+            assert all(int(h) * HASH_RANGES >> 64 == place for h in part) and (np.diff(part.astype(object)) >= 0).all()
     shown = ["seq_no", "file", "line", "rule", "reason", "raw"]
     assert of_kind(made, REJECT).select(shown).to_pylist() == bad.select(shown).to_pylist()
     counts = [
@@ -79,7 +92,7 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, 
     monkeypatch.setattr(blocks, "HELD_ROWS", rows_held)
     source, files = landed
     made = of_kind(read(source, files, [b"m03"]), BLOCK)
-    ids = pc.list_flatten(made["row_ids"]).to_numpy()
+    ids = rows_of(source, made)["row_id"].to_numpy()
     hidden = np.sort(ids)[::5]
     found = []
     for bucket in (0, 1):

@@ -44,6 +44,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, installation: Callable[[Pat
 def lake(server: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
+    # pyspark sets it with the first Connect session, and takes all sessions of the process for such from then on
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     spark = open_session(server)
     lake = Lake(spark)
     spark.sql("DROP DATABASE IF EXISTS procs CASCADE")
