@@ -120,12 +120,16 @@ def _merge(lake: Lake, source: Source, token: int, first: int, through: int) -> 
         RowsDiffer: the merged chunks have other numbers of rows than their landings brought.
     """
     table = chunks(source)
-    before = [run for run in runs_of(lake, source) if first <= run.first and run.last <= through]
+    runs = runs_of(lake, source)
+    before = [run for run in runs if first <= run.first and run.last <= through]
     if not before:
         return Merged()
     inside = F.col("landing").between(before[0].first, through)
     counted = lake.read(table).where(inside).where(ledger.is_counted(lake, source))
-    n_before, rows = sum(run.chunks for run in before), sum(run.rows for run in before)
+    n_before = sum(run.chunks for run in before)
+    # of the landings themselves, not of the runs: of one whose chunks are gone there is no run
+    after = max((run.last for run in runs if run.last < before[0].first), default=0)
+    rows = sum(n for landing, n in ledger.rows_by_landing(lake, source).items() if after < landing <= through)
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
     newest = max((n for n in ledger.rows_by_landing(lake, source) if n <= before[-1].last), default=0)
     made = merged(counted, _Merger(source, newest, token), -(-rows // ROWS_A_FILE)).localCheckpoint()
