@@ -17,12 +17,14 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 	if "$$python" -c '$(SUITABLE)' 2>/dev/null; then echo "$$python"; break; fi; done)
 
-.PHONY: help setup up down demo test test-long test-fast lint format clean check-tools
+.PHONY: help setup setup-s3 up down demo test test-long test-fast lint format sbom audit clean check-tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.ready .jars/.ready ## the environment from the lock, and Delta's jars (nothing to do the second time)
+
+setup-s3: setup .jars/s3/.ready ## what a lake on S3 needs beside it: 13 MB of jars
 
 up: setup ## start the lake server and Airflow
 	$(BIN)/tidemark up
@@ -33,8 +35,9 @@ down: ## end the lake server and Airflow
 demo: setup ## the whole way on real input: a week of flights through Airflow, then the results
 	$(BIN)/tidemark demo
 
-test: setup lint ## lint, types and every test but the long ones
-	$(BIN)/pytest -m "not long" --durations=25
+test: setup lint ## lint, types and every test but the long ones: two files at a time, then those with servers
+	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
+	$(BIN)/pytest -m "(server or airflow) and not long" --durations=40
 
 test-long: setup ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
 	$(BIN)/pytest -m long
@@ -51,8 +54,17 @@ format: setup ## rewrite the code as ruff formats it
 	$(BIN)/ruff check --fix-only --quiet $(CODE)
 	$(BIN)/ruff format $(CODE)
 
+sbom: setup .audit/.ready ## what is installed, as sbom.json (CycloneDX): packages with licences, and Delta's jars
+	.audit/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o .audit/packages.json $(BIN)/python
+	$(BIN)/python -m spark_jobs.server.sbom .audit/packages.json sbom.json
+
+audit: setup .audit/.ready ## fail if a package of the lock has a known vulnerability that a newer version mends
+	@rm -f .audit/findings.json
+	.audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock --progress-spinner off -f json -o .audit/findings.json || test -s .audit/findings.json
+	$(BIN)/python -m spark_jobs.server.audit .audit/findings.json
+
 clean: down ## remove the environment, jars and caches; data under .tidemark stays
-	rm -rf .venv .uv .jars .pytest_cache .mypy_cache .ruff_cache .hypothesis dbt/target dbt/logs
+	rm -rf .venv .uv .jars .audit sbom.json .pytest_cache .mypy_cache .ruff_cache .hypothesis dbt/target dbt/logs
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 check-tools:
@@ -81,6 +93,15 @@ check-tools:
 	@echo "compiling the kernels"; $(BIN)/python -m spark_jobs.jobs.rehearse
 	@touch $@
 
+.audit/.ready: audit.lock .venv/.ready
+	$(UV) venv --quiet --clear --python "$(PYTHON)" .audit
+	VIRTUAL_ENV=.audit $(UV) pip sync --quiet --require-hashes audit.lock
+	@touch $@
+
 .jars/.ready: spark_jobs/server/jars.lock .venv/.ready
 	$(BIN)/python -m spark_jobs.server.jars
+	@touch $@
+
+.jars/s3/.ready: spark_jobs/server/jars-s3.lock .jars/.ready
+	$(BIN)/python -m spark_jobs.server.jars s3
 	@touch $@

@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 from _tasks import StageOperator
-from airflow.sdk import DAG, Asset, Param
+from airflow.sdk import DAG, Asset, AsyncCallback, DeadlineAlert, DeadlineReference, Param
 
 from spark_jobs.model import FIRST, STAGES
+from spark_jobs.scheduling.alerts import FailureNotifier, tell_late
+from spark_jobs.scheduling.priority import DayFirst
 from spark_jobs.scheduling.timetable import DropTimetable
 from spark_jobs.sources import Source
 from spark_jobs.sources.quantities import DAY_US, format_duration, instant_at
+
+MAX_RETRY_DELAY = timedelta(hours=1)
 
 
 def source_dag(source: Source) -> DAG:
@@ -28,10 +32,14 @@ def source_dag(source: Source) -> DAG:
         max_active_runs=source.dag.max_active_runs,
         tags=["tidemark", *source.dag.tags],
         params=parameters(source),
+        deadline=deadlines(source),
+        on_failure_callback=[FailureNotifier(source.name, source.dag.notify)] if source.dag.notify else None,
         default_args={
             "owner": source.dag.owner,
             "retries": source.dag.retries,
             "retry_delay": timedelta(microseconds=source.dag.retry_delay_us),
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": MAX_RETRY_DELAY,
         },
     ) as dag:
         previous = None
@@ -40,7 +48,9 @@ def source_dag(source: Source) -> DAG:
                 task_id=stage,
                 source=source.name,
                 drops=source.drops,
+                notify=source.dag.notify,
                 outlets=assets(source, stage),
+                weight_rule=DayFirst(),
                 # a drop without files shows its first stage as skipped, and is published like any other
                 trigger_rule="none_failed" if previous is not None and previous.task_id == FIRST else "all_success",
             )
@@ -48,6 +58,16 @@ def source_dag(source: Source) -> DAG:
                 previous >> task
             previous = task
     return dag
+
+
+def deadlines(source: Source) -> list[DeadlineAlert]:
+    """When scheduled runs have to be done; none where the file does not say."""
+    if source.dag.deadline_us is None:
+        return []
+    told = {"source": source.name, "recipients": list(source.dag.notify)}
+    # counted from the logical date, which is the drop's start
+    after = timedelta(microseconds=source.every_us + source.dag.deadline_us)
+    return [DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(tell_late, told), name="late")]
 
 
 def parameters(source: Source) -> dict[str, Param]:
@@ -65,6 +85,13 @@ def parameters(source: Source) -> dict[str, Param]:
             type="boolean",
             description="Move the seal past drops that were never run: reads as of their times lose them for good.",
         ),
+        "override": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            description="Checks that may fail in this run, by name; say why below.",
+        ),
+        "because": Param(None, type=["null", "string"], description="Why they may; kept in quality.overrides."),
         "dry_run": Param(False, type="boolean", description="Say which files would be read, and change nothing."),
     }
 

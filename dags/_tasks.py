@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spark_jobs.config import load_settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.model import FIRST, LAST
+from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.storage.turns import Line, Turn, end_turn
+
+if TYPE_CHECKING:
+    from spark_jobs.scheduling.alerts import Event
 
 RETRIED = frozenset({"server_unreachable", "source_busy", "lake_busy", "marts_failed"})
 """Refusals that may pass by themselves. All others, a failed gate first, are the same the next time: not retried."""
@@ -30,14 +34,16 @@ class StageOperator(BaseOperator):
 
     ui_color = "#dbeafe"
 
-    def __init__(self, *, source: str, drops: Schedule, **arguments: Any) -> None:
+    def __init__(self, *, source: str, drops: Schedule, notify: Sequence[str] = (), **arguments: Any) -> None:
         super().__init__(**arguments)
         self.source = source
+        self.notify = list(notify)
         self.start_us = drops.start_us
         self.every_us = drops.every_us
 
     def execute(self, context: Any, event: Any = None) -> dict[str, Any]:
         """Called by Airflow in the task's own process, again when it is the run's turn."""
+        begun = time.monotonic()
         drops = Schedule(self.start_us, self.every_us)
         lo, hi = run_interval(context["dag_run"], context["params"], drops)
         if context["params"].get("dry_run"):
@@ -50,13 +56,16 @@ class StageOperator(BaseOperator):
             from spark_jobs.jobs.summaries import summary_table
 
             _preload_beside(self.task_id)
+            imported = time.monotonic()
             summary = run_stage(
                 self.task_id,
                 source=self.source,
                 lo=lo,
                 hi=hi,
                 run_id=context["run_id"],
-                request=Request(pass_gap=bool(context["params"].get("pass_gap"))),
+                request=Request(
+                    pass_gap=bool(context["params"].get("pass_gap")), overrides=overrides(context["params"])
+                ),
             )
         except TidemarkError as error:
             self.log.error("%s", error)
@@ -64,15 +73,50 @@ class StageOperator(BaseOperator):
                 raise
             raise AirflowFailException(str(error)) from error
         self.log.info("%s of %s from %s to %s\n%s", self.task_id, self.source, lo, hi, summary_table(summary))
+        self.log.info("%s", self._spent(context, begun, imported, summary))
         if self.task_id == LAST:
             end_turn(_leases(), self.source, context["run_id"])
+            self._tell_warnings(context["run_id"])
+        if summary.get("empty_drops"):
+            self._tell("empty", context["run_id"], f"no file for {', '.join(summary['empty_drops'])}: taken as empty")
         if summary.get("empty_drops") and not summary["files"] and not summary["known_files"]:
             raise AirflowSkipException(f"no file for {', '.join(summary['empty_drops'])}: taken as empty")
         return summary
 
+    def _spent(self, context: Any, begun: float, imported: float, summary: Mapping[str, Any]) -> str:
+        """One line: what the task's time went into, and which of it most."""
+        now, work = time.monotonic(), float(summary.get("seconds", 0.0))
+        since_start = (datetime.now(UTC) - context["ti"].start_date).total_seconds()
+        spent = {
+            "start and turn" if self.task_id == FIRST else "start": since_start - (now - begun),
+            "imports": imported - begun,
+            "session": now - imported - work,
+            "work": work,
+        }
+        listed = ", ".join(f"{name} {seconds:.1f}" for name, seconds in spent.items())
+        most = max(spent, key=lambda name: spent[name])
+        return f"{self.task_id} took {sum(spent.values()):.1f} s, most of it {most} (seconds: {listed})"
+
     def on_kill(self) -> None:
         """Airflow calls this in a signal handler: unwind `run_stage`, which interrupts its Spark session."""
         raise KeyboardInterrupt(f"{self.task_id} of {self.source} was ended")
+
+    def _tell_warnings(self, run_id: str) -> None:
+        """Tell of the run's checks that warn, as the table of results has them."""
+        if not self.notify:
+            return
+        from spark_jobs.storage.results import warned_checks
+
+        warned = warned_checks(load_settings().lake, self.source, run_id)
+        if warned:
+            self._tell("warned", run_id, f"checks of run {run_id} warn: {'; '.join(warned)}")
+
+    def _tell(self, event: Event, run_id: str, message: str) -> None:
+        if self.notify:
+            from spark_jobs.scheduling.alerts import alert, send
+
+            settings = load_settings()
+            send(settings, alert(settings, event, self.source, run_id, message), self.notify)
 
     def _wait_for_turn(self, context: Any, lo: datetime, hi: datetime, drops: Schedule) -> None:
         # not when DAGs are parsed: triggers bring what runs tasks along
@@ -81,22 +125,73 @@ class StageOperator(BaseOperator):
         first, last = (drops.seq_no_at(_micros(time)) for time in (lo, hi - timedelta(microseconds=1)))
         named = drops.label(first) if first == last else f"{drops.label(first)} to {drops.label(last)}"
         run_id, leases = context["run_id"], _leases()
-        turn = Turn(run_id, _micros(lo), named, staged=True)
+        goes_first = not is_backfill(run_id) and self._follows_on(range(first, last + 1))
+        turn = Turn(run_id, _micros(lo), named, staged=True, first=goes_first)
         before = earlier_run(context, lo, drops)
         whom = Line(leases, self.source, turn, AirflowRuns(self.source, before)).step()
         if whom is None:
             return
         self.log.info("waits for %s", whom)
         waiting = TurnTrigger(
-            leases=str(leases), dag_id=self.source, run_id=run_id, lo_us=turn.lo_us, drops=named, before=before
+            leases=str(leases),
+            dag_id=self.source,
+            run_id=run_id,
+            lo_us=turn.lo_us,
+            drops=named,
+            before=before,
+            first=goes_first,
         )
         self.defer(trigger=waiting, method_name="execute")
+
+    def _follows_on(self, drops: range) -> bool:
+        from spark_jobs.jobs.drops import follows_on
+
+        settings = load_settings()
+        return follows_on(settings, find_source(settings.sources, self.source), drops)
 
     def _tell_plan(self, lo: datetime, hi: datetime) -> None:
         if self.task_id == FIRST:
             for line in planned_files(self.source, lo, hi):
                 self.log.info("%s", line)
         raise AirflowSkipException(f"dry run: nothing was done for {self.source} from {lo} to {hi}")
+
+
+class MaintenanceOperator(BaseOperator):
+    """Does every step of the maintenance of a source, or, of None, of the installation; ending the task ends its Spark
+    work. Returns the steps. Fails once all are done if one did, and is retried only where the lake server was away."""
+
+    ui_color = "#dcfce7"
+
+    def __init__(self, *, source: str | None, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.source = source
+
+    def execute(self, context: Any) -> list[dict[str, Any]]:
+        """Called by Airflow in the task's own process."""
+        from spark_jobs.jobs.maintenance import as_text, maintain, step_failed
+
+        try:
+            steps = maintain(load_settings(), self.source, f"maintain:{self.source}:{context['run_id']}")
+        except TidemarkError as error:
+            self.log.error("%s", error)
+            if error.code in RETRIED:
+                raise
+            raise AirflowFailException(str(error)) from error
+        self.log.info("maintenance of %s\n%s", self.source or "the installation", as_text(steps))
+        failed = [step for step in steps if step.failed]
+        if failed:
+            self.log.error("%s", step_failed(failed))
+            raise AirflowFailException(str(step_failed(failed)))
+        return [step.to_json() for step in steps]
+
+    def on_kill(self) -> None:
+        """As that of `StageOperator`."""
+        raise KeyboardInterrupt(f"maintenance of {self.source or 'the installation'} was ended")
+
+
+def overrides(params: Mapping[str, Any]) -> dict[str, str]:
+    """The checks that the trigger form lets fail, each with the reason."""
+    return dict.fromkeys(params.get("override") or [], str(params.get("because") or ""))
 
 
 def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:

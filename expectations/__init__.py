@@ -4,7 +4,7 @@
 Expectations.
 """
 
-from expectations import bronze, gold, silver, trace
+from expectations import audit, bronze, gold, silver, trace
 from expectations.invariant import Invariant, suite
 
 GATES: dict[str, tuple[Invariant, ...]] = {
@@ -15,4 +15,7 @@ GATES: dict[str, tuple[Invariant, ...]] = {
 }
 """The invariants of each gate."""
 
-__all__ = ["GATES", "Invariant", "suite"]
+SUITES: dict[str, tuple[Invariant, ...]] = {**GATES, "audit": audit.INVARIANTS}
+"""The same, and those of the audit, which looks at everything between runs."""
+
+__all__ = ["GATES", "SUITES", "Invariant", "suite"]

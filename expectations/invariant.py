@@ -36,6 +36,12 @@ class Invariant:
         """The columns of the measured row that this invariant reads."""
         return (self.measure,) if self.other is None else (self.measure, self.other)
 
+    @property
+    def bounds(self) -> str:
+        """What is expected of the measures, as a formula."""
+        signs = {"none": "0", "equal": f"{self.measure} = {self.other}", "at_most": f"{self.measure} <= {self.other}"}
+        return signs[self.bound]
+
     def expectation(self) -> Expectation:
         """The same as an expectation of Great Expectations; `meta.measure` leads back here."""
         from great_expectations import expectations as gxe

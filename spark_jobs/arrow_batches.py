@@ -8,8 +8,7 @@ count. Spark reads the bound when a job starts, so it can't be set for one DataF
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType, NullType, NumericType, TimestampNTZType, TimestampType
@@ -18,27 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNBOUNDED = str((1 << 31) - 1)
 _SMALL = (NumericType, TimestampType, TimestampNTZType, NullType)
-
-
-@contextmanager
-def cut_by_rows(spark: SparkSession, rows_are_small: bool, *, most_rows: int | None = None) -> Iterator[None]:
-    """Let what runs in the block cut batches by their rows alone, if these are small: a few numbers and short texts.
-    Ten thousand of them, or `most_rows`, are held at once, however large they are."""
-    if not rows_are_small:
-        yield
-        return
-    wanted = {MAX_BYTES: UNBOUNDED} | ({} if most_rows is None else {MAX_ROWS: str(most_rows)})
-    before = {name: str(spark.conf.get(name)) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def count_rows_alone(spark: SparkSession, values: Iterable[DataType]) -> None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -24,6 +26,8 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 """The folder that holds `spark_jobs`: a checkout, or `site-packages` of an installation."""
 
 ENVIRONMENT_PREFIX = "TIDEMARK_"
+PORTAL_PREFIX = "/tidemark"
+"""Where Airflow's API server has the portal."""
 
 
 class Settings(BaseSettings):
@@ -43,6 +47,10 @@ class Settings(BaseSettings):
     )
     jars: Path = Field(default=CHECKOUT / ".jars", description="the folder of Delta's jars, filled by `make setup`")
     sources: Path = Field(default=CHECKOUT / "dags" / "sources", description="the folder of the sources' YAML files")
+    expectations: Path = Field(
+        default=CHECKOUT / "expectations" / "custom",
+        description="the folder of a team's own expectations and suites, Python that runs load or JSON",
+    )
     dags: Path = Field(default=CHECKOUT / "dags", description="the folder that Airflow reads DAGs from")
 
     # --- the lake server --------------------------------------------------------------------------------------------
@@ -66,6 +74,12 @@ class Settings(BaseSettings):
         description="heap of the lake server's JVM; 3 GiB is measured: 1.7 GB resident after the sample's use",
     )
     java_options: str = Field(default="", description="further options of Spark's JVM, as java takes them")
+    spark_conf: dict[str, str] = Field(
+        default={},
+        description="further settings of Spark, over Tidemark's own, as a JSON object of texts such as"
+        ' {"spark.hadoop.fs.s3a.connection.maximum": "200"}; keys of S3 belong in the environment (AWS_…), which no'
+        " file keeps",
+    )
     shuffle_partitions: int = Field(
         default=4,
         ge=1,
@@ -77,7 +91,7 @@ class Settings(BaseSettings):
         " run half its time; switch it on where partitions are many and uneven",
     )
     snapshot_partitions: int = Field(
-        default=2, ge=1, description="tasks that read a Delta log; Delta's 50 make counting 1,000 rows take 10 s"
+        default=1, ge=1, description="tasks that read a Delta log; Delta's 50 make counting 1,000 rows take 10 s"
     )
     metastore_url: str | None = Field(
         default=None, description="JDBC URL of the catalog's database; by default an embedded Derby under home"
@@ -94,6 +108,11 @@ class Settings(BaseSettings):
         default=300.0,
         gt=0,
         description="seconds until a part that does not answer counts as failed; 15 to 40 are usual",
+    )
+    command_server: bool = Field(
+        default=True,
+        description="whether `tidemark up` keeps a process that has imported everything and forks commands (Linux):"
+        " each is spared 6 s of a processor",
     )
 
     # --- SQL over JDBC: logins and limits ---------------------------------------------------------------------------
@@ -133,13 +152,46 @@ class Settings(BaseSettings):
     # --- Airflow ----------------------------------------------------------------------------------------------------
     airflow_port: int = Field(default=8080, ge=1, le=65535, description="Airflow's UI and REST API")
     airflow_parallelism: int = Field(
-        default=4, ge=1, description="LocalExecutor's workers, about 150 MB each; Airflow's 32 serve a bigger machine"
+        default_factory=lambda: min(max(4, 2 * (os.cpu_count() or 1)), 32),
+        ge=1,
+        description="LocalExecutor's workers, about 150 MB each; by default two a core, since they wait for Spark, and"
+        " from 4 to Airflow's 32",
     )
     airflow_database_url: str | None = Field(
-        default=None, description="SQLAlchemy URL of Airflow's metadata; by default SQLite under home"
+        default=None,
+        description="SQLAlchemy URL of Airflow's metadata, such as sqlite:////srv/airflow.db; by default a PostgreSQL"
+        " under home, which runs with Airflow",
     )
 
-    @field_validator("home", "jars", "sources", "dags")
+    # --- alerts -----------------------------------------------------------------------------------------------------
+    smtp: SecretStr | None = Field(
+        default=None,
+        description="the server that sends what `dag.notify` asks for, such as smtp://user:password@mail.example.org:587;"
+        " smtps:// for TLS from the start, else as soon as the server offers it",
+    )
+    smtp_from: str = Field(default="tidemark@localhost", description="the address that e-mail comes from")
+
+    # --- maintenance ------------------------------------------------------------------------------------------------
+    maintenance_schedule: str = Field(
+        default="0 3 * * 0",
+        description="when Airflow runs the maintenance: a cron expression in UTC, or manual; weekly by default",
+    )
+    file_retention_hours: int = Field(
+        default=168,
+        ge=1,
+        description="hours that files stay which are out of use; more than the longest query takes that reads them",
+    )
+    result_retention_days: int = Field(
+        default=400, ge=1, description="days that rows of quality.results stay: a year can be looked back on"
+    )
+    log_retention_days: int = Field(
+        default=30, ge=1, description="days that logs, reports and kept plans stay once nobody writes them any more"
+    )
+    backup: str | None = Field(
+        default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"
+    )
+
+    @field_validator("home", "jars", "sources", "expectations", "dags")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         return Path(os.path.abspath(value.expanduser()))  # noqa: PTH100  (keeps symbolic links, as users named them)
@@ -205,6 +257,11 @@ class Settings(BaseSettings):
         return self.server_dir / "jdbc.logins"
 
     @property
+    def file_retention(self) -> timedelta:
+        """For how long files that are out of use stay."""
+        return timedelta(hours=self.file_retention_hours)
+
+    @property
     def python(self) -> str:
         """The interpreter of Spark's Python workers: this one, which can import `spark_jobs`."""
         return sys.executable
@@ -220,6 +277,10 @@ class Settings(BaseSettings):
         """The root of Airflow's UI and API."""
         return f"http://{self.server_host}:{self.airflow_port}"
 
+    def page_url(self, *parts: str) -> str:
+        """A page of the portal, by the parts of its name, which may be any texts."""
+        return f"{self.airflow_url}{PORTAL_PREFIX}/{'/'.join(quote(part, safe='') for part in parts)}.html"
+
     def connect_token(self) -> str | None:
         """Spark Connect's token: the knob, else the generated one, else None (the server never ran here)."""
         if self.token is not None:
@@ -231,11 +292,22 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """The environment variables that give a child process these settings; the token is left to its file."""
-        values = self.model_dump(mode="json", exclude={"token", "tls_password"}, exclude_none=True)
+        values = self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
         return {
             f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
             for name, value in values.items()
         }
+
+
+SECRETS = {"token", "tls_password", "smtp"}
+"""Knobs that no file and no list of settings shows."""
+LAST_BACKUP = "last-backup.json"
+"""File of the home that names the newest backup."""
+
+
+def keep_private() -> None:
+    """Let nobody but the user read what this process and its children write."""
+    os.umask(0o077)
 
 
 def load_settings(**overrides: Any) -> Settings:

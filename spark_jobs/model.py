@@ -84,3 +84,12 @@ class Frontier:
 
     def __gt__(self, other: Frontier) -> bool:
         return other < self
+
+
+RANGE_RUN = "drops__"
+"""What the ids of Airflow's runs begin with that `tidemark backfill` starts; the range and the backfill follow."""
+
+
+def is_backfill(run_id: str) -> bool:
+    """Whether a run in Airflow is part of a backfill, of `tidemark` or of Airflow's own."""
+    return run_id.startswith((RANGE_RUN, "backfill__"))

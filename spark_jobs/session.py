@@ -17,14 +17,18 @@ import os
 import re
 import socket
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from spark_jobs.config import Settings, load_settings
-from spark_jobs.server.errors import JarsMissing, ServerUnreachable
+from spark_jobs.config import Settings, keep_private, load_settings
+from spark_jobs.s3 import is_s3, spark_settings, with_scheme
+from spark_jobs.server.errors import ServerUnreachable
+from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, guard_jar
+from spark_jobs.server.jars import needed
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import LakeLock
 
@@ -43,7 +47,7 @@ def open_session(settings: Settings | None = None, app_name: str = "tidemark") -
     Raises:
         ServerUnreachable: connect, and the lake server does not answer or refuses the token.
         LakeBusy: classic, and another process may write the lake.
-        JarsMissing: classic, and Delta's jars are not where they should be.
+        JarsMissing: classic, and the jars are not where they should be.
         JavaUnusable: classic, and there is no Java that Spark runs on.
     """
     settings = settings or load_settings()
@@ -66,7 +70,7 @@ def connect_url(settings: Settings, app_name: str = "tidemark") -> str:
 
 def classic_conf(settings: Settings) -> dict[str, str]:
     """Configuration shared by server, tests and jobs: Delta, the catalog, sizes for one machine, UTC, loopback."""
-    jars = ":".join(str(jar) for jar in delta_jars(settings))
+    jars = ":".join(str(jar) for jar in [*lake_jars(settings), guard_jar(settings)])
     scratch = settings.home / "tmp"
     return {
         "spark.master": settings.master,
@@ -76,14 +80,24 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         # not spark.jars: SQL clients of the Thrift server would not see the classes
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
+        # `deltalake` commits to the same tables, in other processes
+        "spark.delta.logStore.file.impl": LOG_STORE,
+        "spark.delta.logStore.s3a.impl": S3_LOG_STORE,
         "spark.sql.catalogImplementation": "hive",
-        "spark.sql.warehouse.dir": settings.lake if settings.lake_path is None else f"file://{settings.lake_path}",
+        **(spark_settings(str(scratch / "s3a")) if is_s3(settings.lake) else {}),
+        "spark.sql.warehouse.dir": with_scheme(settings.lake, "s3a")
+        if settings.lake_path is None
+        else f"file://{settings.lake_path}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": settings.metastore_url
         or f"jdbc:derby:;databaseName={settings.home / 'metastore'};create=true",
+        # Hadoop sets the modes of local files itself, whatever the umask
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.databricks.delta.snapshotPartitions": str(settings.snapshot_partitions),
         # other engines (DuckDB, delta-rs) read our tables too
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         "spark.databricks.delta.stats.collect": "true",
+        # Spark runs a query to list all files beside each version: half the time of a new table
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",
         # the default is a type without statistics, of twelve bytes: nothing could be skipped by time
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # a task that has a file open for each partition it writes to needs no sort by partition: eras, and batches
@@ -105,6 +119,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         **{f"spark.hadoop.{name}": str(scratch / "hive") for name in _HIVE_SCRATCH_KEYS},
         # one per session: Hive removes it when a session ends
         "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive" / "${hive.session.id}_resources"),
+        **settings.spark_conf,
     }
 
 
@@ -127,30 +142,26 @@ def _java_options(settings: Settings, scratch: Path) -> str:
     return " ".join([*properties, settings.java_options]).strip()
 
 
-def delta_jars(settings: Settings) -> list[Path]:
-    """Delta's jars, in the order of their names.
+def lake_jars(settings: Settings) -> list[Path]:
+    """The jars that a lake needs where it is: Delta's, and those of S3.
 
     Raises:
-        JarsMissing: the jars folder holds none.
+        JarsMissing: the jars folder lacks one.
     """
-    jars = sorted(settings.jars.glob("*.jar"))
-    if not any(jar.name.startswith("delta-spark") for jar in jars):
-        raise JarsMissing(
-            expected="Delta's jars in the jars folder",
-            found=f"{len(jars)} jars in {settings.jars}",
-            next_step="run `make setup`, or set TIDEMARK_JARS",
-            folder=str(settings.jars),
-            jars=[jar.name for jar in jars],
-        )
-    return jars
+    return [jar for jars in needed(settings) for jar in jars.files(settings)]
 
 
 def prepare_home(settings: Settings) -> None:
-    """Create the folders that Spark expects to exist."""
+    """Create the folders that Spark expects to exist. What this process and its children write from here on is for
+    their user alone, whatever the umask was."""
+    keep_private()
     folders = [settings.home, settings.home / "tmp", settings.logs_dir, settings.server_dir]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    settings.server_dir.chmod(0o700)
+    for folder in (settings.home, settings.server_dir):
+        # of a volume that belongs to another user `tidemark doctor` says what to do
+        with suppress(PermissionError):
+            folder.chmod(0o700)
 
 
 def _classic(settings: Settings, app_name: str) -> SparkSession:
@@ -264,6 +275,8 @@ def _retry_briefly(session: SparkSession) -> None:
     """Let calls give up after about 10 s of an absent server; pyspark's own policy insists for 10 minutes."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
+    # the error that follows says it in our words
+    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
     policy = DefaultPolicy(max_retries=5, initial_backoff=100, max_backoff=4000)
     session.client.set_retry_policies([policy])
 

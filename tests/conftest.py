@@ -15,6 +15,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from spark_jobs.config import Settings
+from tests.empty_lake import empty
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 # how long a loaded machine takes says nothing of what is tested
 hypothesis_settings.register_profile("tidemark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("tidemark")
-
-DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts", "pins")
 
 
 @pytest.fixture
@@ -49,8 +48,11 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
     """Settings of the shared session: a lake that lives as long as the test run."""
     with pytest.MonkeyPatch.context() as patch:
         _forget_environment(patch)
+        # a lake elsewhere, for a test that asks for it; `empty_lake` empties it, too
+        lake = {"lake": os.environ["TEST_LAKE"]} if "TEST_LAKE" in os.environ else {}
         yield Settings(
             home=tmp_path_factory.mktemp("tidemark"),
+            **lake,
             spark="classic",
             # executors as processes of their own, for a test that asks for them
             master=os.environ.get("TEST_SPARK_MASTER", "local[2]"),
@@ -92,14 +94,9 @@ def database(spark: SparkSession) -> Iterator[str]:
 @pytest.fixture
 def lake(spark: SparkSession) -> Iterator[SparkSession]:
     """The shared session over an empty lake: none of Tidemark's databases exists, before and after the test."""
-    _drop_databases(spark)
+    empty(spark)
     yield spark
-    _drop_databases(spark)
-
-
-def _drop_databases(spark: SparkSession) -> None:
-    for name in DATABASES:
-        spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
+    empty(spark)
 
 
 def _forget_environment(patch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -64,3 +65,10 @@ class Installation:
     def sql(self, query: str) -> list[dict[str, Any]]:
         """All rows of a query."""
         return self.json("sql", query, "--limit", "0")["rows"]
+
+
+def readable_by_others(home: Path) -> list[Path]:
+    """Whatever of a home is not for its user alone, the home itself included; links and sockets aside."""
+    entries = [home, *(path for path in home.rglob("*") if not path.is_symlink())]
+    found = [(path, path.lstat().st_mode) for path in entries if path.exists()]
+    return [path for path, mode in found if (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and mode & 0o077]

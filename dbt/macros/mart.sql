@@ -52,12 +52,19 @@
 {%- endmacro %}
 
 
-{# The first and last start (microseconds) that changed since the mart was written; none: all rows must be replaced. #}
+{#
+  The first and last start (microseconds) that changed since the mart was written; none: all rows must be replaced. As the
+  pipeline says that runs this, else as the lake says.
+#}
 {% macro mart_changed_range(standing, model_hash) -%}
   {%- set range = config.get('range') -%}
   {%- set follows_on = range and standing.model == model_hash and not should_full_refresh() -%}
   {%- set reflected = standing.published if follows_on else none -%}
   {%- if reflected is none -%} {{ return(none) }} {%- endif -%}
+  {%- set passed = fromjson(env_var('TIDEMARK_CHANGES', '{}')).get(range.history | join('.'), {}).get(reflected | string) -%}
+  {%- if passed is not none and range.start == 'window_start' -%}
+    {{ return({'first': passed[0], 'last': passed[1]}) }}
+  {%- endif -%}
   {#- rows that no publication shows yet only widen the range -#}
   {%- set bounds = run_query(
     "select unix_micros(min(" ~ range.start ~ ")) as first, unix_micros(max(" ~ range.start ~ ")) as last from "

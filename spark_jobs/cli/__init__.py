@@ -26,6 +26,11 @@ import sys
 
 def main() -> None:
     """Entry point of the console script."""
-    from spark_jobs.cli.app import run
+    from spark_jobs.cli.forward import forwarded
 
-    sys.exit(run(sys.argv[1:]))
+    code = forwarded(sys.argv[1:])
+    if code is None:
+        from spark_jobs.cli.app import run
+
+        code = run(sys.argv[1:])
+    sys.exit(code)

@@ -11,7 +11,7 @@ import typer
 
 from spark_jobs.cli import commands
 from spark_jobs.cli.output import complain
-from spark_jobs.config import load_settings
+from spark_jobs.config import keep_private, load_settings
 from spark_jobs.errors import ConfigurationError, TidemarkError
 from spark_jobs.failures import explained
 
@@ -38,6 +38,7 @@ def build_app() -> typer.Typer:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Only with `--debug` does a refusal or failure show a traceback."""
+    keep_private()
     try:
         build_app()(args=arguments, prog_name="tidemark")
     except TidemarkError as refusal:

@@ -81,12 +81,13 @@ def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None]:
-    """Where Spark misses in the block what a table of an older version lacks, the refusal says so, and what to run."""
+    """Where a read in the block misses what a table of an older version lacks, the refusal says so, and what to run."""
+    from pyarrow import ArrowInvalid
     from pyspark.errors import AnalysisException
 
     try:
         yield
-    except AnalysisException as error:
+    except (AnalysisException, ArrowInvalid, KeyError) as error:
         from spark_jobs.definitions.catalog import LakeOlder, check_tables
         from spark_jobs.sources import read_sources
         from spark_jobs.storage.lake import Lake

@@ -20,6 +20,7 @@ from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import (
@@ -83,16 +84,21 @@ def check_tables(lake: Lake, source: Source) -> None:
         LakeOlder: columns, or whole tables, are missing.
         TableDiffers: a column has another type.
     """
-    tables = source_tables(source)
+    # what was checked is written by runs alone: no answer depends on it
+    tables = [table for table in source_tables(source) if table not in QUALITY]
     present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}
     if chunks(source).table not in present["bronze"]:
         return
     stand = [table for table in tables if table.table in present[table.database]]
     lacking = {table.qualified: [c.name for c in columns] for table, columns in lake.lacking(stand).items()}
     lacking |= {table.qualified: [] for table in tables if table not in stand}
-    if not lacking:
-        return
-    raise LakeOlder(
+    if lacking:
+        raise lake_older(source, lacking)
+
+
+def lake_older(source: Source, lacking: dict[str, list[str]]) -> LakeOlder:
+    """The refusal to read tables of `source` without these columns."""
+    return LakeOlder(
         expected=f"the tables of {source.name} as this version of Tidemark and {source.name}.yml have them",
         found="; ".join(f"{table} without {', '.join(c)}" if c else f"no {table}" for table, c in lacking.items()),
         consequence="no answer was given",
@@ -119,11 +125,14 @@ def share_of(source: Source, shown: Collection[str] | None = None) -> Share:
     return Share(source.source, bronze_views.chunks_of(source), bronze_views.deltas_of(source), due)
 
 
-def names_lacking(lake: Lake, source: Source) -> bool:
-    """Whether the catalog lacks a view that users read of the source."""
-    wanted = {match.groups() for statement in _own_names(source) if (match := _VIEW.match(statement))}
-    present = {(database, view) for database in {database for database, _ in wanted} for view in lake.names(database)}
-    return not wanted <= present
+def names_lacking(lake: Lake, source: Source) -> list[str]:
+    """The views that users read of the source and the catalog lacks."""
+    views_of = {match.groups() for statement in _own_names(source) if (match := _VIEW.match(statement))}
+    wanted = {(database, view) for database, view in views_of}
+    wanted |= {("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections")}
+    databases = {database for database, _ in wanted} & lake.databases()
+    present = {(database, view) for database, views in lake.names_in(databases).items() for view in views}
+    return sorted(f"{database}.{view}" for database, view in wanted - present)
 
 
 def names_version(source: Source) -> str:
@@ -158,7 +167,7 @@ def source_tables(source: Source) -> list[Table]:
 
 def _shared_tables(source: Source) -> list[Table]:
     """Tables that other sources have rows in, too."""
-    return [*SHARED, DISMISSALS, *([CHAINS] if source.keeps_chains else [])]
+    return [*SHARED, *QUALITY, DISMISSALS, *([CHAINS] if source.keeps_chains else [])]
 
 
 def _own_tables(source: Source) -> list[Table]:

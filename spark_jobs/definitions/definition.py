@@ -18,7 +18,7 @@ from spark_jobs.definitions.kinds import kind_of
 from spark_jobs.kernels.lateness import POLICIES, Lateness, Policy, judge
 from spark_jobs.kernels.windows import Adaptive, Aggregate, Found, Inputs, Kind, SkippedRows, SqlTicks, stats_type
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey
-from spark_jobs.kernels.windows.streams import Windowing
+from spark_jobs.kernels.windows.streams import Windowing, find_windows
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
@@ -133,8 +133,8 @@ class Definition:
             arrival="row_id",
         )
 
-        def find(table: pa.Table) -> Found:
-            found = self.kind.windows(with_vectors(table, self.window.aggregates), inputs)
+        def find(table: pa.Table, standing: Any = None) -> Found:
+            found = find_windows(self.kind, inputs, with_vectors(table, self.window.aggregates), standing)
             if watch is not None:
                 watch(table, found.skipped)
             return found

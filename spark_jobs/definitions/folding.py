@@ -18,7 +18,7 @@ def fold_inputs(updates: DataFrame, source: Source) -> DataFrame:
     """What folding reads of updates: entity, event_time in microseconds, row_id, diff, `v_<column>` per column read."""
     time = F.unix_micros("event_time").alias("event_time")
     return updates.select(
-        "entity", time, "row_id", "diff", *[F.col(f"c_{c}").alias(f"v_{c}") for c in _columns(source)]
+        "entity", time, "row_id", "diff", *[F.col(f"c_{c}").alias(f"v_{c}") for c in columns_folded(source)]
     )
 
 
@@ -32,7 +32,7 @@ def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> 
     assert state is not None, "callers look whether the source has state"
     components: dict[str, Any] = {n: f"v_{c}" if isinstance(c, str) else c for n, c in state.components.items()}
     value = pa.int64() if state.datatype == "int64" else pa.float64()
-    for column in (f"v_{c}" for c in _columns(source)):
+    for column in (f"v_{c}" for c in columns_folded(source)):
         typed = rows[column].cast(value, safe=state.datatype == "int64")
         rows = rows.set_column(rows.schema.get_field_index(column), column, typed)
     fold = fold_add if state.mode == "add" else fold_diff
@@ -41,6 +41,7 @@ def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> 
     )
 
 
-def _columns(source: Source) -> list[str]:
+def columns_folded(source: Source) -> list[str]:
+    """The columns of the file that make up a state, each once."""
     assert source.state is not None, "callers look whether the source has state"
     return list(dict.fromkeys(c for c in source.state.components.values() if isinstance(c, str)))

@@ -16,8 +16,8 @@ from spark_jobs.sources.windows import (
     Window,
 )
 
-DELTAS = Deltas("delta_id", "vector", "size")
-"""Columns of a worker's table that describe the rows of adaptive windows."""
+DELTAS = Deltas("delta_id", "vector", "size", unique=True)
+"""Columns of a worker's table that describe the rows of adaptive windows; of the rows with one id one alone lands."""
 
 
 def kind_of(window: Window) -> Kind:

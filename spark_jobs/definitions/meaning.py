@@ -3,30 +3,21 @@ compaction, and the columns that are read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
+from spark_jobs.kernels.deltas.texts import lists_of
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Compaction, Operations, Source, State
 from spark_jobs.storage.sql import name
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-BATCH_BYTES = 1 << 26
-"""Of rows that Spark hands to a worker at once, as it bounds batches by itself."""
-MOST_ROWS = 10_000
-"""Of them, as it bounds batches by itself."""
-_DELTA_BYTES, _CELL_BYTES = 128, 16
-"""Of a delta beside its values, and of each of these with its index and its null; an upper bound."""
 UNREADABLE = "unreadable"
-_LISTS = {"indices": "BIGINT", "values": "DOUBLE"}
-_ONE_LIST = r"^\s*\[[^\[\]]*\]\s*$"
-"""A text with one list and nothing after it."""
+_LISTS = {"indices": pa.int64(), "values": pa.float64()}
 
 
 def meaning_of(source: Source) -> Meaning:
@@ -40,8 +31,8 @@ def meaning_of(source: Source) -> Meaning:
 
 
 def _delta_columns(operations: Operations) -> DeltaColumns:
-    given = {key: f"v_{key}" for key, column in operations.model_dump().items() if column is not None}
-    listed = UNREADABLE if {"indices", "values"} & given.keys() else None
+    given = {key: f"v_{key}" for key in _operands(operations)}
+    listed = UNREADABLE if _LISTS.keys() & given.keys() else None
     return DeltaColumns("entity", "event_time", "row_id", delta_id="delta_id", unreadable=listed, **given)
 
 
@@ -64,53 +55,55 @@ def policy_of(source: Source) -> CompactionPolicy:
     )
 
 
-def rows_a_batch(source: Source) -> int | None:
-    """Rows of a source's states, deltas and segments that surely fit into a batch of `BATCH_BYTES`; None where the
-    source doesn't say how long its vectors are."""
-    meaning = meaning_of(source)
-    if meaning.dims is None:
-        return None
-    deltas = policy_of(source).max_chain_length if source.keeps_chains else 1
-    return max(min(BATCH_BYTES // (deltas * (_DELTA_BYTES + _CELL_BYTES * meaning.dims)), MOST_ROWS), 1)
+def chain_columns(source: Source) -> list[str]:
+    """The columns of an update that `chain_inputs` reads."""
+    state = _state(source)
+    marks = ["entity", "event_time", "time", "row_id", "diff"]
+    if state.operations is not None:
+        return [*marks, *(f"c_{column}" for column in _operands(state.operations).values()), "delta_id"]
+    values = [f"c_{column}" for column in state.components.values() if isinstance(column, str)]
+    if state.delete_when is not None:
+        values.append(f"c_{state.delete_when.column}")
+    return [*marks, *dict.fromkeys(values)]
 
 
-def chain_inputs(updates: DataFrame, source: Source, known_us: int) -> DataFrame:
-    """What folding a chain reads of updates: entity, event_time, time, row_id, diff, what the source's `meaning_of`
-    names, and `gone` for rows that delete. Times are in microseconds.
+def chain_inputs(updates: pa.Table, source: Source, known_us: int) -> pa.Table:
+    """What folding a chain reads of updates with `chain_columns`: entity, event_time, time, row_id, diff, what the
+    source's `meaning_of` names, and `gone` for rows that delete. Times are in microseconds.
 
     A row that was visible before `known_us` counts as visible from then on: it was future-dated, and no reader of an
     earlier time has seen it.
     """
     state = _state(source)
-    time = F.greatest(F.unix_micros("time"), F.lit(known_us)).alias("time")
-    columns: list[Column | str] = ["entity", F.unix_micros("event_time").alias("event_time"), time, "row_id", "diff"]
+    columns = {name: updates[name] for name in ("entity", "row_id", "diff")}
+    columns["event_time"] = pa.array(numbers(updates["event_time"]))
+    columns["time"] = pa.array(np.maximum(numbers(updates["time"]), known_us))
     if state.operations is not None:
-        return updates.select(*columns, *_operands(state.operations, state.datatype))
-    read = dict.fromkeys(c for c in state.components.values() if isinstance(c, str))
-    values = [F.col(f"c_{c}").alias(f"v_{c}") for c in read]
+        return pa.table(columns | _operations(updates, state.operations, state.datatype))
+    for component in state.components.values():
+        if isinstance(component, str):
+            columns[f"v_{component}"] = updates[f"c_{component}"]
     if state.delete_when is not None:
-        deletes = F.col(f"c_{state.delete_when.column}").isin(list(state.delete_when.values))
-        values.append(F.coalesce(deletes, F.lit(False)).alias("gone"))
-    return updates.select(*columns, *values)
+        column = updates[f"c_{state.delete_when.column}"]
+        deleting = pa.array(list(state.delete_when.values), column.type)
+        columns["gone"] = pc.is_in(column, value_set=deleting, skip_nulls=True)
+    return pa.table(columns)
 
 
-def _operands(operations: Operations, datatype: str) -> list[Column]:
-    read: list[Column] = []
-    broken = F.lit(False)
-    for key, column in operations.model_dump().items():
-        if column is None:
-            continue
-        told = F.col(f"c_{column}")
-        if key in _LISTS:
-            element = "BIGINT" if datatype == "int64" else _LISTS[key]
-            numbers = F.from_json(told, f"ARRAY<{element}>")
-            # Spark reads the first JSON value of a text and passes over what follows it
-            broken = broken | (told.isNotNull() & (numbers.isNull() | ~told.rlike(_ONE_LIST)))
-            told = numbers
-        read.append(told.alias(f"v_{key}"))
-    if {"indices", "values"} & {key for key, column in operations.model_dump().items() if column is not None}:
-        read.append(broken.alias(UNREADABLE))
-    return [*read, F.col("delta_id")]
+def _operands(operations: Operations) -> dict[str, str]:
+    """The columns of a source that operations are told by, by what they tell."""
+    return {key: column for key, column in operations.model_dump().items() if column is not None}
+
+
+def _operations(updates: pa.Table, operations: Operations, datatype: str) -> dict[str, pa.Array]:
+    operands = {key: updates[f"c_{column}"] for key, column in _operands(operations).items()}
+    unreadable = np.zeros(updates.num_rows, np.bool_)
+    for key in _LISTS.keys() & operands.keys():
+        element = pa.int64() if datatype == "int64" else _LISTS[key]
+        operands[key], broken = lists_of(operands[key].combine_chunks(), element)
+        unreadable |= broken
+    columns = {f"v_{key}": column for key, column in operands.items()} | {"delta_id": updates["delta_id"]}
+    return columns | {UNREADABLE: pa.array(unreadable)} if _LISTS.keys() & operands.keys() else columns
 
 
 def component_columns(source: Source) -> list[str]:

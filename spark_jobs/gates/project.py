@@ -10,15 +10,19 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
 
 if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
     from great_expectations.checkpoint import Checkpoint
+    from great_expectations.core import ExpectationValidationResult
     from great_expectations.data_context import FileDataContext
     from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
 
@@ -28,6 +32,8 @@ _PRUNE_BY = 100
 _SITE = "local_site"
 _SITE_FOLDER = "uncommitted/data_docs"
 _DATA_SOURCE = "measures"
+_OFFLINE = {"module_name": "spark_jobs.gates.docs_view"}
+_INDEX_VIEW, _PAGE_VIEW = "OfflineIndexView", "OfflinePageView"
 
 
 def quality_dir(settings: Settings) -> Path:
@@ -64,7 +70,8 @@ def _open(folder: Path) -> FileDataContext:
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = gx.get_context(mode="file", project_root_dir=folder)
-    if (context.variables.data_docs_sites or {}).get(_SITE, {}).get("show_how_to_buttons", True):
+    standing = (context.variables.data_docs_sites or {}).get(_SITE, {})
+    if standing.get("site_index_builder") != _site()["site_index_builder"]:
         context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
         context.update_data_docs_site(_SITE, _site())
     return context
@@ -75,28 +82,79 @@ def _site() -> Any:
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": f"{_SITE_FOLDER}/"},
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        "site_index_builder": {
+            "class_name": "DefaultSiteIndexBuilder",
+            "view": {**_OFFLINE, "class_name": _INDEX_VIEW},
+        },
+        "site_section_builders": {
+            section: {"view": {**_OFFLINE, "class_name": _PAGE_VIEW}} for section in ("expectations", "validations")
+        }
+        | {"profiling": "none"},
     }
 
 
-def checkpoint(context: FileDataContext, gate: str, source: str) -> Checkpoint:
-    """The checkpoint of a gate of a source: validates one measured row and stores the result."""
+@dataclass(frozen=True)
+class Batch:
+    """What a suite is held against: one measured row, or a pandas frame.
+
+    `name` is that of its suite, with the source it names the checkpoint. `result_format` is Great Expectations' own.
+    """
+
+    name: str
+    source: str
+    row: Mapping[str, float | int | str | None] | None = None
+    frame: Any = None
+    result_format: Any = "COMPLETE"
+
+    def as_frame(self) -> Any:
+        """The frame that Great Expectations takes."""
+        if self.row is None:
+            return self.frame
+        import pandas as pd
+
+        # a missing measure as NaN: Great Expectations calls it failed, while None raises inside
+        return pd.DataFrame([{name: float("nan") if value is None else value for name, value in self.row.items()}])
+
+
+def validate(
+    settings: Settings, batch: Batch, suite: Callable[[], ExpectationSuite], *, run_id: str
+) -> list[ExpectationValidationResult]:
+    """Hold a batch against a suite, keep the result among the project's, and return what came of each expectation."""
+    with held_project(settings) as context:
+        from great_expectations import RunIdentifier
+
+        outcome = _checkpoint(context, batch, suite()).run(
+            batch_parameters={"dataframe": batch.as_frame()}, run_id=RunIdentifier(run_name=run_name(run_id))
+        )
+        note_results(settings, outcome.run_results)
+        forget_old_results(context)
+    (result,) = outcome.run_results.values()
+    return list(result.results)
+
+
+def _checkpoint(context: FileDataContext, batch: Batch, suite: ExpectationSuite) -> Checkpoint:
+    """The checkpoint of a suite of a source, which stores the result."""
     import great_expectations as gx
 
-    import expectations
-
-    suite = context.suites.add_or_update(expectations.suite(gate, expectations.GATES[gate]))
-    asset = context.data_sources.add_or_update_pandas(_DATA_SOURCE).add_dataframe_asset(source)
+    asset = context.data_sources.add_or_update_pandas(_DATA_SOURCE).add_dataframe_asset(batch.source)
+    name = f"{batch.name}.{batch.source}"
     definition = gx.ValidationDefinition(
-        name=f"{gate}.{source}", data=asset.add_batch_definition_whole_dataframe(gate), suite=suite
+        name=name,
+        data=asset.add_batch_definition_whole_dataframe(batch.name),
+        suite=context.suites.add_or_update(suite),
     )
     return context.checkpoints.add_or_update(
         gx.Checkpoint(
-            name=f"{gate}.{source}",
+            name=name,
             validation_definitions=[context.validation_definitions.add_or_update(definition)],
-            result_format="COMPLETE",
+            result_format=batch.result_format,
         )
     )
+
+
+def run_name(run_id: str) -> str:
+    """`run_id` as the name of a folder: Airflow's holds colons and plus signs."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", run_id) or "run"
 
 
 def note_results(settings: Settings, results: Iterable[ValidationResultIdentifier]) -> None:
@@ -133,7 +191,7 @@ def _pending_pages(settings: Settings) -> Path:
 
 
 def forget_old_results(context: FileDataContext, keep: int = KEPT_RESULTS) -> None:
-    """Remove the oldest validation results beyond `keep`; the verdicts of all runs stay in quality.verdicts."""
+    """Remove the oldest validation results beyond `keep`; the verdicts of all runs stay in quality.results."""
     store = context.validation_results_store
     keys: list[Any] = list(store.list_keys())
     if len(keys) < keep + _PRUNE_BY:

@@ -1,35 +1,57 @@
-"""What a gate found: verdicts, and the error that stops a run."""
+"""What was checked and what came of it: verdicts, and the error that stops a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from spark_jobs.errors import TidemarkError
 
 MAX_EXAMPLES = 20
-"""Examples kept of a failed expectation: enough to see a pattern, few enough for a log."""
+"""Rows kept of a check that does not hold: enough to see a pattern, few enough for a table."""
+ROWS_IN_MESSAGE = 3
+"""Of them those that the error shows."""
 
 Examples = Mapping[str, Sequence[Mapping[str, Any]]]
 """Per measure, rows that violate it."""
 
+Answer = Literal["passed", "failed", "warned", "quarantined", "overridden", "error"]
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one expectation. `observed` is what was measured (`3`, or `ledger_rows=5, chunk_rows=4`)."""
+    """The answer to one check, as `quality.results` has it.
+
+    `observed` is what was found (`3`, or `ledger_rows=5, chunk_rows=4`), `expected` what it was held against, `sample`
+    up to `MAX_EXAMPLES` rows that break it, of `failing` in all. `on_failure` says who acts and how.
+    """
 
     gate: str
+    name: str
     expectation: str
-    measure: str
     observed: str
-    success: bool
+    verdict: Answer = "passed"
+    expected: str = ""
+    kind: str = "invariant"
+    relation: str | None = None
+    severity: str = "critical"
+    treatment: str = "fail"
+    failing: int | None = None
+    sample: tuple[Mapping[str, Any], ...] = ()
+    because: str | None = None
+    on_failure: str | None = None
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run may not go on."""
+        return self.verdict in ("failed", "error")
 
 
 class GateFailed(TidemarkError):
     """A gate did not open; no later stage may run.
 
-    Facts: `gate`, `source`, `run_id`, `failed` (each failed verdict as a mapping), `examples` (per measure, rows),
+    Facts: `gate`, `source`, `run_id`, `failed` (each failed verdict as a mapping), `page` (of the run in the portal),
     `report` (the Data Docs' index page).
     """
 
@@ -38,36 +60,41 @@ class GateFailed(TidemarkError):
     source: str
     run_id: str
     failed: list[dict[str, Any]]
-    examples: dict[str, list[dict[str, Any]]]
+    page: str
     report: str
 
     def __init__(
-        self,
-        *,
-        gate: str,
-        source: str,
-        run_id: str,
-        failed: Sequence[Verdict],
-        on_failure: str,
-        examples: Examples,
-        report: str,
+        self, *, gate: str, source: str, run_id: str, failed: Sequence[Verdict], page: str, report: str
     ) -> None:
-        shown = {measure: [dict(row) for row in rows[:MAX_EXAMPLES]] for measure, rows in examples.items()}
-        lines = [_line(verdict, shown.get(verdict.measure, [])) for verdict in failed]
+        lines = "".join(map(told, failed))
+        override = "" if any(v.kind in ("check", "suite") for v in failed) else None
+        if override is not None:
+            names = " ".join(f"--override {v.name}" for v in failed if v.kind in ("check", "suite"))
+            override = f', or let it pass in one run: `tidemark run {source} … {names} --because "…"`'
         super().__init__(
-            expected=f"every expectation of gate {gate} to hold for {source}",
-            found=f"{len(failed)} that {'does' if len(failed) == 1 else 'do'} not:{''.join(lines)}\n",
+            expected=f"every check of gate {gate} to hold for {source}",
+            found=f"{len(failed)} that {'does' if len(failed) == 1 else 'do'} not:{lines}\n",
             consequence="the run stops here and every published table reads as before it",
-            next_step=f"{on_failure} The report is at {report}",
+            next_step=f"do as the failed check says{override or ''}. `tidemark quality {source} --run {run_id}` shows"
+            f" this run, its page is {page} while Airflow is up, the report is at {report}",
             gate=gate,
             source=source,
             run_id=run_id,
             failed=[asdict(verdict) for verdict in failed],
-            examples=shown,
+            page=page,
             report=report,
         )
 
 
-def _line(verdict: Verdict, examples: Sequence[Mapping[str, Any]]) -> str:
-    shown = "".join(f"\n      e.g. {dict(row)}" for row in examples)
-    return f"\n  - {verdict.expectation} ({verdict.measure}: {verdict.observed}){shown}"
+def told(verdict: Verdict) -> str:
+    """A verdict in lines for people: the check in words, what was expected and found, three rows, who acts."""
+    lines = [f"{verdict.name}: {verdict.expectation}"]
+    of = f" of {verdict.relation}" if verdict.relation else ""
+    lines.append(f"  expected {verdict.expected or 'it to hold'}, found {verdict.observed}{of}")
+    lines += [f"  e.g. {dict(row)}" for row in verdict.sample[:ROWS_IN_MESSAGE]]
+    shown = len(verdict.sample[:ROWS_IN_MESSAGE])
+    if verdict.failing is not None and verdict.failing > shown > 0:
+        lines.append(f"  and {verdict.failing - shown} more rows")
+    if verdict.on_failure:
+        lines.append(f"  -> {verdict.on_failure}")
+    return "".join(f"\n  {'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from spark_jobs.arrow_batches import cut_by_rows
-from spark_jobs.definitions.meaning import rows_a_batch, weighs_traffic
+from spark_jobs.definitions.meaning import weighs_traffic
 from spark_jobs.gates.measures import gold as measure_gold
+from spark_jobs.jobs.checks import check_states
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.upkeep import keep_chunks, keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
-from spark_jobs.storage.chain_files import small_row_groups
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.read_counts import reads_of
 from spark_jobs.storage.tables import STATE
@@ -22,6 +21,7 @@ def compact(stage: Stage) -> None:
     trace and the chunks small."""
     if restate_states(stage):
         pass_gate(stage, "gold", measure_gold(stage.lake, stage.scope, token=stage.fence.token))
+        check_states(stage)
     keep_trace(stage)
     keep_chunks(stage)
 
@@ -30,16 +30,15 @@ def restate_states(stage: Stage) -> bool:
     """Write the corrections of `gold.state`; whether there was anything to do."""
     if stage.scope.nothing_to_do() or stage.source.state is None:
         return False
-    rows = rows_a_batch(stage.source)
-    with cut_by_rows(stage.lake.spark, rows is not None, most_rows=rows):
-        return _restate_chains(stage) if stage.source.keeps_chains else _restate_sums(stage)
+    return _restate_chains(stage) if stage.source.keeps_chains else _restate_sums(stage)
 
 
 def _restate_sums(stage: Stage) -> bool:
-    rows = state_corrections(stage.lake, stage.scope, stage.fence.token)
-    if rows is None:
+    files = state_corrections(stage.lake, stage.scope, stage.fence.token)
+    if files is None:
         return False
-    stage.lake.append(STATE, rows, None)
+    if files:
+        stage.lake.append_files(STATE, files)
     left = chains_left_behind(stage.lake, stage.scope, stage.fence.token)
     if left is not None:
         stage.lake.append(CHAINS, left, None)
@@ -56,8 +55,8 @@ def _restate_chains(stage: Stage) -> bool:
     made = chain_corrections(stage.lake, stage.scope, stage.fence.token, traffic=traffic)
     if made is None:
         return False
-    stage.lake.append(STATE, made.states, None)
-    with small_row_groups(stage.lake.spark):
-        stage.lake.append(CHAINS, made.segments, None)
-    stage.summary["chains"] = made.counts
+    for table, files in ((STATE, made.states), (CHAINS, made.segments)):
+        if files:
+            stage.lake.append_files(table, files)
+    stage.summary["chains"] = dict(made.counts)
     return True

@@ -11,20 +11,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import source_tables
+from spark_jobs.definitions.catalog import names_lacking, source_tables
+from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jobs.publish import marts_lacking
 from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
 from spark_jobs.trace import frontiers
 
-_RESTORE = "restore it from a backup; without one, {}"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_RESTORE = "`tidemark restore` a backup into an empty home; without one, {}"
+_REPAIR = "`tidemark doctor --repair`"
 
 
 def examine_lake(settings: Settings) -> Iterator[Finding]:
@@ -33,7 +42,7 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
     if folder is None or not any(folder.glob("*.db/*")):
         return
     lake = StoredLake(folder)
-    findings = [*_unlogged(folder), *_catalog(settings)]
+    findings = [*_unlogged(folder), *_catalog(settings), *_orphans(settings, folder)]
     for source in read_sources(settings.sources).sources.values():
         findings += _Examined(settings, lake, source).findings()
     yield from findings or [Finding("lake", "ok", "records, tables and trace agree")]
@@ -51,7 +60,42 @@ def _unlogged(folder: Path) -> Iterator[Finding]:
 def _catalog(settings: Settings) -> Iterator[Finding]:
     if settings.metastore_url is None and not (settings.home / "metastore").is_dir():
         found = f"no metastore in {settings.home}, and a lake with tables"
-        yield Finding("catalog", "warning", found, "run any drop of each source: it takes the tables up again")
+        yield Finding("catalog", "warning", found, f"{_REPAIR} takes the tables up again, as does any run of a source")
+
+
+def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:
+    """Tables of sources that have no file."""
+    read = read_sources(settings.sources)
+    known = {*read.sources, *(Path(error.file).stem for error in read.errors)}
+    ending = "_chunks"
+    for table in sorted(folder.glob(f"bronze.db/*{ending}")):
+        source = table.name.removesuffix(ending)
+        if source not in known:
+            found = f"{table} and other tables, and no {source}.yml in {settings.sources}"
+            yield Finding(f"source {source}", "warning", found, "bring the file back; its tables read on without it")
+
+
+def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
+    """The views and marts that the catalog of a running server should have, and has not."""
+    lake = Lake(spark)
+    for source in read_sources(settings.sources).sources.values():
+        if not lake.is_stored(PUBLISHED.database, PUBLISHED.table):
+            return
+        try:
+            shown = publication.load(lake, source)
+        except TidemarkError:
+            continue  # told by the files
+        if shown.published_us == 0 or changed_parts(source, shown):
+            continue
+        lacking = [*names_lacking(lake, source), *marts_lacking(settings, lake, source)]
+        if lacking:
+            yield Finding(f"{source.name}: names", "wrong", f"the catalog lacks {', '.join(lacking)}", f"{_REPAIR}")
+
+
+def examine_source(settings: Settings, source: Source) -> list[Finding]:
+    """What one source's tables and records say of each other; nothing of a lake that is elsewhere."""
+    folder = settings.lake_path
+    return [] if folder is None else [*_Examined(settings, StoredLake(folder), source).findings()]
 
 
 @dataclass(frozen=True)
@@ -94,7 +138,12 @@ class _Examined:
         rerun = "land its drops again in a new home"
         for table in source_tables(self.source):
             folder = Path(self.lake.uri(table))
-            if not folder.is_dir() and table not in (FILES, FRONTIERS, PUBLISHED):
+            if not folder.is_dir() and table in QUALITY:
+                advice = f"run any drop of {self.source.name}: it makes the table, and nothing else needs it"
+                yield Finding(
+                    f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice
+                )
+            elif not folder.is_dir() and table not in (FILES, FRONTIERS, PUBLISHED):
                 yield self._finding(table.qualified, f"no folder {folder}", _RESTORE.format(rerun))
             elif self._has_log(table):
                 yield from self._lacking(table)
@@ -111,7 +160,7 @@ class _Examined:
         moves = [row for row in self.lake.records(FRONTIERS) if row["source"] == self.source.name]
         twice = [token for token, count in Counter(row["token"] for row in moves).items() if count > 1]
         if twice:
-            advice = f"restore the version before (`DESCRIBE HISTORY {FRONTIERS.qualified}`)"
+            advice = _RESTORE.format(f"the version before (`DESCRIBE HISTORY {FRONTIERS.qualified}`) is the way back")
             yield self._finding("frontiers", f"token {twice[0]} stands more than once", advice)
         shown = publication.load(self.lake, self.source)
         now = frontiers.load(self.lake, self.source)
@@ -124,6 +173,14 @@ class _Examined:
             found = f"the trace took in landing {now.landed_through}, which the ledger does not have"
             yield self._finding("ledger", found, _RESTORE.format("`tidemark plan` shows what a run would land again"))
         stored = {file.partition for file in self.lake.summaries(updates(self.source), "batch", None, ())}
+        orphans = sorted(stored - now.arrangement.handles() - {handle for handle, _ in now.obsolete})
+        if orphans:
+            found = (
+                f"{len(orphans)} batches that no state names ({', '.join(orphans[:3])}): of a run at work, or a crash"
+            )
+            yield Finding(
+                f"{self.source.name}: orphans", "warning", found, f"{_REPAIR} waits for the run, and removes them"
+            )
         missing = sorted(now.arrangement.handles() - stored)
         if missing:
             found = f"{len(missing)} batches of its trace have no files: {', '.join(missing[:3])}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from spark_jobs.gates import GateFailed, run_gate
 from spark_jobs.jobs.context import Stage
-from spark_jobs.storage.tables import VERDICTS
+from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.times import instant
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = False) -> None:
-    """Hold `measured` against the suite of `gate`. Its verdicts reach `quality.verdicts` with the publication.
+    """Hold `measured` against the suite of `gate`. Its verdicts reach `quality.results` with the publication.
 
     `again`: the gate has spoken in an earlier stage of the run; if it holds, those verdicts stay.
 
@@ -34,23 +37,40 @@ def pass_gate(stage: Stage, gate: str, measured: Measurement, *, again: bool = F
             find_examples=measured.examples,
         )
     except GateFailed as failure:
-        failed = {verdict["measure"]: verdict for verdict in failure.failed}
-        stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + list(failed.values())
+        keep_verdicts(stage, gate, failure.failed)
         write_verdicts(stage)
         raise
     if not again:
-        stage.lease.verdicts = [v for v in stage.lease.verdicts if v["gate"] != gate] + [asdict(v) for v in verdicts]
+        keep_verdicts(stage, gate, [asdict(v) for v in verdicts])
     stage.summary["gate"] = f"{gate}: {len(verdicts)} expectations hold"
     spent = measured.seconds + time.monotonic() - begun
     stage.summary["gate_seconds"] = round(stage.summary.get("gate_seconds", 0.0) + spent, 3)
 
 
+def keep_verdicts(
+    stage: Stage, gate: str, verdicts: Iterable[dict[str, Any]], kinds: Collection[str] = ("invariant",)
+) -> None:
+    """Keep the gate's verdicts of these kinds for the publication, in place of earlier ones."""
+    others = [v for v in stage.lease.verdicts if v["gate"] != gate or v.get("kind") not in kinds]
+    # as the lease's file has them: JSON
+    stage.lease.verdicts = [*others, *({**v, "sample": as_json(v["sample"])} for v in verdicts)]
+
+
+def as_json(sample: Sequence[Mapping[str, Any]]) -> str | None:
+    """Rows as a JSON list; values that JSON has no type for as text."""
+    return json.dumps([dict(row) for row in sample], default=str, ensure_ascii=False) if sample else None
+
+
 def write_verdicts(stage: Stage) -> None:
-    """Put the run's verdicts into `quality.verdicts`, and forget them here."""
+    """Put the run's verdicts into `quality.results`, and forget them here."""
     if not stage.lease.verdicts:
         return
-    common = {"source": stage.source.name, "token": stage.fence.token, "run_id": stage.run_id}
-    known_from = instant(max(stage.frontiers.seal_us, 0))
-    rows = [{**common, "known_from": known_from, **verdict} for verdict in stage.lease.verdicts]
-    stage.lake.record(VERDICTS, rows)
+    common = {**of_run(stage), "recorded_at": datetime.now(UTC), "known_from": instant(max(stage.frontiers.seal_us, 0))}
+    stage.lake.record(RESULTS, [{**common, **verdict} for verdict in stage.lease.verdicts])
     stage.lease.verdicts = []
+
+
+def of_run(stage: Stage) -> dict[str, Any]:
+    """The columns that name a run in the tables of `quality`."""
+    run = {"source": stage.source.name, "token": stage.fence.token, "run_id": stage.run_id}
+    return {**run, "drop_lo": instant(stage.lo_us), "drop_hi": instant(stage.hi_us)}

@@ -9,8 +9,10 @@ from spark_jobs.definitions.versions import check_version
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.base import Base, base_of
+from spark_jobs.jobs.checks import check_landed, verify_checks
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.jobs.metrics import keep_metrics
 from spark_jobs.jobs.names import check_names, names_follow
 from spark_jobs.landing import ledger
 from spark_jobs.landing.landing import Landing
@@ -24,7 +26,7 @@ def land(stage: Stage) -> None:
     """Land the interval's files, then hold them against the bronze gate."""
     land_files(stage)
     if not stage.publication.definition:
-        names_follow(stage)
+        names_follow(stage.settings, stage.lake, stage.source)
     _pass_gate(stage)
 
 
@@ -32,6 +34,7 @@ def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
     check_names(stage)
     ensure_source(stage.lake, stage.source)
+    verify_checks(stage)
     if stage.request.takes_drops:
         check_drops(stage.source, stage.frontiers, stage.drops)
     files = listed_files(stage)
@@ -143,5 +146,7 @@ def base_of_run(stage: Stage, files: list[LandingFile]) -> Base:
 def _pass_gate(stage: Stage) -> None:
     """Measure every landing that is not in the trace yet, so that a repeated run meets a failed gate again."""
     landings = ledger.pending_landings(stage.lake, stage.source, stage.frontiers.landed_through)
+    stage.summary["landings"] = list(landings)
     if landings:
         pass_gate(stage, "bronze", measure_bronze(stage.lake, stage.source, landings=list(landings)))
+        check_landed(stage, landings, keep_metrics(stage, landings))

@@ -14,7 +14,8 @@ from typing import Any
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import Share, define_names, names_lacking, names_version, share_of
 from spark_jobs.jobs.context import Stage
-from spark_jobs.sources import SourceFileError, read_sources
+from spark_jobs.sources import Source, SourceFileError, read_sources
+from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED
 
 _WINDOW = "window."
@@ -37,40 +38,41 @@ def check_names(stage: Stage) -> None:
         raise SourceFileError(folder.files[stage.source.name], clashes)
 
 
-def names_follow(stage: Stage) -> None:
+def names_follow(settings: Settings, lake: Lake, source: Source) -> None:
     """Define the source's names anew, and remember what they show."""
-    folder = read_sources(stage.settings.sources)
-    broken = [_noted(stage.settings, Path(error.file).stem) for error in folder.errors]
+    folder = read_sources(settings.sources)
+    broken = [_noted(settings, Path(error.file).stem) for error in folder.errors]
     shares = [Share(**note["share"]) for note in broken if "share" in note]
-    windows = _windows(_noted(stage.settings, stage.source.name))
+    windows = _windows(_noted(settings, source.name))
     elsewhere = {window for note in broken for window in _windows(note)}
     gone = [window for window in windows if window not in elsewhere]
-    define_names(stage.lake, stage.source, [*folder.sources.values()], gone, shares)
-    marker = _marker(stage.settings, stage.source.name)
+    define_names(lake, source, [*folder.sources.values()], gone, shares)
+    marker = _marker(settings, source.name)
     marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text(_shown(stage))
+    marker.write_text(_shown(source))
 
 
-def let_names_follow(stage: Stage) -> None:
-    """`names_follow`, unless they are there and show this already. What heals by itself is said in the summary."""
-    marker = _marker(stage.settings, stage.source.name)
-    if not marker.exists() or marker.read_text() != _shown(stage):
-        names_follow(stage)
-    elif names_lacking(stage.lake, stage.source):
-        names_follow(stage)
-        stage.summary["healed"] = "names that users read were missing, and are defined anew"
+def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | None:
+    """`names_follow`, unless they are there and show this already; what was healed, where some were missing."""
+    lacking = names_lacking(lake, source)
+    if lacking or _noted(settings, source.name) != json.loads(_shown(source)):
+        names_follow(settings, lake, source)
+    return f"names that users read were missing, and are defined anew: {', '.join(lacking)}" if lacking else None
 
 
-def _shown(stage: Stage) -> str:
+def _shown(source: Source) -> str:
     """The definition by parts, what all names are made of, and the source's share in the views of all sources."""
-    made = {"names": names_version(stage.source), "share": asdict(share_of(stage.source))}
-    return json.dumps({**stage.source.definition_parts(), **made}, sort_keys=True)
+    made = {"names": names_version(source), "share": asdict(share_of(source))}
+    return json.dumps({**source.definition_parts(), **made}, sort_keys=True)
 
 
 def _noted(settings: Settings, source: str) -> dict[str, Any]:
-    """What `_shown` said when the source's names were defined last; nothing if they never were."""
-    marker = _marker(settings, source)
-    return json.loads(marker.read_text()) if marker.exists() else {}
+    """What `_shown` said when the source's names were defined last; nothing if they never were, or the note is cut."""
+    try:
+        noted = json.loads(_marker(settings, source).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return noted if isinstance(noted, dict) else {}
 
 
 def _windows(parts: dict[str, Any]) -> list[str]:

@@ -14,11 +14,13 @@ from typing import Any
 
 from spark_jobs import gates
 from spark_jobs.config import Settings
+from spark_jobs.jobs.drops import follows_on
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
 from spark_jobs.publish import marts
 from spark_jobs.session import open_session
+from spark_jobs.sources import find_source
 from spark_jobs.storage.times import micros
 from spark_jobs.storage.turns import Driver, NoDriver, Turn, hold_turn
 
@@ -73,7 +75,9 @@ def run_pipeline(
     An interrupt (Ctrl-C) cancels the Spark work of the stage at hand before it is passed on.
     """
     report = RunReport(source, run_id)
-    turn = Turn(run_id, micros(lo), _named(lo, hi))
+    checked = find_source(settings.sources, source)
+    goes_first = follows_on(settings, checked, checked.drops.spanned(micros(lo), micros(hi)))
+    turn = Turn(run_id, micros(lo), _named(lo, hi), first=goes_first)
     waiting = hold_turn(
         settings.home / "leases", source, turn, driver=driver or NoDriver(), wait_s=wait_s, on_wait=on_wait
     )

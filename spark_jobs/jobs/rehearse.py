@@ -9,10 +9,13 @@ Needs no server and leaves nothing behind. `make setup` calls it, and the proces
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
 import sys
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,7 +39,7 @@ from spark_jobs.landing.chunking import chunk_limits
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
-from spark_jobs.restatement.restater import Restater, filled, given_schema
+from spark_jobs.restatement.restater import Outcome, Restater, filled, row_schema
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.sources.columns import Column
 
@@ -52,7 +55,8 @@ def rehearse(source: Source, landing_root: Path) -> int:
     if source.landing.format == "parquet":
         return 0
     _write_specimen(source, landing_root)
-    spec = record_spec(source)
+    # its rows are made up: no check knows them
+    spec = replace(record_spec(source), checks=())
     read = [b for f in list_drop_files(landing_root, source, 0) for b in read_file(f, source.landing.format, spec)]
     if not read:
         return 0
@@ -104,7 +108,7 @@ def _window(definition: Definition, rows: pa.Table) -> None:
     """Once as if no row were late and once as if all were: both ways are compiled."""
     for lo in (0, 2**60):
         kernel = Restater(definition, known_from_us=0, everything=True)
-        for _ in kernel(iter(_restated(definition, rows, lo).to_batches())):
+        for _ in kernel(iter([(_restated(definition, rows, lo), None)]), Outcome()):
             pass
 
 
@@ -116,8 +120,8 @@ def _restated(definition: Definition, rows: pa.Table, lo: int) -> pa.Table:
     taken |= {"time": rows[f"t_{definition.time}"].cast(pa.int64()), "row_id": rows["row_id"]}
     taken |= {"delta_id": rows["delta_id"], "vector": rows["entity"]}
     taken |= _constants(rows, diff=1, lo=lo, size=1, slice=0)
-    flags = {"is_window": pa.array([False] * rows.num_rows), "touched": pa.array([True] * rows.num_rows)}
-    table = filled(pa.table({**taken, **flags}), given_schema(definition))
+    taken["touched"] = pa.array([True] * rows.num_rows)
+    table = filled(pa.table(taken), row_schema(definition))
     for column in ("time", *(f"k_{k}" for k in definition.key)):
         table = table.filter(table[column].is_valid())
     return table
@@ -166,6 +170,17 @@ def _operands(rows: pa.Table) -> dict[str, pa.Array]:
 
 def _constants(rows: pa.Table, **values: int) -> dict[str, pa.Array]:
     return {name: pa.array([value] * rows.num_rows, pa.int64()) for name, value in values.items()}
+
+
+def load_kernels(process: str) -> None:
+    """Rehearse for the processes that this one forks. `process` is what a failure on standard error names it; its forks
+    load what they need themselves then, and say what is wrong, if anything is."""
+    # whoever started this process may read its standard output
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            main()
+        except Exception as error:
+            sys.stderr.write(f"{process} {os.getpid()}: kernels were not loaded: {type(error).__name__}: {error}\n")
 
 
 def main() -> int:

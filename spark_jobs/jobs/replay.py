@@ -60,14 +60,15 @@ def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
     """The records of `bronze.quarantine` that are asked for; none before anything has landed."""
     if QUARANTINE.table not in Lake(spark).names_if_present(QUARANTINE.database):
         texts = [f"{column} STRING" for column in ("file", "rule", "reason", "raw", "replay_state")]
-        return spark.createDataFrame([], ", ".join([*texts, "seq_no BIGINT", "line BIGINT", "landing BIGINT"]))
+        numbers = [f"{column} BIGINT" for column in ("seq_no", "line", "landing", "last_line", "records")]
+        return spark.createDataFrame([], ", ".join([*texts, *numbers]))
     return asked.of(spark.table(VIEW).where(F.col("source") == source.name)).drop("source")
 
 
 def summary(records: DataFrame) -> list[dict[str, Any]]:
     """How many records there are by drop, file, rule and state."""
     keys = ("seq_no", "file", "rule", "replay_state")
-    counted = records.groupBy(*keys).agg(F.count(F.lit(1)).alias("records")).orderBy(*keys)
+    counted = records.groupBy(*keys).agg(F.sum("records").alias("records")).orderBy(*keys)
     return [row.asDict() for row in counted.collect()]
 
 
@@ -76,7 +77,7 @@ def reasons(records: DataFrame) -> list[dict[str, Any]]:
     or all of the sentence; `example` is one sentence."""
     expected = F.regexp_extract("reason", "^(.*?), found ", 1)
     reason = F.when(F.col("reason").startswith("column `"), expected).otherwise(F.col("reason"))
-    counts = {"records": F.count(F.lit(1)), "example": F.min("reason")}
+    counts = {"records": F.sum("records"), "example": F.min("reason")}
     counted = records.groupBy("rule", reason.alias("expectation"), "replay_state").agg(
         *(count.alias(name) for name, count in counts.items())
     )
@@ -97,7 +98,7 @@ def dismiss(spark: SparkSession, source: Source, asked: Asked, because: str) -> 
         raise ParameterError(
             expected="a reason, which is kept", found="none", next_step='say it: --because "never was data"'
         )
-    counted = quarantined(spark, source, asked).groupBy("file", "rule").agg(F.count(F.lit(1)).alias("records"))
+    counted = quarantined(spark, source, asked).groupBy("file", "rule").agg(F.sum("records").alias("records"))
     found = [row.asDict() for row in counted.orderBy("file", "rule").collect()]
     if not found:
         raise ParameterError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from spark_jobs.jobs.base import Base
 
@@ -14,7 +15,8 @@ class Request:
     `only_file`: one file, relative to the landing directory; the interval's other files are left aside. `retract`: what
     the interval's drops, or that file, landed is taken back. `replay`: files to read again though their bytes are the
     same, and no others. `accept_definition`: what a changed source file affects is recomputed. `pass_gap`: the seal may
-    move past drops that were never run. `planned`: what a plan was made on, which must still stand.
+    move past drops that were never run. `planned`: what a plan was made on, which must still stand. `overrides`: checks
+    that may fail without stopping it, each with the reason that somebody gives.
     """
 
     only_file: str | None = None
@@ -23,9 +25,10 @@ class Request:
     accept_definition: bool = False
     pass_gap: bool = False
     planned: Base | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_plan(cls, planned: Base, *, pass_gap: bool = False) -> Request:
+    def of_plan(cls, planned: Base, *, pass_gap: bool = False, overrides: Mapping[str, str] | None = None) -> Request:
         """What a run does that applies a plan: whoever applies it has accepted the definition that it was made on."""
         replay = None if planned.replay is None else frozenset(planned.replay)
         return cls(
@@ -35,6 +38,7 @@ class Request:
             accept_definition=True,
             pass_gap=pass_gap,
             planned=planned,
+            overrides=overrides or {},
         )
 
     @property

@@ -47,8 +47,7 @@ def advance_trace(stage: Stage) -> tuple[Advance, Sequence[int]]:
         landed_through=max(pending.landings, default=before.landed_through),
         unpublished=_is_unpublished(stage),
         publication=stage.publication,
-        n_landed=pending.n_rows,
-        is_settled=pending.is_settled,
+        has_repeats=pending.has_repeats,
     )
     stage.summary.update(
         appended=moved.appended,

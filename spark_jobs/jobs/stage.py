@@ -10,7 +10,8 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings, load_settings
@@ -19,6 +20,7 @@ from spark_jobs.jobs.compact import compact
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.estimate import KEPT_RUNS
 from spark_jobs.jobs.land import land
+from spark_jobs.jobs.manifest import record_run
 from spark_jobs.jobs.publish import publish
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.seal import seal
@@ -105,11 +107,20 @@ def _attempt(
             lease.staged.clear()
         if raised:
             stage.summary["lease"] = f"lost or older than the lake: counts on from token {lease.fence.token}"
-        BODIES[name](stage)
+        try:
+            BODIES[name](stage)
+        except Exception as error:
+            # the error is what counts: a manifest that can't be written hides none
+            with suppress(Exception):
+                record_run(stage, lease.stages, error)
+            raise
         if name in STAGED:
             lease.record(name)
         seconds = round(time.monotonic() - begun, 3)
         _note_spent(lease, name, seconds, stage.summary)
+        _note_done(lease, name, seconds, stage)
+        if name == LAST:
+            record_run(stage, lease.stages)
         lease.save()
     return {
         "stage": name,
@@ -120,6 +131,14 @@ def _attempt(
         "commits": lake.commits,
         "seconds": seconds,
     }
+
+
+def _note_done(lease: fence.Lease, name: str, seconds: float, stage: Stage) -> None:
+    """Keep what the stage reports for the run's manifest; of one that is repeated what it reported last."""
+    began = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    told = json.loads(json.dumps(stage.summary, default=str))
+    done = {"stage": name, "began": began, "seconds": seconds, "commits": stage.lake.commits, **told}
+    lease.stages = [*(other for other in lease.stages if other["stage"] != name), done]
 
 
 def _note_spent(lease: fence.Lease, name: str, seconds: float, summary: dict[str, Any]) -> None:

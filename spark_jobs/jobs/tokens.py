@@ -16,6 +16,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import DATABASES
 
 _NUMBERS = ("token", "landing")
 """Columns that say under which token a row was written."""
@@ -36,12 +37,12 @@ def follow_lake(lake: Lake, source: Source, lease: Lease) -> bool:
 
 def _newest_written(lake: Lake, source: Source) -> int:
     """The greatest token in a row of the source, whether the row counts or not."""
-    tables = source_tables(source)
-    names = {database: lake.names(database) for database in {table.database for table in tables}}
+    # by the tables' places: the catalog may be lost as the lease is
+    tables = [table for table in source_tables(source) if lake.is_stored(table.database, table.table)]
+    lake.ensure(DATABASES, tables)
     newest = [
         _newest_in(lake, table, number, source)
         for table in tables
-        if table.table in names[table.database]
         for number in _NUMBERS
         if number in table.column_names
     ]

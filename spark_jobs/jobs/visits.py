@@ -51,41 +51,46 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
 
     Safe while a run is on: it waits for the stage at work, leaves what the run has staged, and holds the next stage up
     until it is done. Replaced batches stay as long as a run would leave them. `vacuum` then removes files that have
-    been out of use for Delta's retention.
+    been out of use for `TIDEMARK_FILE_RETENTION_HOURS`.
 
     Raises:
         SourceBusy: a stage was at work for longer than `WAIT_S`.
     """
     lake = Lake(spark)
-    with _visit(settings, source, lake) as lease:
-        current = publication.load(lake, source)
-        standing = frontiers.load(lake, source, near=lease.fence.token)
-        # under the lease nobody else stores a batch: nothing of the frontiers needs to be recorded
-        journal = SourceJournal(lake, source, lease.fence, "sweep", standing, published_token=current.token)
-        batches = journal.arrangement(DeltaPlane(lake, updates(source))).sweep()
-        history = sweep_given_up(lake, source, current, lease.staged.values())
+    with visit_source(settings, source, lake) as lease:
+        swept = sweep_under(lease, lake, source)
         if vacuum:
-            lake.vacuum(updates(source))
-    return Sweep(source.name, batches, history)
+            lake.vacuum(updates(source), settings.file_retention)
+    return swept
+
+
+def sweep_under(lease: fence.Lease, lake: Lake, source: Source) -> Sweep:
+    """`sweep`, for who holds the source."""
+    current = publication.load(lake, source)
+    standing = frontiers.load(lake, source, near=lease.fence.token)
+    # under the lease nobody else stores a batch: nothing of the frontiers needs to be recorded
+    journal = SourceJournal(lake, source, lease.fence, "sweep", standing, published_token=current.token)
+    batches = journal.arrangement(DeltaPlane(lake, updates(source))).sweep()
+    return Sweep(source.name, batches, sweep_given_up(lake, source, current, lease.staged.values()))
 
 
 def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bool = True) -> Merged:
     """Merge the chunks that the published landings of a source brought, as one commit; what is asked answers as before.
 
     Safe while a run is on: it waits for the stage at work and holds the next one up. What has landed and is not
-    published stays as it is. `vacuum` then removes files that have been out of use for Delta's retention.
+    published stays as it is. `vacuum` then removes files that have been out of use for `TIDEMARK_FILE_RETENTION_HOURS`.
 
     Raises:
         SourceBusy: a stage was at work for longer than `WAIT_S`.
         LakeOlder: the source's tables are those of an older version.
     """
     lake = Lake(spark)
-    with _visit(settings, source, lake) as lease:
+    with visit_source(settings, source, lake) as lease:
         check_tables(lake, source)
         through = frontiers.published_frontiers(lake, source, publication.load(lake, source)).landed_through
         done = merge_all(lake, source, lease.fence.token, through)
         if vacuum:
-            lake.vacuum(chunks(source))
+            lake.vacuum(chunks(source), settings.file_retention)
     return done
 
 
@@ -108,7 +113,7 @@ def _stepped(
     settings: Settings, source: Source, lake: Lake, run_id: str, step: Callable[[Arrangement[Any]], None]
 ) -> SourceFrontiers:
     """The frontiers once `step` is done and recorded."""
-    with _visit(settings, source, lake) as visit:
+    with visit_source(settings, source, lake) as visit:
         standing = frontiers.load(lake, source, near=visit.fence.token)
         journal = SourceJournal(lake, source, visit.fence, run_id, standing)
         step(journal.arrangement(SourcePlane(lake, source)))
@@ -116,7 +121,8 @@ def _stepped(
 
 
 @contextmanager
-def _visit(settings: Settings, source: Source, lake: Lake) -> Iterator[fence.Lease]:
+def visit_source(settings: Settings, source: Source, lake: Lake) -> Iterator[fence.Lease]:
+    """Hold the source between two stages, with a token that follows those of the lake."""
     with fence.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
         follow_lake(lake, source, lease)
         yield lease

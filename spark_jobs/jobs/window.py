@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from spark_jobs.arrow_batches import cut_by_rows
 from spark_jobs.gates.measures import silver as measure_silver
+from spark_jobs.jobs.checks import check_windows
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.kernels.accounts import Account
-from spark_jobs.restatement.late import late_rows
-from spark_jobs.restatement.restater import has_small_rows
+from spark_jobs.restatement.late import judged_files, other_late_rows
+from spark_jobs.restatement.reach import touched_ranges
 from spark_jobs.restatement.touched import Range
-from spark_jobs.restatement.windows import corrections, touched_ranges
+from spark_jobs.restatement.windows import corrections
 from spark_jobs.storage.tables import LATE
 
 
@@ -27,6 +27,7 @@ def window(stage: Stage) -> None:
         stage.lake, stage.scope, stage.definitions, token=stage.fence.token, ranges=read, accounts=accounts
     )
     pass_gate(stage, "silver", measured)
+    check_windows(stage)
 
 
 def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Account]] | None:
@@ -38,20 +39,20 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
         return None
     ranges = touched_ranges(stage.lake, scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
-    accounts: dict[str, Account] = {}
-    memory: dict[str, dict[str, int]] = {}
+    made = corrections(stage.lake, scope, stage.definitions, ranges, stage.fence.token)
     for definition in stage.definitions:
-        made = corrections(stage.lake, scope, definition, ranges[definition.name], stage.fence.token)
-        if made is not None:
-            with cut_by_rows(stage.lake.spark, has_small_rows(definition)):
-                stage.lake.append(definition.table(), made.rows, None)
-            accounts[definition.name] = made.account
-            memory[definition.name] = made.memory
+        if definition.name in made and made[definition.name].files:
+            stage.lake.append_files(definition.table(), made[definition.name].files)
+    accounts = {name: of.account for name, of in made.items()}
+    memory = {name: of.memory for name, of in made.items()}
     stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, memory=memory)
     if any(ranges.values()) or scope.everything or scope.has_horizon:
-        n_rows = sum(account.rows for account in accounts.values())
-        late = late_rows(stage.lake, scope, stage.definitions, stage.fence.token, n_rows=n_rows)
-        if late is not None:
-            stage.lake.append(LATE, late, None)
+        late = [] if not stage.definitions else judged_files(stage.lake, scope, stage.definitions, stage.fence.token)
+        others = other_late_rows(stage.lake, scope, stage.definitions, stage.fence.token)
+        if late:
+            stage.lake.append_files(LATE, late)
+        if others is not None:
+            stage.lake.append(LATE, others, None)
+        if late or others is not None:
             return ranges, accounts
     return (ranges, accounts) if accounts or any(ranges.values()) else None

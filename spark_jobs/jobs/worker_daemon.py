@@ -7,10 +7,7 @@ work, in every run; forked from this one it finds them in memory. (Setting `spar
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
-import sys
 
 from pyspark.daemon import manager
 
@@ -19,13 +16,8 @@ from spark_jobs.jobs import rehearse
 
 def main() -> None:
     """Load the kernels, then serve Spark until it closes our input."""
-    # the daemon tells its port on stdout: nothing else may be written there
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            rehearse.main()
-        except Exception as error:
-            # workers load what they need themselves then; the run will say what is wrong, if anything is
-            sys.stderr.write(f"worker daemon {os.getpid()}: kernels were not loaded: {type(error).__name__}: {error}\n")
+    # the daemon tells its port on stdout: nothing else is written there
+    rehearse.load_kernels("worker daemon")
     # what is loaded stays shared between the workers: a collection would write to its pages
     gc.freeze()
     manager()

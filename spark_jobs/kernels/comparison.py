@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
+from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.corrections.buffer import CodedCorrections
 from spark_jobs.kernels.corrections.columns import Updates
 from spark_jobs.kernels.equality import same_values
@@ -28,33 +29,68 @@ Mask = npt.NDArray[np.bool_]
 LIVE, CLOSING = "live", "closing"
 PLACED = "placed"
 """Column of rows: the time at which a row counts, its own if it did not move on."""
-_LEAST = -(2**63)
+
+
+class RepeatedWindowError(TidemarkError):
+    """An identity occurs twice among windows, so what replaces what is undefined. Facts: `window`, its identity."""
+
+    code = "repeated_window"
 
 
 @dataclass(frozen=True)
 class Order:
-    """How windows are ordered and told apart: by `key` and start; `identity` occurs once, and is either key and start
-    or, for windows of which several may have one start, the key and another column."""
+    """How windows of a kind are ordered, and told apart: by their key, its `order_columns` and `position`."""
 
     key: tuple[str, ...]
-    identity: tuple[str, ...]
+    kind: Kind
+
+    @property
+    def groups(self) -> list[str]:
+        """The columns before the position."""
+        return [*self.key, *self.kind.order_columns]
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Columns of which each value occurs once."""
+        return (*self.key, self.kind.identity)
+
+    @property
+    def added(self) -> set[str]:
+        """The columns by which windows are ordered that are none of a window's own."""
+        return {*self.kind.order_columns, self.kind.position} - {"window_start"}
+
+    def place(self, upto: Place) -> Place:
+        """A place of the stream of rows as one of the stream of windows."""
+        columns, position = self.kind.place(upto.time, upto.number)
+        key = upto.key
+        for name, value in zip(self.kind.order_columns, columns, strict=True):
+            key = key.append_column(name, pa.array([value], pa.int64()))
+        return Place(key, position)
 
     def begin(self, windows: pa.Table) -> Place:
         """The place before which no window belongs with the last of these."""
         last = windows.slice(windows.num_rows - 1)
-        start = last.column("window_start")[0].as_py() if "window_start" in self.identity else _LEAST
-        return Place(last.select(list(self.key)), start)
+        return Place(last.select(self.groups), last.column(self.kind.position)[0].as_py())
 
     def before(self, windows: pa.Table, place: Place) -> int:
         """How many of these windows, which are in order, come before a place."""
         if not windows.num_rows:
             return 0
-        own = windows.select(list(self.key))
+        own = windows.select(self.groups)
         both = pa.concat_tables([own, place.key.select(own.column_names).cast(own.schema)])
         codes, _ = group_rows(both.combine_chunks(), own.column_names)
         earlier = codes[:-1] < codes[-1]
-        earlier |= (codes[:-1] == codes[-1]) & (windows.column("window_start").to_numpy() < place.time)
+        earlier |= (codes[:-1] == codes[-1]) & (windows.column(self.kind.position).to_numpy() < place.time)
         return int(np.count_nonzero(earlier))
+
+    def touching_after(self, touched: pa.Table, upto: Place) -> pa.Table:
+        """The first of the touched rows (key columns, PLACED) that can change a window at `upto` or later; none if
+        there is none. It is for kinds that read no row again: what a later touched row affects, the first does, too."""
+        rows, key = key_codes([touched, upto.key.cast(touched.select(list(self.key)).schema)], self.key)
+        times = touched.column(PLACED).to_numpy()
+        start = np.array([upto.time], np.int64)
+        near = np.flatnonzero((rows == key[0]) & (times >= self.kind.affected_by(start, start)[0][0]))
+        return touched.take(pa.array(near[times[near].argsort(kind="stable")[:1]]))
 
 
 class Published:
@@ -128,7 +164,6 @@ class Comparison:
     """What turns published windows into desired ones. `expired`, `everything`, `known_from`: see `restatement`."""
 
     order: Order
-    kind: Kind
     known_from: int
     everything: bool
     expired: int | None
@@ -146,6 +181,7 @@ class Comparison:
         if not self.everything:
             concerned = self._affected(published, touched) | _ended(published, self.expired)
             published = published.filter(pa.array(concerned))
+        desired, published = (windows.drop_columns([*self.order.added]) for windows in (desired, published))
         return _difference(desired, published, self.order.identity, self.known_from)
 
     def _affected(self, windows: pa.Table, touched: pa.Table) -> Mask:
@@ -158,7 +194,7 @@ class Comparison:
         if order is not None:
             codes, times = codes[order], times[order]
         begin = np.searchsorted(codes, np.arange(max(int(codes[-1]), int(window_codes.max())) + 2))
-        return _is_one_between(begin, times, window_codes, *self.kind.changed_by(start, end))
+        return _is_one_between(begin, times, window_codes, *self.order.kind.affected_by(start, end))
 
 
 @njit(cache=True, nogil=True)
@@ -226,7 +262,11 @@ def _ended(windows: pa.Table, expired: int | None) -> Mask:
 
 
 def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...], known_from: int) -> pa.Table:
-    """Insertions and closings that turn `published` into `desired`; both hold each identity once."""
+    """Insertions and closings that turn `published` into `desired`; both hold each identity once.
+
+    Raises:
+        RepeatedWindowError: one of them does not.
+    """
     values = [name for name in published.column_names if name not in ("known_from", "revision")]
     desired = desired.select(values).cast(published.select(values).schema)
     if not published.num_rows:
@@ -246,6 +286,17 @@ def _difference(desired: pa.Table, published: pa.Table, identity: tuple[str, ...
     closings = closings.append_column("known_to", pa.array(np.full(closed.size, known_from, np.int64)))
     closings = closings.append_column("era", pa.repeat(CLOSING, closed.size))
     return pa.concat_tables([insertions, closings.select(insertions.column_names).cast(insertions.schema)])
+
+
+def _repeated(desired: pa.Table, published: pa.Table, row: int, identity: tuple[str, ...]) -> RepeatedWindowError:
+    rows, row = (desired, row) if row < desired.num_rows else (published, row - desired.num_rows)
+    values = rows.select(list(identity)).slice(row, 1).to_pylist()[0]
+    return RepeatedWindowError(
+        expected=f"each window once among the {'published' if rows is published else 'computed'} ones",
+        found=f"the one with {', '.join(f'{name} {value}' for name, value in values.items())} several times",
+        next_step="`tidemark audit SOURCE` names the tables and rows; restore them from a backup",
+        window=values,
+    )
 
 
 def remaining(desired: Ints, published: Ints) -> tuple[Ints, Ints]:
@@ -285,4 +336,7 @@ def _matches(desired: pa.Table, published: pa.Table, identity: tuple[str, ...]) 
     side = np.repeat(np.array([0, 1], np.int8), [desired.num_rows, published.num_rows])
     order = np.lexsort((side, starts, codes))
     pair = np.flatnonzero((codes[order][1:] == codes[order][:-1]) & (starts[order][1:] == starts[order][:-1]))
+    repeated = pair[side[order[pair]] == side[order[pair + 1]]]
+    if repeated.size:
+        raise _repeated(desired, published, int(order[repeated[0]]), identity)
     return order[pair], order[pair + 1] - desired.num_rows

@@ -54,11 +54,6 @@ def ranges_of(hashes: Hashes, count: int) -> list[Hashes]:
     return np.split(ascending, bounds)
 
 
-def repeated(ascending: Hashes) -> Hashes:
-    """The hashes that stand more than once among these, which ascend."""
-    return np.unique(ascending[1:][ascending[1:] == ascending[:-1]])
-
-
 @dataclass(frozen=True)
 class BloomFilter:
     """What may be among some hashes. `words` has shape (blocks, 8)."""
@@ -78,7 +73,7 @@ class BloomFilter:
         return _test(self.words, hashes, _SALTS)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _hash_texts(bounds: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> Hashes:
     hashes = np.empty(len(bounds) - 1, np.uint64)
     for i in range(len(hashes)):
@@ -91,13 +86,13 @@ def _hash_texts(bounds: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> H
     return hashes
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _block(h: np.uint64, blocks: int) -> np.uint64:
     """The upper half of a hash chooses the block, the lower half the bits in it."""
     return ((h >> np.uint64(32)) * np.uint64(blocks)) >> np.uint64(32)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _insert(words: npt.NDArray[np.uint32], hashes: Hashes, salts: npt.NDArray[np.uint32]) -> None:
     for h in hashes:
         block, low = _block(h, len(words)), np.uint32(h & np.uint64(0xFFFFFFFF))
@@ -105,7 +100,7 @@ def _insert(words: npt.NDArray[np.uint32], hashes: Hashes, salts: npt.NDArray[np
             words[block, word] |= np.uint32(1) << (np.uint32(low * salts[word]) >> np.uint32(27))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _test(words: npt.NDArray[np.uint32], hashes: Hashes, salts: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     passing = np.ones(len(hashes), np.bool_)
     for i in range(len(hashes)):

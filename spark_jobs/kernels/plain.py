@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,6 +12,7 @@ import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Whole = TypeVar("Whole", np.int64, np.uint64)
 
 
 def numbers(column: pa.ChunkedArray, null: int = 0) -> Ints:
@@ -24,7 +28,12 @@ def present(column: pa.ChunkedArray) -> Flags:
 
 def are(column: pa.ChunkedArray, value: str) -> Flags:
     """Where a column of texts has this value."""
-    return pc.fill_null(pc.equal(column, value), False).combine_chunks().to_numpy(zero_copy_only=False)
+    return holds(pc.equal(column, value))
+
+
+def holds(condition: pa.ChunkedArray) -> Flags:
+    """Where the condition is true; null is not."""
+    return pc.fill_null(condition, False).combine_chunks().to_numpy(zero_copy_only=False)
 
 
 def among(column: pa.ChunkedArray, values: list[str] | list[int]) -> Flags:
@@ -33,7 +42,16 @@ def among(column: pa.ChunkedArray, values: list[str] | list[int]) -> Flags:
     return pc.is_in(column, value_set=listed).combine_chunks().to_numpy(zero_copy_only=False) & present(column)
 
 
-def repeated(values: Ints) -> Ints:
-    """The values that are there several times, each once."""
+def repeated(values: npt.NDArray[Whole]) -> npt.NDArray[Whole]:
+    """The values that are there several times, each once, ascending."""
     ordered = np.sort(values)
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def within_ranges(values: Ints, ranges: Sequence[tuple[int, int]]) -> Flags:
+    """Which values lie in one of the inclusive ranges, which ascend and do not overlap."""
+    if not ranges:
+        return np.zeros(values.size, np.bool_)
+    lows, highs = (np.array(bounds, np.int64) for bounds in zip(*ranges, strict=True))
+    place = np.searchsorted(lows, values, side="right") - 1
+    return (place >= 0) & (values <= highs[place])

@@ -1,7 +1,7 @@
 """Corrections of published windows: desired − published, over exactly the windows that an update touches.
 
 A window of a key is *affected* iff the key has a touched row (one that came or went) placed where it can change the
-window; `Kind.changed_by` says where that is.
+window; `Kind.affected_by` says where that is.
 
 Desired windows are recomputed from the rows that stand; published ones are what readers see now. Of both only
 affected windows are compared, by key and start (or by what else tells a kind's windows apart). Equal ones (bit for
@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +52,8 @@ def restate(
         rows: in the order (key, `placed`) the updates within reach of the affected windows: key columns (no nulls),
             `time` and `placed` int64, `row_id` int64, `diff` int64, `touched` bool, and the columns that the aggregates
             read. A row may come (+1) and go (−1); only what remains stands.
-        published: key columns, `window_start`, `window_end` int64, the aggregates, `known_from` int64, `revision`
-            int32, `era`: live ones, and the closing ones that end some of them.
+        published: in the order of their kind (`Kind.in_place`): key columns, `window_start`, `window_end` int64, the
+            aggregates, `known_from` int64, `revision` int32, `era`: live ones, and the closing ones that end some.
         known_from: time of every correction made here.
         everything: all windows are affected (the definition changed).
         expired: windows that end at or before it are not kept: they are taken back where they are published, and no
@@ -62,20 +63,26 @@ def restate(
         Columns of `published`, and `known_to` int64: `live` rows are insertions; `closing` rows take a published row
         back.
     """
-    order = Order(windowing.key, windowing.identity)
-    comparison = Comparison(order, windowing.kind, known_from, everything, expired)
+    order = Order(windowing.key, windowing.kind)
+    comparison = Comparison(order, known_from, everything, expired)
     tables = Tables(pace.most_bytes)
     find, settled = partial(_windows_of_standing, windowing), partial(_settled, windowing.kind)
+    earlier: pa.Table | None = None
     for step in steps(rows, find, settled, most_rows=pace.most_rows, held=pace.held):
         updates = step.found.rows.table
         touched = updates.select([*windowing.key, PLACED]).filter(updates.column("touched"))
-        telling = touched if touched.num_rows < updates.num_rows else None
-        desired = tables.of(step, _Wanted(comparison, telling, windowing.own_slice))
-        parts = whole_parts(desired, step.upto, order)
+        all_touched = touched.num_rows == updates.num_rows
+        if earlier is not None:
+            touched = pa.concat_tables([earlier, touched])
+        wanted = _Wanted(comparison, None if all_touched else touched, windowing.own_slice)
+        desired = (order.kind.in_place(windows) for windows in tables.of(step, wanted))
+        parts = whole_parts(desired, None if step.upto is None else order.place(step.upto), order)
         for ours, theirs in side_by_side(parts, published, order):
             pace.made(ours.nbytes + theirs.nbytes)
             if ours.num_rows or theirs.num_rows:
                 yield comparison.corrections(ours, theirs, touched)
+        if step.upto is not None and step.found.following is not None:
+            earlier = order.touching_after(touched, step.upto)
     yield from _without_rows(published, comparison)
 
 
@@ -88,16 +95,15 @@ def _without_rows(published: Published, comparison: Comparison) -> Iterator[pa.T
             yield comparison.corrections(ours, theirs, untouched)
 
 
-def _windows_of_standing(windowing: Windowing, table: pa.Table) -> Found:
+def _windows_of_standing(windowing: Windowing, table: pa.Table, stands: Any = None) -> Found:
     """The windows of the rows that stand, of updates; the found `rows` are all updates, which are carried over."""
     updates = sort_rows(table, key=list(windowing.key), time=PLACED)
-    found = windowing.find(standing(table).drop_columns(["diff", "touched"]))
+    found = windowing.find(standing(table).drop_columns(["diff", "touched"]), stands)
     windows = found.windows
     if found.rows.keys.num_rows < updates.keys.num_rows:
         every, own = key_codes([updates.keys, found.rows.keys], windowing.key)
         windows = replace(windows, group=np.searchsorted(every, own)[windows.group])
-    # touched updates of all of a cell are needed: where adaptive windows stand within it is of no use
-    return replace(found, rows=updates, windows=windows, following=None)
+    return replace(found, rows=updates, windows=windows)
 
 
 def _settled(kind: Kind, time: int, last_start: int | None) -> Settled:

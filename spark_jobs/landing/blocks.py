@@ -8,38 +8,37 @@ brings each entity's together, and cuts chunks. A worker's memory is bounded by 
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.kernels.chunks.columns import chunk_columns
+from spark_jobs.exchange import decoded
 from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, ranges_of
+from spark_jobs.kernels.plain import Ints
 from spark_jobs.kernels.records import RecordSpec
-from spark_jobs.landing.chunking import chunk_limits, named_chunks, row_layout
+from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, write_chunks
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import Format, first_rows, output_schema, read_file
 from spark_jobs.sources import Source
-from spark_jobs.storage.tables import chunks
+from spark_jobs.storage.written_files import Destination, WrittenFile
+from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BLOCK_ROWS = 1 << 17
 """Rows of a file that are shared out to buckets at once."""
-HELD_ROWS = 1 << 19
-"""Rows that a worker holds while it makes chunks: some 100 MB of ten columns. An entity's chunks of one drop are cut
-here at the latest."""
 HASHED_BYTES = 1 << 30
 """Bytes of files whose rows' hashes are held at once where a landing begins: 8 bytes a row."""
 BUCKET_BYTES = 64 << 20
@@ -48,9 +47,15 @@ MOST_BUCKETS = 256
 SAMPLED_FILES = 4
 """Files whose first rows tell how entities are shared out to buckets."""
 
+BYTES_HERE = 64 << 20
+"""Bytes of files that the process which lands them reads itself; a Spark job takes longer to begin."""
+
+
 FILE, REJECT, BLOCK = "file", "reject", "block"
 COUNTS = ("rows", "rejects", "whole", "lines", "entities")
 """What is counted of each file."""
+RECORDS = "coalesce(records, 1)"
+"""SQL: how many rejected records a row stands for."""
 IDENTITY = "row_id BIGINT, delta_id STRING"
 _SCHEMA = pa.schema(
     [
@@ -64,11 +69,13 @@ _SCHEMA = pa.schema(
         ("payload", pa.binary()),
         # of a block whose source declares delta_ids: their hashes, ascending, by ranges of hashes
         ("hashes", pa.list_(pa.binary())),
-        # of a rejected record
+        # of a rejected record, or a range of them
         ("line", pa.int64()),
         ("rule", pa.string()),
         ("reason", pa.string()),
         ("raw", pa.string()),
+        ("last_line", pa.int64()),
+        ("records", pa.int64()),
         # of a file
         ("rows", pa.int64()),
         ("rejects", pa.int64()),
@@ -77,8 +84,8 @@ _SCHEMA = pa.schema(
         ("entities", pa.int64()),
     ]
 )
-_REJECTED = ("line", "rule", "reason", "raw")
-_NOT_IN_BLOCKS = ("seq_no", "file", "line", "arrival", "rule", "reason", "raw")
+_REJECTED = ("line", "rule", "reason", "raw", "last_line", "records")
+_NOT_IN_BLOCKS = ("seq_no", "file", "arrival", *_REJECTED)
 _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -86,14 +93,17 @@ _IPC = pa.ipc.IpcWriteOptions(compression="lz4")
 class Blocks:
     """What files hold, read once and kept until `forget`.
 
-    `read` has rows of three kinds, see `_SCHEMA`: a block of good rows; a rejected record; and for each file how many
-    of both there are, how often it was rejected whole, the line of its last record, and about how many entities it has.
-    `buckets` is the number of ranges of entities, `hash_ranges` that of hashes.
+    What is kept are rows of three kinds, see `_SCHEMA`: a block of good rows; a rejected record; and for each file how
+    many of both there are, how often it was rejected whole, the line of its last record, and about how many entities it
+    has. `buckets` is the number of ranges of entities, `hash_ranges` that of hashes. Of small files this process keeps
+    them (`here`), else Spark does (`cached`).
     """
 
-    read: DataFrame
+    spark: SparkSession
     buckets: int
     hash_ranges: int
+    here: pa.Table | None = None
+    cached: DataFrame | None = None
 
     @classmethod
     def of(cls, spark: SparkSession, source: Source, files: list[LandingFile]) -> Blocks:
@@ -101,38 +111,76 @@ class Blocks:
         spec, form = record_spec(source), source.landing.format
         bounds = _bounds(files, form, spec)
         hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES
+        if sum(file.size for file in files) <= BYTES_HERE:
+            of_files = in_threads(lambda file: list(_read_one(file, form, spec, bounds, hash_ranges)), files)
+            parts = [part for of_file in of_files for part in of_file]
+            return cls(spark, len(bounds) + 1, hash_ranges, here=pa.Table.from_batches(parts, _SCHEMA))
         read = partial(_read, files=tuple(files), form=form, spec=spec, bounds=bounds, hash_ranges=hash_ranges)
         tasks = max(1, min(len(files), MOST_TASKS))
         blocks = spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(_SCHEMA)).persist()
-        return cls(blocks, len(bounds) + 1, hash_ranges)
+        return cls(spark, len(bounds) + 1, hash_ranges, cached=blocks)
 
     def forget(self) -> None:
         """Let Spark forget them."""
-        self.read.unpersist()
+        if self.cached is not None:
+            self.cached.unpersist()
+
+    @property
+    def read(self) -> DataFrame:
+        """What is kept, for Spark."""
+        return self.spark.createDataFrame(self.here) if self.cached is None else self.cached
 
     def counts(self) -> tuple[dict[str, dict[str, int]], Hashes]:
-        """Per path the `COUNTS` of a file, and the hashes of delta_ids in the first range: one job."""
-        told = self.read.where(F.col("kind") != REJECT)
-        rows = told.select("kind", "file", *COUNTS, F.col("hashes")[0].alias("hashes")).toArrow()
-        files = rows.filter(pc.equal(rows["kind"], FILE)).select(["file", *COUNTS]).to_pylist()
-        return {file.pop("file"): file for file in files}, _gathered(rows["hashes"])
+        """Per path the `COUNTS` of a file, and the hashes of delta_ids in the first range: one job at most."""
+        if self.here is not None:
+            rows = self.here.filter(pc.equal(self.here["kind"], FILE))
+            hashes = self.hashes(0)
+        else:
+            told = self.read.where(F.col("kind") != REJECT)
+            rows = told.select("kind", "file", *COUNTS, F.col("hashes")[0].alias("hashes")).toArrow()
+            hashes, rows = _gathered(rows["hashes"]), rows.filter(pc.equal(rows["kind"], FILE))
+        files = rows.select(["file", *COUNTS]).to_pylist()
+        return {file.pop("file"): file for file in files}, hashes
 
     def hashes(self, number: int) -> Hashes:
         """The hashes of delta_ids in a range, ascending; those of the first come with `counts`."""
+        if self.here is not None:
+            return _gathered(pc.list_element(self.here["hashes"].drop_null(), number))
         return _gathered(self._blocks.select(F.col("hashes")[number].alias("hashes")).toArrow()["hashes"])
 
     @property
     def rejects(self) -> DataFrame:
         """The rejected records."""
+        if self.here is not None:
+            return self.spark.createDataFrame(self.here.filter(pc.equal(self.here["kind"], REJECT)))
         return self.read.where(F.col("kind") == REJECT)
+
+    def rejected(self) -> dict[str, int]:
+        """How many records each rule has rejected."""
+        if self.here is None:
+            of_rules = self.rejects.groupBy("rule").agg(F.sum(F.expr(RECORDS)).alias("n"))
+            return {row.rule: row.n for row in of_rules.collect()}
+        rows = self.here.filter(pc.equal(self.here["kind"], REJECT))
+        records = Counter[str]()
+        for rule, count in zip(rows["rule"].to_pylist(), pc.fill_null(rows["records"], 1).to_pylist(), strict=True):
+            records[rule] += count
+        return dict(records)
 
     @property
     def _blocks(self) -> DataFrame:
         return self.read.where(F.col("kind") == BLOCK)
 
+    @property
+    def _blocks_here(self) -> Iterator[Payload]:
+        """The blocks that this process keeps, in the order of buckets, drops and row ids."""
+        assert self.here is not None, "the caller looks who keeps them"
+        blocks = self.here.filter(pc.equal(self.here["kind"], BLOCK))
+        blocks = blocks.sort_by([(name, "ascending") for name in ("bucket", "seq_no", "least_row_id")])
+        return payloads(blocks.to_batches())
+
     def rows(self, source: Source) -> DataFrame:
         """The good rows, with the columns that `reader.read_files` gives but those of rejects."""
-        left_out = ("arrival", "rule", "reason", "raw")
+        left_out = {*_NOT_IN_BLOCKS} - {"seq_no", "file", "line"}
         schema = pa.schema([f for f in output_schema(record_spec(source)) if f.name not in left_out])
         return self._blocks.mapInArrow(partial(_rows, schema=schema), schema_ddl(schema))
 
@@ -140,13 +188,16 @@ class Blocks:
         """`row_id` and `delta_id` of the good rows whose delta_ids pass the filter, of a source that declares them."""
         return self._blocks.select("payload").mapInArrow(partial(_identities, wanted=wanted), IDENTITY)
 
-    def chunks(self, source: Source, landing: int, hidden: npt.NDArray[np.int64]) -> DataFrame:
-        """Rows of the source's chunk table, of the good rows but those with the ids `hidden`."""
+    def write_chunks(self, source: Source, landing: int, hidden: Ints, to: Destination) -> list[WrittenFile]:
+        """Write the source's chunks, of the good rows but those with the ids `hidden`."""
+        chunker = BlockChunker(source, landing, hidden, to)
+        if self.cached is None:
+            return [file for files in chunker(self._blocks_here) for file in files]
         blocks = self._blocks.select("bucket", "seq_no", "least_row_id", "payload")
-        together = blocks.repartitionById(self.buckets, "bucket").sortWithinPartitions("seq_no", "least_row_id")
-        made = together.mapInArrow(_BlockChunker(source, landing, hidden), chunks(source).schema())
-        # a worker that held several times its rows gives an entity's chunks in several places
-        return made.sortWithinPartitions("entity", "seq_no", F.col("row_ids")[0])
+        together = blocks.repartitionById(self.buckets, "bucket")
+        ordered = together.sortWithinPartitions("bucket", "seq_no", "least_row_id")
+        answers = ordered.mapInArrow(partial(write_chunks, chunker=chunker), "files STRING").toArrow()["files"]
+        return [WrittenFile(**file) for answer in answers.to_pylist() for file in json.loads(answer)]
 
 
 def _bounds(files: list[LandingFile], form: Format, spec: RecordSpec) -> list[bytes]:
@@ -187,7 +238,8 @@ def _read_one(
         rejected = batch.filter(bad)
         if rejected.num_rows:
             yield _filled(REJECT, rejected.num_rows, same, {name: rejected.column(name) for name in _REJECTED})
-            rejects += rejected.num_rows
+            rejects += pc.sum(pc.fill_null(rejected.column("records"), 1)).as_py()
+            lines = max(lines, pc.max(rejected.column("last_line")).as_py() or 0)
             whole += rejected.column("line").null_count
         good = batch.filter(pc.invert(bad)) if rejected.num_rows else batch
         held.append(good.drop_columns(list(_NOT_IN_BLOCKS)))
@@ -234,7 +286,7 @@ def _gathered(parts: pa.ChunkedArray) -> Hashes:
 def _identities(batches: Iterable[pa.RecordBatch], *, wanted: BloomFilter) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for payload in batch.column("payload"):
-            rows = _decoded(payload).select(["row_id", "delta_id"]).combine_chunks()
+            rows = decoded(payload).select(["row_id", "delta_id"]).combine_chunks()
             passing = wanted.passing(hashes_of(rows.column("delta_id")))
             yield from rows.filter(pa.array(passing)).to_batches()
 
@@ -244,10 +296,6 @@ def _payload(rows: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema, options=_IPC) as writer:
         writer.write_table(rows)
     return sink.getvalue().to_pybytes()
-
-
-def _decoded(payload: pa.Scalar) -> pa.Table:
-    return pa.ipc.open_stream(payload.as_buffer()).read_all()
 
 
 def _filled(kind: str, count: int, same: dict[str, Any], columns: dict[str, pa.Array]) -> pa.RecordBatch:
@@ -276,47 +324,3 @@ def _rows(batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> Iterator[p
             columns["line"] = pc.subtract(rows.column("row_id"), pa.scalar(block["first_row_id"] - 1, pa.int64()))
             found = [columns[f.name] if f.name in columns else rows.column(f.name) for f in schema]
             yield from pa.table(found, schema=schema).to_batches()
-
-
-@dataclass(frozen=True)
-class _BlockChunker:
-    """What runs in the Python workers: blocks of a bucket by drop and row id, to chunks."""
-
-    source: Source
-    landing: int
-    hidden: npt.NDArray[np.int64]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blocks = (
-            (seq_no, payload)
-            for batch in batches
-            for seq_no, payload in zip(batch.column("seq_no").to_pylist(), batch.column("payload"), strict=True)
-        )
-        for seq_no, own in groupby(blocks, key=lambda block: block[0]):
-            held: list[pa.Table] = []
-            for _, payload in own:
-                held.append(_decoded(payload))
-                if sum(part.num_rows for part in held) >= HELD_ROWS:
-                    yield from self._chunks(seq_no, held)
-                    held = []
-            if held:
-                yield from self._chunks(seq_no, held)
-
-    def _chunks(self, seq_no: int, held: list[pa.Table]) -> Iterator[pa.RecordBatch]:
-        rows = pa.concat_tables(held).combine_chunks()
-        if self.hidden.size:
-            rows = rows.filter(pa.array(~np.isin(rows.column("row_id").to_numpy(), self.hidden)))
-        if not rows.num_rows:
-            return
-        names = rows.column("entity").combine_chunks().dictionary_encode()
-        order = np.argsort(names.indices.to_numpy(), kind="stable")
-        layout = row_layout(self.source)
-        made = chunk_columns(
-            rows.take(pa.array(order)),
-            entity=layout.entity,
-            row_id=layout.row_id,
-            timelines=layout.timelines,
-            components=layout.components,
-            config=chunk_limits(self.source),
-        )
-        yield from named_chunks(self.source, made, seq_no=seq_no, diff=1, landing=self.landing).to_batches()

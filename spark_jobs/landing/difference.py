@@ -71,7 +71,7 @@ def difference(lake: Lake, source: Source, found: Survey, read: DataFrame, befor
     Raises:
         RowIdsShared: lines of two files would have the same row ids.
     """
-    ends = read.groupBy("file").agg(F.max("line").alias("lines")).collect()
+    ends = read.groupBy("file").agg(F.max(F.greatest("line", "last_line")).alias("lines")).collect()
     concerned = versions_after(found, {row.file: row.lines for row in ends})
     after = {**before, **concerned}
     places = Places.of(after.values(), source)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.landing.files import LandingFile
+from spark_jobs.landing.guessed_checks import guessed_checks
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.sampling import Sample, read_sample, refused
 from spark_jobs.landing.worker import read_file
@@ -224,6 +225,7 @@ def _text(
             "      rows_counted: count()",
             *means,
             "",
+            *guessed_checks(kinds, values, n_rows),
             "# What rows do to their entity can't be told from values: with `state`, gold keeps what becomes of it.",
             "",
             "dag:",
@@ -293,8 +295,9 @@ def _check(source: Source, files: Sequence[Path]) -> _Read:
         listed = LandingFile(0, path.name, 1, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
         for batch in read_file(listed, source.landing.format, record_spec(source)):
             read.rows += batch["rule"].null_count
-            for reason in pc.value_counts(batch["reason"].drop_null()).to_pylist():
-                read.rejected[reason["values"]] = read.rejected.get(reason["values"], 0) + reason["counts"]
+            bad = batch.filter(pc.is_valid(batch["reason"]))
+            for reason, records in zip(bad["reason"].to_pylist(), bad["records"].to_pylist(), strict=True):
+                read.rejected[reason] = read.rejected.get(reason, 0) + (records or 1)
             least = pc.min(batch["event_time"]).cast(pa.int64()).as_py()
             if least is not None:
                 first = instant_at(least)

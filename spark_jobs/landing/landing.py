@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.kernels.identities import Hashes
 from spark_jobs.kernels.records.rules import RULES_VERSION
 from spark_jobs.landing import ledger
-from spark_jobs.landing.blocks import Blocks
+from spark_jobs.landing.blocks import RECORDS, Blocks
 from spark_jobs.landing.chunking import as_chunks
 from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
 from spark_jobs.landing.difference import Difference, difference
@@ -25,7 +25,7 @@ from spark_jobs.landing.standing import DUPLICATE, REJECT
 from spark_jobs.landing.survey import Survey
 from spark_jobs.landing.suspects import suspects
 from spark_jobs.sources import Source
-from spark_jobs.storage.dense_files import page_rows
+from spark_jobs.storage.dense_files import dense_layout, page_rows
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import DUPLICATES, QUARANTINE, chunks, row_columns
@@ -75,14 +75,12 @@ class Landing:
                 return landed
         read = read_files(self.lake.spark, self.source, found.read).persist()
         try:
-            self._check_drift(read.where("rule IS NOT NULL"))
+            if self.source.unknown_columns == "fail":
+                of_rules = read.where("rule IS NOT NULL").groupBy("rule").agg(F.sum(F.expr(RECORDS)).alias("n"))
+                check_drift(self.source, {row.rule: row.n for row in of_rules.collect()})
             return self._correct(found, read)
         finally:
             read.unpersist()
-
-    def _check_drift(self, rejects: DataFrame) -> None:
-        if self.source.unknown_columns == "fail":
-            check_drift(self.source, {row.rule: row["count"] for row in rejects.groupBy("rule").count().collect()})
 
     def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
         """Files that are new to the ledger; None if one of their rows goes before one that counts.
@@ -90,7 +88,8 @@ class Landing:
         Raises:
             RowIdsShared: lines of two files would have the same row ids.
         """
-        self._check_drift(blocks.rejects)
+        if self.source.unknown_columns == "fail":
+            check_drift(self.source, blocks.rejected())
         counted, hashes = blocks.counts()
         contested = self._contest(blocks, hashes)
         n_contested, displacing = contested.totals() if contested else (0, 0)
@@ -111,8 +110,10 @@ class Landing:
         landed = Landed(rows)
         n_rows, entities = landed.totals["rows"], max((c["entities"] for c in counted.values()), default=0)
         if n_rows:
-            made = blocks.chunks(self.source, self.fence.token, hidden.row_ids)
-            self.lake.append_dense(chunks(self.source), made, page_rows(n_rows, entities))
+            table = chunks(self.source)
+            to = self.lake.destination(table, dense_layout(page_rows(n_rows, entities)))
+            files = blocks.write_chunks(self.source, self.fence.token, hidden.row_ids, to)
+            self.lake.append_files(table, files)
         if landed.totals["rejects"]:
             rejects = _came(blocks.rejects.select(*REJECT))
             self._append_rejects(rejects.withColumn("ended", F.lit(None).cast("string")))
@@ -166,7 +167,8 @@ class Landing:
             counts[row.file]["rows_back" if row.diff < 0 else "rows"] += row.n
             entities = max(entities, row.d)
         for what, frame in (("rejects", made.rejects), ("duplicates", made.duplicates)):
-            for row in frame.groupBy("file", "diff").agg(F.count(F.lit(1)).alias("n")).collect():
+            n = F.sum(F.expr(RECORDS)) if what == "rejects" else F.count(F.lit(1))
+            for row in frame.groupBy("file", "diff").agg(n.alias("n")).collect():
                 counts[row.file][f"{what}_back" if row.diff < 0 else what] += row.n
         return counts, entities
 

@@ -132,6 +132,25 @@ def rows_by_landing(lake: Lake, source: Source) -> dict[int, int]:
     return found
 
 
+@dataclass(slots=True)
+class LandedDrop:
+    """What the ledger says of a drop: its files' newest checksums by path, and how many of their rows stand."""
+
+    checksums: dict[str, str] = field(default_factory=dict)
+    rows: int = 0
+
+
+def landed_drops(lake: Lake, source: Source) -> dict[int, LandedDrop]:
+    """The drops that the ledger names, by their numbers; also of a lake that an older version made."""
+    found: dict[int, LandedDrop] = {}
+    for row in _rows(lake, source, pc.scalar(True)):
+        drop = found.setdefault(row["seq_no"], LandedDrop())
+        drop.rows += row["rows"] - (row.get("rows_back") or 0)
+        if row["path"] is not None:
+            drop.checksums[row["path"]] = row["checksum"]
+    return found
+
+
 def _rows(lake: Lake, source: Source, where: pc.Expression) -> Rows:
     """The source's rows of the ledger, oldest landing first."""
     rows = lake.records(FILES, (pc.field("source") == source.name) & where)

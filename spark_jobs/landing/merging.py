@@ -8,7 +8,7 @@ others; chunks of attempts that never came to count go with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -76,33 +76,36 @@ class RowsDiffer(TidemarkError):
 def merge_due(lake: Lake, source: Source, token: int, through: int) -> Merged:
     """Merge the newest runs of landings up to `through`, where enough came together for it to pay; see
     `kernels.chunks.merging.due_runs`. Runs whose chunks are dense as they are stay."""
-    runs = [run for run in runs_of(lake, source) if run.last <= through]
+    of_landing = ledger.rows_by_landing(lake, source)
+    runs = runs_of(lake, source, of_landing)
     thin: list[Run] = []
-    for run in reversed(runs):
+    for run in reversed([run for run in runs if run.last <= through]):
         # merging fills an unsorted chunk up to this many rows at most
         if 2 * run.rows > run.chunks * source.chunks.unsorted:
             break
         thin.insert(0, run)
     newest = due_runs([run.size for run in thin])
-    return _merge(lake, source, token, thin[-newest].first, through) if newest else Merged()
+    return (
+        _merge(lake, source, token, range(thin[-newest].first, through + 1), runs, of_landing) if newest else Merged()
+    )
 
 
 def merge_all(lake: Lake, source: Source, token: int, through: int) -> Merged:
     """Merge the chunks of all landings up to `through`; a second time changes nothing."""
-    return _merge(lake, source, token, 0, through)
+    of_landing = ledger.rows_by_landing(lake, source)
+    return _merge(lake, source, token, range(through + 1), runs_of(lake, source, of_landing), of_landing)
 
 
-def runs_of(lake: Lake, source: Source) -> list[Run]:
-    """The runs of a source's chunks, oldest first. Reads Delta's log and the ledger, no chunk."""
+def runs_of(lake: Lake, source: Source, rows_by_landing: Mapping[int, int]) -> list[Run]:
+    """The runs of a source's chunks, oldest first, with the rows that the ledger says. Reads Delta's log, no chunk."""
     files = sorted((_run(file) for file in lake.logged_bounds(chunks(source), "landing")), key=lambda run: run.first)
     runs: list[Run] = []
     for file in files:
         overlaps = runs and file.first <= runs[-1].last
         runs.append(runs.pop().joined(file) if overlaps else file)
-    of_landing = ledger.rows_by_landing(lake, source)
     after = 0
     for place, run in enumerate(runs):
-        rows = sum(rows for landing, rows in of_landing.items() if after < landing <= run.last)
+        rows = sum(rows for landing, rows in rows_by_landing.items() if after < landing <= run.last)
         runs[place], after = replace(run, rows=rows), run.last
     return runs
 
@@ -113,15 +116,16 @@ def _run(file: FileSummary) -> Run:
     return Run(0 if first is None else first, _NEVER if last is None else last, file.rows, file.size)
 
 
-def _merge(lake: Lake, source: Source, token: int, first: int, through: int) -> Merged:
-    """Merge the chunks of the landings from `first` to `through`, in one commit; none where as many come of one run.
+def _merge(
+    lake: Lake, source: Source, token: int, landings: range, runs: Sequence[Run], rows_by_landing: Mapping[int, int]
+) -> Merged:
+    """Merge the chunks of some landings, in one commit; none where as many come of one run.
 
     Raises:
         RowsDiffer: the merged chunks have other numbers of rows than their landings brought.
     """
-    table = chunks(source)
-    runs = runs_of(lake, source)
-    before = [run for run in runs if first <= run.first and run.last <= through]
+    table, through = chunks(source), landings.stop - 1
+    before = [run for run in runs if landings.start <= run.first and run.last <= through]
     if not before:
         return Merged()
     inside = F.col("landing").between(before[0].first, through)
@@ -129,9 +133,9 @@ def _merge(lake: Lake, source: Source, token: int, first: int, through: int) -> 
     n_before = sum(run.chunks for run in before)
     # of the landings themselves, not of the runs: of one whose chunks are gone there is no run
     after = max((run.last for run in runs if run.last < before[0].first), default=0)
-    rows = sum(n for landing, n in ledger.rows_by_landing(lake, source).items() if after < landing <= through)
+    rows = sum(n for landing, n in rows_by_landing.items() if after < landing <= through)
     # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    newest = max((n for n in ledger.rows_by_landing(lake, source) if n <= before[-1].last), default=0)
+    newest = max((n for n in rows_by_landing if n <= before[-1].last), default=0)
     made = merged(counted, _Merger(source, newest, token), -(-rows // ROWS_A_FILE)).localCheckpoint()
     n_after, n_rows = made.agg(F.count(F.lit(1)), F.coalesce(F.sum("rows"), F.lit(0))).collect()[0]
     if n_rows != rows:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.kernels.chunks.merging import chunk_rows as rows_of
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import LANDING_OF_ROWS, chunks, row_columns
 
@@ -17,42 +23,60 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+@dataclass(frozen=True)
+class ChunkRows:
+    """Chunks as rows, by pyarrow; parts of them may be sent to tasks. `n_rows`: how many rows there are."""
+
+    source: Source
+    stored: StoredRows
+    n_rows: int
+
+    def split(self, most_rows: int) -> list[ChunkRows]:
+        """Parts of about so many rows."""
+        rows_a_chunk = -(-self.n_rows // max(self.stored.n_rows, 1)) or 1
+        parts = self.stored.split(max(most_rows // rows_a_chunk, 1))
+        return [replace(self, stored=part, n_rows=part.n_rows * rows_a_chunk) for part in parts]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The columns of `tables.row_columns`, and `diff`, some rows at a time."""
+        columns = [c.name for c in row_columns(self.source) if c.name not in ("seq_no", "entity")]
+        arrays = {name: PLURAL.get(name, name) for name in columns}
+        read = self.stored.with_columns(["entity", "diff", "rows", *arrays.values()])
+        for table in read.tables():
+            rows = rows_of(table, rows="rows", arrays=arrays, same=("entity", "diff"))
+            yield rows.append_column("seq_no", pa.array(numbers(rows["row_id"]) >> PLACE_BITS))
+
+
+PLURAL = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
+"""Columns of a row that chunks have under another name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Updates to append, with the columns of `tables.updates` but batch, time and token (None: nothing landed), and the
-    landings of the ledger that are not in the trace yet, oldest first, with the number of their updates and the drops
-    that they are about.
+    """Rows to append to the trace (None: nothing landed), and the landings of the ledger that are not in it yet, oldest
+    first, with the drops that they are about.
 
-    `is_settled`: no two of the updates are of the same row, and the rows lie by entity: in so many partitions that each
-    has `ROWS_A_TASK` at most, all rows of an entity in one, in the order of entities.
+    `has_repeats`: some of the rows may be of the same row, which came and went.
     """
 
-    rows: DataFrame | None
+    rows: ChunkRows | None
     landings: tuple[int, ...]
-    n_rows: int = 0
     drops: tuple[int, ...] = ()
-    is_settled: bool = False
-
-
-ROWS_A_TASK = 250_000
-"""Updates that one task takes out of chunks and writes."""
+    has_repeats: bool = False
 
 
 def pending_updates(lake: Lake, source: Source, landed_through: int) -> Pending:
-    """The updates of every landing of the ledger beyond `landed_through`."""
+    """The rows of every landing of the ledger beyond `landed_through`."""
     found = pending_landings(lake, source, landed_through)
     drops = tuple(sorted({n for landing in found.values() for n in landing.drops}))
     with_rows = [number for number, landing in found.items() if landing.n_updates]
     if not with_rows:
-        return Pending(None, tuple(found), 0, drops)
+        return Pending(None, tuple(found), drops)
     n_rows = sum(landing.n_updates for landing in found.values())
-    settled = not any(landing.counts["rows_back"] for landing in found.values())
-    held = lake.read(chunks(source)).where(F.col("landing").isin(with_rows))
-    if settled:
-        # a chunk is moved and sorted for all of its rows
-        held = held.repartition(max(-(-n_rows // ROWS_A_TASK), 1), "entity").sortWithinPartitions("entity")
-    rows = rows_of_chunks(held, source)
-    return Pending(rows, tuple(found), n_rows, drops, settled)
+    repeats = any(landing.counts["rows_back"] for landing in found.values())
+    of_landings = pc.field("landing").isin(pa.array(with_rows, pa.int64()))
+    stored = lake.stored(chunks(source), ["entity"], of_landings)
+    return Pending(ChunkRows(source, stored, n_rows), tuple(found), drops, repeats)
 
 
 def chunk_rows(lake: Lake, source: Source) -> DataFrame:
@@ -63,12 +87,11 @@ def chunk_rows(lake: Lake, source: Source) -> DataFrame:
 def rows_of_chunks(held: DataFrame, source: Source, **more: Column) -> DataFrame:
     """Chunks as rows, in the order of the chunks: the columns of `tables.row_columns`, `diff`, and what `more` arrays
     say of each row."""
-    plural = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
     alone = ("seq_no", "entity")
     in_arrays = [c for c in row_columns(source) if c.name not in alone]
     # a chunk none of whose rows has a value holds no array: zipping needs one all the same
     arrays = [
-        F.coalesce(plural.get(c.name, c.name), F.array_repeat(F.lit(None).cast(c.type), F.col("rows"))).alias(c.name)
+        F.coalesce(PLURAL.get(c.name, c.name), F.array_repeat(F.lit(None).cast(c.type), F.col("rows"))).alias(c.name)
         for c in in_arrays
     ]
     zipped = held.select("diff", "entity", *arrays, *[array.alias(name) for name, array in more.items()])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from spark_jobs.kernels.records import ColumnSpec, RecordSpec
+from spark_jobs.kernels.records import ColumnSpec, RecordSpec, RowCheck
 from spark_jobs.kernels.records.spec import ColumnType
-from spark_jobs.sources import Source
+from spark_jobs.sources import Between, DataCheck, In, Lateness, Matches, NotNull, Source, typed
 
 
 def record_spec(source: Source) -> RecordSpec:
@@ -34,4 +34,26 @@ def record_spec(source: Source) -> RecordSpec:
         unknown_columns=source.unknown_columns,
         delimiter=source.landing.delimiter,
         max_record_bytes=source.landing.max_record_bytes,
+        max_rejects=source.landing.max_rejects,
+        max_lines=source.landing.max_lines,
+        max_expansion=source.landing.max_expansion,
+        checks=tuple(_row_check(source, name, check) for name, check in source.quarantining.items()),
+        drops=(source.start_us, source.every_us),
     )
+
+
+def _row_check(source: Source, name: str, check: DataCheck) -> RowCheck:
+    """A check whose breakers go to quarantine."""
+    if isinstance(check, NotNull):
+        return RowCheck(name, "not_null", check.in_words, check.column)
+    if isinstance(check, Lateness):
+        return RowCheck(name, "lateness", check.in_words, greatest=check.max_us)
+    if isinstance(check, Matches):
+        return RowCheck(name, "matches", check.in_words, check.column, pattern=check.pattern)
+    assert isinstance(check, Between | In), "a source file lets no other kind quarantine"
+    column = source.columns[check.column]
+    if isinstance(check, In):
+        values = tuple(typed(value, column) for value in check.values)
+        return RowCheck(name, "in", check.in_words, check.column, values=values)
+    least, greatest = (None if end is None else typed(end, column) for end in (check.min, check.max))
+    return RowCheck(name, "between", check.in_words, check.column, least, greatest)

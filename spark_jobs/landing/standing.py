@@ -27,8 +27,8 @@ from spark_jobs.storage.tables import DUPLICATES, LANDING_OF_ROWS, QUARANTINE, c
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-REJECT = ("seq_no", "file", "line", "rule", "reason", "raw")
-"""What tells two rejected records apart."""
+REJECT = ("seq_no", "file", "line", "rule", "reason", "raw", "last_line", "records")
+"""What tells two rejected records, or ranges of them, apart."""
 DUPLICATE = ("seq_no", "file", "line", "row_id", "delta_id", "counted_row_id", "conflict", "row")
 """What tells two duplicates apart."""
 

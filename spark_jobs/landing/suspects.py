@@ -7,14 +7,14 @@ the delta_ids that are left are brought together and compared by what they say (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, repeated
+from spark_jobs.exchange import answers
+from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of
+from spark_jobs.kernels.plain import repeated
 from spark_jobs.landing.blocks import Blocks
 from spark_jobs.landing.reader import MOST_TASKS
 from spark_jobs.sources import Source
@@ -45,30 +45,19 @@ def _landed(spark: SparkSession, landed: StoredRows, new: Hashes) -> Hashes:
     if not new.size or not landed.fragments:
         return new[:0]
     wanted = BloomFilter.of(new)
-    if landed.n_bytes <= BYTES_HERE:
-        passing = list(_passing(landed, wanted))
-    else:
-        pieces = landed.split(max(landed.n_rows // MOST_TASKS, 1))
-        scan = partial(_scan, pieces=pieces, wanted=wanted)
-        parts = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(scan, "hashes BINARY").toArrow()["hashes"]
-        passing = [np.frombuffer(part, np.uint64) for part in parts.to_pylist()]
-    return np.intersect1d(new, np.concatenate([new[:0], *passing]))
+    pieces = landed.split(max(landed.n_rows // MOST_TASKS, 1))
+    found = answers(spark, pieces, partial(_passing, wanted=wanted), here=landed.n_bytes <= BYTES_HERE)
+    passing = [np.frombuffer(part, np.uint64) for part in found]
+    of_landed = np.concatenate([new[:0], *passing])
+    places = np.minimum(np.searchsorted(new, of_landed), new.size - 1)
+    return np.unique(of_landed[new[places] == of_landed])
 
 
-def _scan(
-    batches: Iterable[pa.RecordBatch], *, pieces: Sequence[StoredRows], wanted: BloomFilter
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for place in batch.column("id").to_pylist():
-            for hashes in _passing(pieces[place], wanted):
-                yield pa.record_batch({"hashes": pa.array([hashes.tobytes()], pa.binary())})
-
-
-def _passing(landed: StoredRows, wanted: BloomFilter) -> Iterator[Hashes]:
+def _passing(landed: StoredRows, *, wanted: BloomFilter) -> bytes:
     """The hashes of delta_ids in these files that pass the filter."""
+    passing = []
     for table in landed.tables():
         for delta_ids in table["delta_ids"].chunks:
             hashes = hashes_of(delta_ids.flatten().drop_null())
-            passing = hashes[wanted.passing(hashes)]
-            if passing.size:
-                yield passing
+            passing.append(hashes[wanted.passing(hashes)].tobytes())
+    return b"".join(passing)

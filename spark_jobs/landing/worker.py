@@ -17,13 +17,14 @@ import pyarrow as pa
 from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_ndjson, read_parquet
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.opened import UnusableFileError, open_file
-from spark_jobs.sources.drops import LINE_LIMIT
 
 Format = Literal["csv", "ndjson", "parquet"]
 BLOCK_BYTES = 1 << 22
 """Bytes read at a time. 4 MiB hold some 40,000 records: smaller blocks cost calls, larger ones only memory."""
 WAITING_BYTES = 64 << 20
 """Rows of a file that wait in memory; beyond it they wait on the worker's disk."""
+EXPANDED_BYTES = 256 << 20
+"""What any file may take once decompressed, however small it is."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 FILE_FIELDS = (
     pa.field("seq_no", pa.int64()),
@@ -71,16 +72,20 @@ def first_rows(file: LandingFile, form: Format, spec: RecordSpec) -> pa.RecordBa
 
 
 def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.RecordBatch]:
+    spec = spec.of_drop(file.seq_no)
     with open_file(file.location) as opened:
         if opened.status() != (file.size, file.modified_ns):
             raise _changed()
         if form == "parquet":
-            yield from read_parquet(opened.raw, spec)
+            expansion = _Expansion(file.size, spec.max_expansion)
+            for batch in read_parquet(opened.raw, spec):
+                expansion.add(batch.nbytes)
+                yield batch
             checksum = _checksum(opened.raw)
         else:
             hashed = _Hashed(opened.raw)
             read = read_csv if form == "csv" else read_ndjson
-            yield from read(_blocks(hashed), spec)
+            yield from read(_blocks(hashed, _Expansion(file.size, spec.max_expansion)), spec)
             checksum = hashed.finish()
     if checksum != file.checksum:
         raise _changed()
@@ -120,7 +125,23 @@ class _Hashed(io.RawIOBase):
         return self._digest.hexdigest()
 
 
-def _blocks(file: _Hashed) -> Iterator[bytes]:
+class _Expansion:
+    """What a file takes once decompressed, against its size."""
+
+    def __init__(self, size: int, times: int) -> None:
+        self._most, self._times, self._bytes = max(EXPANDED_BYTES, size * times), times, 0
+
+    def add(self, count: int) -> None:
+        """Count more bytes. Raises UnusableFileError."""
+        self._bytes += count
+        if self._bytes > self._most:
+            expected = f"at most {self._most} bytes once decompressed: {EXPANDED_BYTES}, or {self._times} times the"
+            raise UnusableFileError(
+                "expands_too_far", f"expected {expected} file's size (`landing.max_expansion`), found more"
+            )
+
+
+def _blocks(file: _Hashed, expansion: _Expansion) -> Iterator[bytes]:
     """The file's bytes, decompressed if it begins like gzip or zstd."""
     start = file.peek(4)
     codec = "gzip" if start.startswith(_GZIP) else "zstd" if start == _ZSTD else None
@@ -135,6 +156,8 @@ def _blocks(file: _Hashed) -> Iterator[bytes]:
             raise UnusableFileError(rule, f"expected a whole {codec} file, found {found}") from None
         if not block:
             return
+        if codec:
+            expansion.add(len(block))
         yield block
 
 
@@ -179,9 +202,7 @@ class _Waiting:
             self._file.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keep one more batch. Raises UnusableFileError where lines outgrow row ids."""
-        if batch.num_rows and batch.column(0)[-1].as_py() >= LINE_LIMIT:
-            raise UnusableFileError("too_many_lines", f"expected fewer than {LINE_LIMIT} lines, found more")
+        """Keep one more batch."""
         self._bytes += batch.nbytes
         if self._writer is None and self._bytes <= WAITING_BYTES:
             self._held.append(batch)

@@ -17,6 +17,7 @@ from typing import Any
 
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.publish.changes import Changes
 from spark_jobs.server.logins import login
 from spark_jobs.storage.table_notes import NotedTable
 
@@ -28,13 +29,39 @@ MARTS = "marts"
 _GOOD = {"success", "pass", "warn", "skipped"}
 
 
+@dataclass(frozen=True, slots=True)
+class MartTest:
+    """What came of one of dbt's tests: `status` as dbt says it, the rows that break it, dbt's severity (error or warn),
+    the mart that it is about, and the query that gives those rows."""
+
+    name: str
+    mart: str
+    status: str
+    failures: int | None
+    severity: str
+    message: str
+    query: str | None
+
+    @classmethod
+    def of(cls, result: Any) -> MartTest:
+        """Of a result of dbt."""
+        node = result.node
+        mart = str(getattr(node, "attached_node", None) or "").rpartition(".")[2]
+        severity = str(getattr(node.config, "severity", "error")).lower()
+        query = getattr(node, "compiled_code", None)
+        message = " ".join(str(result.message or result.status).split())
+        return cls(node.name, mart, str(result.status), result.failures, severity, message, query)
+
+
 class MartsFailed(TidemarkError):
-    """dbt could not build or test a source's marts. Facts: `source`, `failed` (node -> dbt's own message), `log`."""
+    """dbt could not build or test a source's marts. Facts: `source`, `failed` (node -> dbt's own message), `log`.
+    `tests` are what came of dbt's tests."""
 
     code = "marts_failed"
     source: str
     failed: dict[str, str]
     log: str
+    tests: Sequence[MartTest] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +72,7 @@ class MartsResult:
     status: Mapping[str, str]
     marts: list[str]
     seconds: float
+    tests: Sequence[MartTest] = ()
 
 
 def models() -> set[str]:
@@ -63,11 +91,14 @@ def build_marts(
     *,
     published_us: int | None = None,
     standing: Mapping[str, NotedTable] | None = None,
+    changes: Changes | None = None,
+    compiled: bool = True,
 ) -> MartsResult:
     """Bring the marts of `source` (its tag) up to its publication and test them; a source without marts builds nothing.
 
-    `published_us` is the publication in force, for the marts' commits to name, and `standing` the marts that stand, by
-    name: what is not said here the models ask of the lake, a statement each.
+    `published_us` is the publication in force, for the marts' commits to name, `standing` the marts that stand, by
+    name, and `changes` what changed since: what is not said here the models ask of the lake, a statement each.
+    `compiled`: Spark makes and compiles code for each statement, which pays for large marts alone.
     A failed build leaves each mart as it was or at the new publication, never between: run it again.
 
     Raises:
@@ -78,17 +109,20 @@ def build_marts(
     from dbt.cli.main import dbtRunner
 
     arguments = ["build", "--select", f"tag:{source}", *_options(settings)]
-    with _environment(settings, published_us, standing or {}):
+    with _environment(settings, published_us, standing or {}, changes or {}, compiled=compiled):
         outcome = dbtRunner().invoke(arguments)
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
     failed = {r.node.name: r.message or str(r.status) for r in results if str(r.status) not in _GOOD}
     if outcome.exception is not None:
         failed["dbt"] = str(outcome.exception)
+    tests = [MartTest.of(result) for result in results if result.node.resource_type == "test"]
     if failed or not outcome.success:
-        raise _failure(settings, source, failed)
+        failure = _failure(settings, source, failed)
+        failure.tests = tests
+        raise failure
     status = {r.node.name: str(r.status) for r in results}
     marts = sorted(r.node.alias for r in results if r.node.resource_type == "model")
-    return MartsResult(source, status, marts, time.monotonic() - begun)
+    return MartsResult(source, status, marts, time.monotonic() - begun, tests)
 
 
 def _options(settings: Settings) -> list[str]:
@@ -107,7 +141,14 @@ def _logs(settings: Settings) -> Path:
 
 
 @contextmanager
-def _environment(settings: Settings, published_us: int | None, standing: Mapping[str, NotedTable]) -> Iterator[None]:
+def _environment(
+    settings: Settings,
+    published_us: int | None,
+    standing: Mapping[str, NotedTable],
+    changes: Changes,
+    *,
+    compiled: bool,
+) -> Iterator[None]:
     """The variables that the project reads, for the time of one build."""
     user = login(settings, "writer")
     wanted = {
@@ -118,6 +159,8 @@ def _environment(settings: Settings, published_us: int | None, standing: Mapping
         "TIDEMARK_THRIFT_PORT": str(settings.thrift_port),
         "TIDEMARK_PUBLISHED_US": "" if published_us is None else str(published_us),
         "TIDEMARK_MARTS": json.dumps({mart: {"columns": t.columns, **t.note} for mart, t in standing.items()}),
+        "TIDEMARK_CHANGES": json.dumps(changes),
+        "TIDEMARK_COMPILED": str(compiled).lower(),
     }
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.kernels.comparison import LIVE
+from spark_jobs.kernels.comparison import LIVE, without_closed
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.state_reads import check_keeps_chains
-from spark_jobs.restatement.chains import published_chains
+from spark_jobs.restatement.published import published_files
 from spark_jobs.sources import Source
-from spark_jobs.storage.chain_tables import CHAINS, COMPACTION
+from spark_jobs.storage.chain_tables import CHAINS, COMPACTION, SEGMENT
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication, visible
+from spark_jobs.storage.publication import Publication, visible_rows
 from spark_jobs.storage.tables import updates
+from spark_jobs.storage.times import instant
 from spark_jobs.trace.source_plane import trace_handles
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+_BEGINNING = -(2**63)
+_COUNTED = ("at_delta", "deltas", "refusals", "known_until", "encoding", "saved_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class ChainMetrics:
 
 
 def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
-    """Counted now, over what is published; reads the chains' plain columns and the names of files.
+    """Counted now, over what is published; reads the files' plain columns and their names, without a Spark job.
 
     Raises:
         ParameterError: the source keeps no chains.
@@ -54,42 +57,52 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     check_keeps_chains(source)
     point = ReadPoint.open(lake, source)
     current = point.publication
-    held = published_chains(lake, source, current).segments
-    ends = F.col("end_time").isNull()
-    standing = F.expr("IF(size(known_until) = 0, size(event_times), size(filter(known_until, t -> t IS NULL)))")
-    # of deltas that stand: what was taken back is kept for reads of the past
-    refused = F.expr(
-        "IF(size(known_until) = 0, size(filter(refusals, r -> r > 0)), size(filter("
-        "arrays_zip(refusals, known_until), d -> d.refusals > 0 AND d.known_until IS NULL)))"
-    )
-    counts = {
-        "chains": F.count_if(ends), "checkpoints": F.count_if(F.col("at_delta").isNotNull()),
-        "deltas": F.sum(standing), "pending": F.sum(F.when(ends, standing)), "longest": F.max(F.when(ends, standing)),
-        "refused": F.sum(refused),
-    }  # fmt: skip
-    told = held.agg(*[F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]).collect()[0]
-    live = lake.read_with_files(CHAINS).where((F.col("source") == source.name) & (F.col("era") == LIVE))
-    saved = live.groupBy("encoding").agg(F.sum("saved_bytes").alias("saved")).collect()
-    handles = trace_handles(point.frontiers.arrangement)
-    rows = lake.read_with_files(updates(source)).where(F.col("batch").isin(handles))
+    of_source = pc.field("source") == source.name
+    columns = list(dict.fromkeys([*SEGMENT, "end_time", "known_from", "era", *_COUNTED]))
+    shown = published_files(lake, CHAINS, current, columns, of_source).whole()
+    for column in ("start_time", "start_row"):  # null where a chain begins, and Arrow joins no nulls
+        place = shown.column_names.index(column)
+        shown = shown.set_column(place, column, shown.column(column).fill_null(_BEGINNING))
+    held = without_closed(shown, SEGMENT)
+    ends = held.filter(held.column("end_time").is_null()).column("deltas")
+    live = lake.stored(CHAINS, ["encoding", "saved_bytes"], None, {"source": [source.name], "era": [LIVE]})
+    saved: Counter[str] = Counter()
+    for row in live.whole().group_by("encoding").aggregate([("saved_bytes", "sum")]).to_pylist():
+        saved[row["encoding"]] = row["saved_bytes_sum"]
+    trace = lake.stored(updates(source), ["batch"], None, {"batch": trace_handles(point.frontiers.arrangement)})
     return ChainMetrics(
-        **told.asDict(),
+        chains=len(ends),
+        checkpoints=len(held) - held.column("at_delta").null_count,
+        deltas=pc.sum(held.column("deltas")).as_py() or 0,
+        pending=pc.sum(ends).as_py() or 0,
+        longest=pc.max(ends).as_py() or 0,
+        refused=sum(_refused(row["refusals"], row["known_until"]) for row in _with_refusals(held)),
         **_compactions(lake, source, current),
-        saved_bytes={row.encoding: int(row.saved) for row in saved},
-        bytes_of_updates=_bytes(rows),
+        saved_bytes=dict(saved),
+        bytes_of_updates=_bytes(trace),
         bytes_of_chains=_bytes(live),
     )
 
 
+def _with_refusals(held: pa.Table) -> list[dict[str, list[int | None]]]:
+    lists = held.select(["refusals", "known_until"])
+    return lists.filter(pc.greater(pc.list_value_length(lists.column("refusals")), 0)).to_pylist()
+
+
+def _refused(refusals: list[int | None], until: list[int | None]) -> int:
+    """Deltas of a segment that stand and that the chain skips: what was taken back is kept for reads of the past."""
+    stands = [time is None for time in until] or [True] * len(refusals)
+    return sum(bool(refusal) and standing for refusal, standing in zip(refusals, stands, strict=True))
+
+
 def _compactions(lake: Lake, source: Source, current: Publication) -> dict[str, int]:
-    rows = lake.read(CHAINS)
     names = ("merged", "dropped", "bytes_before", "bytes_after")
-    published = (F.unix_micros("known_from") < current.published_us) & visible(current)
-    told = rows.where((F.col("source") == source.name) & (F.col("era") == COMPACTION) & published)
-    sums = told.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names]).collect()[0]
-    return {name: int(sums[name]) for name in names}
+    shown = visible_rows(current) & (pc.field("known_from") < instant(current.published_us))
+    rows = lake.stored(CHAINS, names, shown, {"source": [source.name], "era": [COMPACTION]}).whole()
+    return {name: pc.sum(rows.column(name)).as_py() or 0 for name in names}
 
 
-def _bytes(rows: DataFrame) -> int:
-    files = rows.select("file", "file_size").distinct().agg(F.sum("file_size")).collect()
-    return int(files[0][0] or 0)
+def _bytes(rows: StoredRows) -> int:
+    """Of the files that hold the rows."""
+    paths = {fragment.path: fragment.filesystem for fragment in rows.fragments}
+    return sum(system.get_file_info(path).size for path, system in paths.items())

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow.compute as pc
 
 from spark_jobs.sources import Source
-from spark_jobs.sources.drops import PLACE_BITS, drop_of, line_of
-from spark_jobs.storage.bronze_views import landed_chunks
+from spark_jobs.sources.drops import drop_of, line_of
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import FILES, LANDING_OF_ROWS
-from spark_jobs.storage.times import utc_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from spark_jobs.storage.tables import FILES, LANDINGS, chunks
 
 Row = dict[str, Any]
-_OF_FILE = ("path", "first_row_id", "last_row_id")
 _OF_ROW = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}
 
 
@@ -37,11 +31,10 @@ def with_landings(lake: Lake, source: Source, updates: Sequence[Row], read: Sequ
     if not updates:
         return []
     brought: dict[tuple[int, bool], list[Row]] = {}
-    for row in utc_rows(_of_chunks(lake, source, updates, read)):
-        brought.setdefault((row["row_id"], row["diff"] > 0), []).append(row)
-    said = lake.read(FILES).where(F.col("source") == source.name).select("landing", "run_id", *_OF_FILE)
-    ledger = utc_rows(said.orderBy("landing"))
+    ledger = sorted(lake.records(FILES, pc.field("source") == source.name), key=lambda row: row["landing"])
     runs = {row["landing"]: row["run_id"] for row in ledger}
+    for row in _of_chunks(lake, source, updates, read, {*runs}):
+        brought.setdefault((row["row_id"], row["diff"] > 0), []).append(row)
     files = _Files(ledger)
 
     def named(update: Row) -> Row:
@@ -86,17 +79,22 @@ def landing_of(update: Row, brought: Sequence[Mapping[str, Any]], read: Sequence
     return max((row["landing"] for row in same or before), default=None)
 
 
-def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequence[str]) -> DataFrame:
-    """The rows of these updates' entities in the drops that brought them, with their chunk's `landing` and `diff`."""
-    drops = [drop_of(update["row_id"]) for update in updates]
+def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequence[str], ledger: set[int]) -> list[Row]:
+    """Of the rows of these updates what each landing of the ledger brought, with its chunk's `diff`."""
+    wanted = {update["row_id"] for update in updates}
     arrays = _OF_ROW | {column: f"c_{column}" for column in read}
-    # a chunk none of whose rows has a value holds no array: zipping needs one all the same
-    padded = [
-        F.coalesce(array, F.array_repeat(F.lit(None), F.col("rows"))).alias(column) for column, array in arrays.items()
-    ]
     # of a merged chunk `seq_no` is that of its last row
-    held = lake.run(landed_chunks(source)).where(F.col("seq_no") >= min(drops))
-    held = held.where(F.shiftright(F.col("row_ids")[0], PLACE_BITS) <= max(drops))
-    near = held.where(F.col("entity").isin(sorted({update["entity"] for update in updates})))
-    of_rows = near.select("diff", *padded, F.expr(LANDING_OF_ROWS).alias("landing"))
-    return of_rows.select("diff", F.explode(F.arrays_zip(*arrays, "landing")).alias("r")).select("diff", "r.*")
+    near = pc.field("seq_no") >= min(drop_of(row_id) for row_id in wanted)
+    near = near & pc.field("entity").isin(sorted({update["entity"] for update in updates}))
+    columns = ["diff", "landing", LANDINGS.name, *arrays.values()]
+    found = []
+    for chunk in lake.stored(chunks(source), columns, near).whole().to_pylist():
+        if chunk["landing"] not in ledger:
+            continue
+        for place, row_id in enumerate(chunk["row_ids"]):
+            if row_id in wanted:
+                # a chunk none of whose rows has a value holds no array
+                row = {name: (chunk[array] or {place: None})[place] for name, array in arrays.items()}
+                landing = (chunk[LANDINGS.name] or {place: chunk["landing"]})[place]
+                found.append({"diff": chunk["diff"], **row, "landing": landing})
+    return found

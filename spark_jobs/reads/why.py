@@ -1,35 +1,40 @@
 """Why a published row says what it says: the deltas behind it, and its revisions with what caused each.
 
-Everything is read from published names and the trace; nothing of it is kept for this alone. A delta is named by the
-file and line that it stood in, and the run that landed it.
+Everything is read from the history of published tables and the trace, without a Spark job; nothing of it is kept for
+this alone. A delta is named by the file and line that it stood in, and the run that landed it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.reads.landed import with_landings
 from spark_jobs.reads.point import ReadPoint
+from spark_jobs.reads.publications import Published, publications
 from spark_jobs.reads.row_keys import PublishedTable, published_table, row_key
-from spark_jobs.restatement.touched import at
-from spark_jobs.restatement.windows import drop_start
 from spark_jobs.sources import Source
+from spark_jobs.storage.column_types import INSTANT, arrow_type_of
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.times import EPOCH, instant, micros, parsed, utc_rows
-from spark_jobs.trace.source_plane import counting_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from spark_jobs.storage.publication import visible_rows
+from spark_jobs.storage.tables import BELOW_HORIZON, STATE, VALIDITY
+from spark_jobs.storage.tables import updates as updates_of
+from spark_jobs.storage.times import EPOCH, instant, micros, parsed
+from spark_jobs.trace.source_plane import trace_handles
 
 Row = dict[str, Any]
 _DELTA = ("row_id", "entity", "event_time", "time", "delta_id")
+_CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +88,13 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
     asked = published_table(source, table)
     wanted = row_key(asked, key)
     point = ReadPoint.open(lake, source)
-    changes = utc_rows(_of(lake.spark.table(f"{asked.name}_changes"), asked, wanted).orderBy("time", "diff"))
-    causes = _of(lake.spark.table(f"{asked.name}_causes"), asked, wanted)
-    taken_in = utc_rows(causes.select("time", *[c for c in causes.columns if c.startswith("update_")]).distinct())
+    read = _Read(lake, point, asked, wanted)
+    changes = read.changes()
     since = instant(point.frontiers.arrangement.since.time or 0)
-    told = list(_told_apart(taken_in, since))
+    updates = read.updates(changes) if changes else []
+    told = list(_told_apart(read.causes(changes, updates), since))
     found = Why(asked.name, wanted, _revisions(changes, {}, asked), since=since)
-    behind = [] if found.published is None else _behind(lake, point, asked, found.published, wanted)
+    behind = [] if found.published is None else read.behind(found.published, updates)
     shown = behind[:limit] if limit else behind
     named = with_landings(lake, source, [*[update for _, update in told], *shown], asked.read)
     by_time: dict[Any, list[Row]] = {}
@@ -99,10 +104,156 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
     return replace(found, revisions=revisions, deltas=named[len(told) :], n_deltas=len(behind))
 
 
-def _of(frame: DataFrame, table: PublishedTable, key: Mapping[str, str]) -> DataFrame:
-    for column, type_ in table.key.items():
-        frame = frame.where(F.col(column) == F.lit(key[column]).cast(type_))
-    return frame
+@dataclass(frozen=True)
+class _Read:
+    """What the lake's files hold of the row with `key`, as of the publication in force."""
+
+    lake: Lake
+    point: ReadPoint
+    table: PublishedTable
+    key: Mapping[str, str]
+
+    @cached_property
+    def _publications(self) -> dict[datetime, Published]:
+        """By the time that their changes carry."""
+        made = publications(self.lake, self.point.source, self.point.publication)
+        return {publication.known_from: publication for publication in made}
+
+    @cached_property
+    def _scalars(self) -> dict[str, pa.Scalar]:
+        """The key's values as the files have them."""
+        declared = self.point.source.columns
+        scalars = {}
+        for column, text in self.key.items():
+            if column == "window_start":
+                scalars[column] = pa.scalar(parsed(text), INSTANT)
+            else:
+                of_file = self.table.definition is not None and column in self.table.definition.key
+                kind = arrow_type_of(declared[column]) if of_file else pa.string()
+                scalars[column] = pa.scalar(text).cast(kind)
+        return scalars
+
+    def changes(self) -> list[Row]:
+        """The changelog of the row, retractions before insertions of one time; each with the run that published it."""
+        definition = self.table.definition
+        history = STATE if definition is None else definition.table()
+        hidden = {*(column.name for column in VALIDITY), *(() if definition else ("source",))}
+        values = [column.name for column in history.columns if column.name not in hidden]
+        wanted = pc.field("source") == self.point.source.name if definition is None else pc.scalar(True)
+        for column, value in self._scalars.items():
+            wanted = wanted & _equals(column, value)
+        shown = wanted & visible_rows(self.point.publication)
+        columns = [*values, *(column.name for column in VALIDITY)]
+        rows = self.lake.stored(history, columns, shown).whole().to_pylist()
+        published = instant(self.point.publication.published_us)
+        told: list[Row] = []
+        for time, diff, eras in (("known_from", 1, (LIVE, _CLOSED)), ("known_to", -1, (CLOSING, _CLOSED))):
+            for row in rows:
+                if row["era"] in eras and row[time] < published:
+                    made = self._publications.get(row[time])
+                    of_row = {name: row[name] for name in (*values, "revision")}
+                    told.append({**of_row, "time": row[time], "diff": diff, "run_id": made.run_id if made else None})
+        return sorted(told, key=lambda row: (row["time"], row["diff"]))
+
+    def updates(self, changes: Sequence[Row]) -> list[Row]:
+        """The updates in the trace that bear on what is published and can have made these changes of the row, in order
+        of their event times."""
+        source, definition = self.point.source, self.table.definition
+        wanted = pc.field(BELOW_HORIZON.name).is_null()
+        if definition is None:
+            wanted = wanted & _equals("entity", self._scalars["entity"])
+        else:
+            for column in definition.key:
+                wanted = wanted & _equals(f"c_{column}", self._scalars[column])
+            wanted = wanted & _within(definition, changes)
+        own = "event_time" if definition is None else f"t_{definition.time}"
+        read = [f"c_{column}" for column in self.table.read]
+        columns = [*_DELTA, own, *read, "seq_no", "diff", "token"]
+        batches = {"batch": trace_handles(self.point.frontiers.arrangement)}
+        rows = self.lake.stored(updates_of(source), columns, wanted, batches).whole()
+        rows = rows.append_column("_time", rows.column(own).cast(pa.int64()))
+        drops = source.drops
+        starts = pc.add(pc.multiply(rows.column("seq_no"), drops.every_us), drops.start_us)
+        rows = rows.append_column("_lo", starts)
+        rows = rows.sort_by([("event_time", "ascending"), ("row_id", "ascending")])
+        named = {f"c_{column}": column for column in self.table.read}
+        shown = [*_DELTA, *read, "_time", "_lo", "seq_no", "diff", "token"]
+        return [{named.get(name, name): row[name] for name in shown} for row in rows.to_pylist()]
+
+    def causes(self, changes: Sequence[Row], updates: Sequence[Row]) -> Iterator[Row]:
+        """The time of each publication that changed the row, as `time`, with each update that it took in and that can
+        have changed the row, as `update_…`."""
+        for time in dict.fromkeys(change["time"] for change in changes):
+            of_time = [change for change in changes if change["time"] == time]
+            made = self._publications.get(time)
+            for update in updates:
+                if (
+                    made is not None
+                    and made.took_in(update)
+                    and any(self._touches(change, update) for change in of_time)
+                ):
+                    cause = {name: update[name] for name in (*_DELTA, "seq_no", "diff", "token")}
+                    yield {"time": time, **{f"update_{name}": value for name, value in cause.items()}}
+
+    def _touches(self, change: Row, update: Row) -> bool:
+        """Whether the update, which is of the key, can have changed the row."""
+        definition = self.table.definition
+        if definition is None:
+            return True
+        low, high = _changed_by(definition, [change])
+        time, lo = update["_time"], update["_lo"]
+        if time is None:
+            return False
+        return low <= time <= high or (definition.moves_late_rows and time < lo and low <= lo <= high)
+
+    def behind(self, published: Revision, updates: Sequence[Row]) -> list[Row]:
+        """The deltas that stand behind the row, each with the `token` under which the trace holds it."""
+        definition, reached = self.table.definition, instant(self.point.publication.reached_us)
+        known = instant(self.point.known_us)
+        due = (row for row in updates if row["time"] <= known and row["event_time"] < reached)
+        near = [row for row in due if definition is None or self._is_near(row, definition, published)]
+        found = _standing({name: value for name, value in row.items() if name != "seq_no"} for row in near)
+        if definition is not None:
+            needed = [c.removeprefix("v_") for c in definition.required if c.startswith("v_")]
+            whole = [row for row in found if all(row[column] is not None for column in needed)]
+            found = _counting(whole, definition, self.key, published)
+        return [{name: value for name, value in row.items() if name not in ("_time", "_lo")} for row in found]
+
+    def _is_near(self, row: Row, definition: Definition, published: Revision) -> bool:
+        """Whether a row of the key may count in the window."""
+        start, end = micros(_start(self.key, published)), micros(published.values["window_end"])
+        if row["_time"] is None:
+            return False
+        return start <= row["_time"] <= end or (definition.moves_late_rows and start <= row["_lo"] <= end)
+
+
+def _changed_by(definition: Definition, changes: Sequence[Row]) -> tuple[int, int]:
+    """The first and the last time at which a row can have made one of these changes of a window."""
+    starts, ends = (np.array([micros(c[b]) for c in changes], np.int64) for b in ("window_start", "window_end"))
+    low, high = definition.kind.changed_by(starts, ends)
+    return int(low.min()), int(high.max())
+
+
+def _within(definition: Definition, changes: Sequence[Row]) -> pc.Expression:
+    """Whether an update's time, or its drop's start where late rows move there, is one that bears on the changes."""
+    low, high = _changed_by(definition, changes)
+    # what stands in a window is within its bounds, which may be wider
+    low = min(low, *(micros(change["window_start"]) for change in changes))
+    high = max(high, *(micros(change["window_end"]) for change in changes))
+    time = pc.field(f"t_{definition.time}")
+    within = (time >= pa.scalar(low, INSTANT)) & (time <= pa.scalar(high, INSTANT))
+    if definition.moves_late_rows:
+        drops = definition.source.drops
+        first, last = ((bound - drops.start_us) // drops.every_us for bound in (low, high))
+        within = within | ((pc.field("seq_no") >= first) & (pc.field("seq_no") <= last))
+    return within
+
+
+def _equals(column: str, value: pa.Scalar) -> pc.Expression:
+    """Whether a column has the value; NaN equals NaN, as in Spark."""
+    if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
+        return pc.field(column).is_nan()
+    return pc.field(column) == value
 
 
 def _told_apart(causes: Iterable[Row], since: datetime) -> Iterator[tuple[Any, Row]]:
@@ -129,29 +280,11 @@ def _revisions(changes: list[Row], causes: Mapping[Any, list[Row]], table: Publi
     return found
 
 
-def _behind(lake: Lake, point: ReadPoint, table: PublishedTable, published: Revision, key: Row) -> list[Row]:
-    """The deltas that stand behind the row, each with the `token` under which the trace holds it."""
-    rows = counting_rows(lake, point.source, point.frontiers.arrangement)
-    rows = rows.where((F.col("time") <= at(point.known_us)) & (F.col("event_time") < at(point.publication.reached_us)))
-    rows = rows.where(_near(table, published, key))
-    read = [F.col(f"c_{column}").alias(column) for column in table.read]
-    own = F.col("event_time") if table.definition is None else F.col(f"t_{table.definition.time}")
-    placing = {"_time": F.unix_micros(own), "_lo": drop_start(point.source)}
-    placed = [column.alias(name) for name, column in placing.items()]
-    updates = rows.select(*_DELTA, *read, *placed, "diff", "token").orderBy("event_time", "row_id")
-    found = _standing(utc_rows(updates))
-    if table.definition is not None:
-        needed = [c.removeprefix("v_") for c in table.definition.required if c.startswith("v_")]
-        whole = [row for row in found if all(row[column] is not None for column in needed)]
-        found = _counting(whole, table.definition, key, published)
-    return [{name: value for name, value in row.items() if name not in placing} for row in found]
-
-
 def _standing(updates: Iterable[Row]) -> list[Row]:
     """The deltas whose diffs sum to more than zero over all visible times, in the order in which each first comes; each
     with the time and the token of the last update that brought it.
 
-    Not summed by Spark: it takes -0.0 for 0.0 where it groups, and shows both as 0.0.
+    Summed one by one: what groups rows takes -0.0 for 0.0.
     """
     sums: dict[tuple[Any, ...], int] = {}
     rows: dict[tuple[Any, ...], Row] = {}
@@ -167,28 +300,14 @@ def _standing(updates: Iterable[Row]) -> list[Row]:
     return [row for same, row in rows.items() if sums[same] > 0]
 
 
-def _near(table: PublishedTable, published: Revision, key: Row) -> Column:
-    """Whether an update is of the row's key and may count in it."""
-    if table.definition is None:
-        return F.col("entity") == F.lit(key["entity"])
-    condition = F.lit(True)
-    for column in table.definition.key:
-        condition = condition & (F.col(f"c_{column}") == F.lit(key[column]).cast(table.key[column]))
-    start, end = (F.lit(micros(time)) for time in (_start(key, published), published.values["window_end"]))
-    near = F.unix_micros(f"t_{table.definition.time}").between(start, end)
-    if table.definition.moves_late_rows:
-        near = near | drop_start(table.definition.source).between(start, end)
-    return condition & near
-
-
-def _start(key: Row, published: Revision) -> datetime:
+def _start(key: Mapping[str, str], published: Revision) -> datetime:
     """When the window starts: its key says it as text, an adaptive one's row as a time."""
     told = published.values.get("window_start")
     start: datetime = parsed(key["window_start"]) if told is None else told
     return start
 
 
-def _counting(rows: list[Row], definition: Definition, key: Row, published: Revision) -> list[Row]:
+def _counting(rows: list[Row], definition: Definition, key: Mapping[str, str], published: Revision) -> list[Row]:
     """Those of the rows that count in the window, as the kernel of the windows decides."""
     times, lo = (np.array([row[name] for row in rows], np.int64) for name in ("_time", "_lo"))
     judged = definition.lateness(times, lo)

@@ -3,24 +3,27 @@
 A run brings together the touching rows, and of each entity that they touch its published state and its segments from
 the one on that the earliest of its rows falls into; of other entities a segment that age has compacted. What both
 frontiers have passed goes with the next run that changes anything. Corrections of states and of segments are made in
-one pass.
+one pass; little is worked on in this process, without a Spark job.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints import ChainFrame
-from spark_jobs.checkpoints.frames import NEEDED, PLACE, columns_needed, together
-from spark_jobs.definitions.meaning import chain_inputs, meaning_of, policy_of
+from spark_jobs.checkpoints.frames import NEEDED, columns_needed
+from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of
+from spark_jobs.exchange import ROWS_HERE, Block, exchange, tasks_for
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.frontiers import ALWAYS, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning
@@ -28,157 +31,126 @@ from spark_jobs.kernels.deltas.packing import unpack
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.traffic import Traffic, entity_class
+from spark_jobs.kernels.plain import Flags, are, numbers
+from spark_jobs.restatement.by_entity import dealt
+from spark_jobs.restatement.chain_needs import Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
+from spark_jobs.restatement.chain_task import COMPACTED, ChainTask, segment_columns
 from spark_jobs.restatement.chain_worker import TYPED, ChainWorker, oldest_age, typed
-from spark_jobs.restatement.published import published_rows
+from spark_jobs.restatement.published import published_files, published_rows
+from spark_jobs.restatement.states import prior_states
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage.chain_files import DeltaFiles, delta_files
-from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART, COMPACTION, METRICS, SEGMENT
+from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART, SEGMENT
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.schema import Column as Stored
 from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.written_files import WrittenFile
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-_TOLD = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")
+ROWS_A_TASK, BYTES_A_TASK = 1 << 18, 1 << 28
+"""Rows and segments of a task, about, and their bytes as Parquet knows them: whichever makes more tasks."""
+BYTES_HERE = 1 << 29
+"""Bytes that this process goes through itself."""
+Choice = Callable[[pa.Table], Flags]
+"""Which rows of a table are needed."""
 _VISIBLE = ("known_from", "known_to")
-_STORED = ("source", "token")
-_PRIOR = ("entity", "timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "revision", "era")
 _TYPES = {
     "STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "TINYINT": pa.int8(), "DOUBLE": pa.float64(),
     "BOOLEAN": pa.bool_(),
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChainCorrections:
-    """The rows to append to `gold.state_history` and to `gold.chain_history`."""
+    """The files to append to `gold.state_history` and to `gold.chain_history`, and what was done (see `chain_task`)."""
 
-    states: DataFrame
-    segments: DataFrame
-    _observed: Observation
+    states: list[WrittenFile] = field(default_factory=list)
+    segments: list[WrittenFile] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(("segments", "closed", *COMPACTED), 0)))
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """`segments` and `checkpoints` written, segments `closed`, deltas `merged` into newest checkpoints and those
-        `dropped` behind both frontiers, `bytes_before` and `bytes_after`; blocks until `segments` have been written."""
-        return dict(self._observed.get)
+    def take(self, answer: bytes) -> None:
+        """Add what one task did."""
+        outcome = json.loads(answer)
+        self.states += [WrittenFile(**file) for file in outcome[STATE_PART]]
+        self.segments += [WrittenFile(**file) for file in outcome[SEGMENT_PART]]
+        self.counts.update(outcome["counts"])
 
 
 def chain_corrections(
-    lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None
+    lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None, with_segments: bool = True
 ) -> ChainCorrections | None:
     """The corrections of a source that keeps chains; None if nothing touches it. `traffic` is for the strategy
-    adaptive."""
+    adaptive; `with_segments`: whether files of segments are written, too."""
     source, publication = scope.source, scope.publication
-    touching, known_us = scope.touching(lake), 0
-    frontiers = retention_of(scope.frontiers)
+    meaning, policy, frontiers = meaning_of(source), policy_of(source), retention_of(scope.frontiers)
+    rows, known_us, needs = scope.touching_rows(lake, chain_columns(source)), 0, None
     if not scope.everything:
         known_us = publication.published_us
-    rows = chain_inputs(touching, source, known_us)
-    segments = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
-    states = _states(lake, scope)
-    meaning, policy = meaning_of(source), policy_of(source)
-    if not scope.everything:
-        touched = touched_entities(rows)
+        touched = touched_entities(rows.with_columns(["entity", "event_time"]))
         if touched is None:
             return None
         oldest = oldest_age(policy, scope.frontiers.reached_us)
-        segments = needed_segments(segments, touched, frontiers, whole=meaning.with_parents, oldest=oldest)
-        states = touched.of(states)
+        needs = Needs(touched, frontiers, meaning.with_parents, oldest)
     worker = ChainWorker(
         meaning, policy, frontiers, scope.known_from_us, scope.frontiers.reached_us, scope.everything, chain_schema(),
         traffic,
     )  # fmt: skip
-    both = rows.withColumn("part", F.lit(ROW))
-    for part in (states, _segments(segments)):
-        both = both.unionByName(part, allowMissingColumns=True)
-    ddl = ", ".join(["part STRING", *(f"`{c.name}` {_plain(c.name, c.type)}" for c in _columns())])
-    # not `persist`: Spark plans a cached query again at every write to a table that it reads
-    placed = both.withColumn(PLACE, F.coalesce("event_time", "start_time", F.lit(NO_DELTA)))
-    made = together(placed, PLACE).mapInArrow(worker, ddl).localCheckpoint()
-    constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
-    stamped = made.withColumns({c: F.timestamp_micros(c) for c in _VISIBLE}).withColumns(constants)
-    states = stamped.where(F.col("part") == STATE_PART).withColumn("timestamp", F.timestamp_micros("timestamp"))
-    observation = Observation(f"chains_{token}")
-    chains = stamped.where(F.col("part") == SEGMENT_PART).observe(observation, *_counted())
-    return ChainCorrections(
-        states.select(*STATE.column_names).repartition(1).sortWithinPartitions("entity"),
-        chains.select(*CHAINS.column_names).repartition(1).sortWithinPartitions("entity", "start_time", "start_row"),
-        observation,
+    task = ChainTask(
+        worker,
+        source,
+        known_us,
+        chain_inputs(rows.none(), source, known_us).schema,
+        lake.destination(STATE),
+        lake.destination(CHAINS) if with_segments else None,
+        token,
     )
+    of_source = {"source": [source.name]}
+    columns = segment_columns(worker.schema)
+    segments = published_files(lake, CHAINS, publication, columns, needs and needs.segments_where(), of_source)
+    states = prior_states(lake, scope, needs and needs.touched.in_range())
+    corrections = ChainCorrections()
+    for answer in _exchanged(lake, {ROW: rows, STATE_PART: states, SEGMENT_PART: segments}, needs, task):
+        corrections.take(answer)
+    return corrections
+
+
+def _exchanged(lake: Lake, read: dict[str, StoredRows], needs: Needs | None, task: ChainTask) -> list[bytes]:
+    n_rows, n_bytes = (sum(getattr(rows, what) for rows in read.values()) for what in ("n_rows", "n_bytes"))
+    n_tasks = max(tasks_for(n_rows, ROWS_A_TASK), -(-n_bytes // BYTES_A_TASK))
+    pieces = [(label, part) for label, rows in read.items() for part in rows.split(ROWS_A_TASK)]
+    choices = {} if needs is None else {STATE_PART: needs.states, SEGMENT_PART: needs.segments}
+    deal = partial(_blocks, choices=choices, n_tasks=n_tasks)
+    here = n_rows <= ROWS_HERE and n_bytes <= BYTES_HERE
+    return exchange(lake.spark, pieces, deal, n_tasks, task, here=here)
+
+
+def _blocks(piece: tuple[str, StoredRows], *, choices: Mapping[str, Choice], n_tasks: int) -> Iterator[Block]:
+    """What is needed of a piece, each row in the task of its entity."""
+    label, stored = piece
+    for table in stored.tables():
+        needed = table.filter(pa.array(choices[label](table))) if label in choices else table
+        yield from dealt(label, needed, n_tasks)
 
 
 def writes_by_class(lake: Lake, scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
     """Published entities of each class (see `entity_class`), and the deltas that they have had."""
-    states = published_rows(lake, STATE, scope.publication).where(F.col("source") == scope.source.name)
-    held = F.when(F.col("era") == LIVE, 1).otherwise(-1)
+    of_source = {"source": [scope.source.name]}
     entities: Counter[int] = Counter()
     deltas: Counter[int] = Counter()
-    for row in states.groupBy("delta_count").agg(F.sum(held).alias("entities")).collect():
-        of_class = int(entity_class(row.delta_count))
-        entities[of_class] += row.entities
-        deltas[of_class] += row.entities * row.delta_count
+    for table in published_files(lake, STATE, scope.publication, ["delta_count", "era"], None, of_source).tables():
+        counts, of_row = np.unique(numbers(table["delta_count"]), return_inverse=True)
+        standing = np.zeros(len(counts), np.int64)
+        np.add.at(standing, of_row, np.where(are(table["era"], LIVE), 1, -1))
+        for count, n in zip(counts.tolist(), standing.tolist(), strict=True):
+            entities[int(entity_class(count))] += n
+            deltas[int(entity_class(count))] += n * count
     return entities, deltas
-
-
-@dataclass(frozen=True)
-class Touched:
-    """The entities that rows touch (`entities`: `entity`, and `least`, the event time of the earliest row), and bounds
-    over all of them."""
-
-    entities: DataFrame
-    least: int
-    first: str
-    last: str
-
-    def of(self, rows: DataFrame) -> DataFrame:
-        """Those rows that are of one of the entities."""
-        return rows.where(self.in_range()).join(self.entities.select("entity"), "entity", "left_semi")
-
-    def in_range(self) -> Column:
-        """Whether an entity may be one of them, by which files are skipped."""
-        return F.col("entity").between(F.lit(self.first), F.lit(self.last))
-
-
-def touched_entities(rows: DataFrame) -> Touched | None:
-    """Which entities the rows (`entity`, `event_time`) touch; None for no row."""
-    entities = rows.groupBy("entity").agg(F.min("event_time").alias("least"))
-    bounds = entities.agg(F.min("least"), F.min("entity"), F.max("entity")).collect()[0]
-    return None if bounds[0] is None else Touched(entities, *bounds)
-
-
-def needed_segments(
-    segments: DataFrame, touched: Touched, frontiers: Frontiers, *, whole: bool, oldest: int | None
-) -> DataFrame:
-    """Of published segments those that a run works on: what its rows reach, what age has compacted, and what both
-    frontiers have passed. All of it is told by columns with statistics and by a join with the touched entities, so what
-    is left out is neither shuffled nor handed to a worker.
-
-    Args:
-        segments: rows of `gold.chain_history`, live and closing.
-        touched: the entities of the rows.
-        frontiers: what retention has moved.
-        whole: whether all segments of a touched entity are reached: a parent may stand anywhere before its child.
-        oldest: see `oldest_age`.
-    """
-    anyhow = _passed(frontiers)
-    if oldest is not None:
-        anyhow = anyhow | (F.col("ages_from") < oldest)
-    of_touched = touched.in_range() if whole else touched.in_range() & _reached(F.lit(touched.least))
-    found = segments.where(of_touched | anyhow).join(touched.entities, "entity", "left")
-    reached = F.lit(True) if whole else _reached(F.col("least"))
-    return found.where((F.col("least").isNotNull() & reached) | anyhow).drop("least")
-
-
-def _counted() -> list[Column]:
-    told = {name: F.sum(F.when(F.col("era") == COMPACTION, F.col(name))) for name in _TOLD}
-    counts = {"segments": F.count_if(F.col("era") == LIVE), "closed": F.count_if(F.col("era") == CLOSING), **told}
-    return [F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]
 
 
 def retention_of(frontiers: SourceFrontiers) -> Frontiers:
@@ -290,39 +262,6 @@ def _standing(rows: DataFrame) -> DataFrame:
     return live.join(F.broadcast(closing), same, "left_anti")
 
 
-def _reached(event_time: Column) -> Column:
-    """Segments that a row at or after this time can fall into or come before."""
-    return F.col("end_time").isNull() | (F.col("end_time") >= event_time)
-
-
-def _passed(frontiers: Frontiers) -> Column:
-    """Segments that no read needs any more."""
-    settled = F.col("settled_end").isNull() | (F.col("settled_end") <= frontiers.since)
-    return (F.col("end_time") < frontiers.horizon) & settled & F.lit(frontiers.since > ALWAYS)
-
-
-def _states(lake: Lake, scope: Scope) -> DataFrame:
-    states = published_rows(lake, STATE, scope.publication).where(F.col("source") == scope.source.name)
-    timed = {c: F.unix_micros(c) for c in ("timestamp", "known_from")}
-    return states.withColumns(timed).select(*_PRIOR, "known_from", F.lit(STATE_PART).alias("part"))
-
-
-def _segments(rows: DataFrame) -> DataFrame:
-    """Published segments as the worker takes them: starts that are null are so by a number, for joins."""
-    starts = {c: F.coalesce(c, F.lit(NO_DELTA)) for c in ("start_time", "start_row")}
-    times = {c: F.unix_micros(c) for c in _VISIBLE}
-    held = [c.name for c in _columns() if c not in METRICS]
-    return rows.withColumns(starts | times).select(*held, F.lit(SEGMENT_PART).alias("part"))
-
-
-def _columns() -> list[Stored]:
-    return [c for c in CHAINS.columns if c.name not in _STORED]
-
-
-def _plain(name: str, kind: str) -> str:
-    return "BIGINT" if name in _VISIBLE else kind
-
-
 def chain_schema() -> pa.Schema:
     """What the worker puts out: `part` and the columns of `gold.chain_history`, visible times as integers."""
 
@@ -330,4 +269,7 @@ def chain_schema() -> pa.Schema:
         element = kind.removeprefix("ARRAY<").removesuffix(">")
         return pa.list_(_TYPES[element]) if element != kind else _TYPES[kind]
 
-    return pa.schema([("part", pa.string()), *((c.name, arrow(_plain(c.name, c.type))) for c in _columns())])
+    columns = [column for column in CHAINS.columns if column.name not in ("source", "token")]
+    return pa.schema(
+        [("part", pa.string()), *((c.name, arrow("BIGINT" if c.name in _VISIBLE else c.type)) for c in columns)]
+    )

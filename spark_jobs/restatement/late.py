@@ -7,6 +7,7 @@ below it the listing says that it still counts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -18,14 +19,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, answers
 from spark_jobs.kernels.lateness import Lateness
+from spark_jobs.kernels.plain import Ints, numbers, present
 from spark_jobs.restatement.touched import Scope, at
-from spark_jobs.restatement.windows import drop_start, has_required
+from spark_jobs.restatement.update_columns import drop_start, has_required, required_columns
+from spark_jobs.sources import Source
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import visible
 from spark_jobs.storage.row_json import as_json
 from spark_jobs.storage.tables import LATE
-from spark_jobs.windows.parameters import DEFAULT_ROWS_A_SLICE
+from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -33,26 +38,28 @@ if TYPE_CHECKING:
 BELOW, KEPT_BELOW = "below_horizon", "kept_below_horizon"
 """Actions of rows that came, or went, below the horizon."""
 
-ROWS_A_TASK = DEFAULT_ROWS_A_SLICE
+ROWS_A_TASK = 1 << 20
 """Of a task that judges: a day's rows make one small file, a year's are judged by all cores."""
-_TIMES = ("event_time", "drop_lo", "late_from", "late_to", "counts_from", "moved_to")
 _LISTED = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
 _STORED = {c.name: c.type for c in LATE.columns}
-_SCHEMA = (
-    f"definition STRING, row_id BIGINT, entity STRING, diff BIGINT, {', '.join(f'{name} BIGINT' for name in _TIMES)},"
-    " late_by BIGINT, action STRING"
-)
 
 
-def late_rows(
-    lake: Lake, scope: Scope, definitions: list[Definition], token: int, *, n_rows: int = 0
-) -> DataFrame | None:
-    """The rows to append to `silver.late_history`; None where none can be late, then and now.
+def judged_files(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[WrittenFile]:
+    """Of the touching rows those that are late for windows of a definition, written for `silver.late_history`.
 
-    Each row is judged by itself, so any number of tasks does; each writes a file. `n_rows`: about how many rows touch,
-    over all definitions; one task serves ROWS_A_TASK of them.
+    Each row is judged by itself, so any number of tasks does; each writes a file.
     """
-    parts = [_judged(lake, scope, definitions, n_rows)] if definitions else []
+    columns = {"seq_no", "row_id", "entity", "diff"}.union(*(_columns(definition) for definition in definitions))
+    rows = scope.touching_rows(lake, sorted(columns))
+    judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token)
+    pieces = [rows] if rows.n_rows <= ROWS_ALONE else rows.split(ROWS_A_TASK)
+    found = answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE)
+    return [WrittenFile(**file) for answer in found for file in json.loads(answer)]
+
+
+def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
+    """What else `silver.late_history` must be told: after a change of definition, and where there is a horizon."""
+    parts = []
     if scope.everything:
         parts.append(_taken_back(lake, scope))
     if scope.has_horizon:
@@ -61,15 +68,6 @@ def late_rows(
         return None
     marks = {"known_from": at(scope.known_from_us), "token": F.lit(token).cast("bigint")}
     return reduce(DataFrame.unionByName, parts).withColumns(marks).select(*LATE.column_names)
-
-
-def _judged(lake: Lake, scope: Scope, definitions: list[Definition], n_rows: int) -> DataFrame:
-    """The touching rows that are late for windows of a definition."""
-    tasks = max(-(-n_rows // ROWS_A_TASK), 1)
-    candidates = _candidates(lake, scope, definitions).coalesce(tasks)
-    found = candidates.mapInArrow(_Judge({d.name: d for d in definitions}), _SCHEMA)
-    named = found.withColumns({**{name: F.timestamp_micros(name) for name in _TIMES}, "source": _name(scope)})
-    return named.select(*_LISTED, "diff")
 
 
 def _taken_back(lake: Lake, scope: Scope) -> DataFrame:
@@ -126,40 +124,51 @@ def _name(scope: Scope) -> Column:
     return F.lit(scope.source.name)
 
 
-def _candidates(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
-    """Touching rows that can count and may be late, those before their drop's start, once per definition."""
-    lo = drop_start(scope.source)
-
-    def candidate(definition: Definition) -> Column:
-        time = F.unix_micros(f"t_{definition.time}")
-        row = F.struct(F.lit(definition.name).alias("definition"), time.alias("time"))
-        return F.when((time < lo) & has_required(definition), row)
-
-    found = F.explode(F.array_compact(F.array(*map(candidate, definitions)))).alias("of")
-    rows = scope.touching(lake).select("row_id", "entity", "diff", lo.alias("lo"), found)
-    return rows.select("of.definition", "row_id", "entity", "diff", "of.time", "lo")
+def _columns(definition: Definition) -> set[str]:
+    """What tells whether an update is in windows of the definition, and when."""
+    return {f"t_{definition.time}", *(f"c_{key}" for key in definition.key), *required_columns(definition)}
 
 
 @dataclass(frozen=True)
 class _Judge:
-    """What runs in the Python workers: candidates of several definitions to the late rows among them."""
+    """Touching rows to the late ones among them, written; says which files these are."""
 
-    definitions: dict[str, Definition]
+    source: Source
+    definitions: tuple[Definition, ...]
+    to: Destination
+    known_from_us: int
+    token: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            names = batch.column("definition")
-            for name in names.unique().to_pylist():
-                rows = pa.Table.from_batches([batch.filter(pa.compute.equal(names, name))])
-                yield from self._late(self.definitions[name], rows).to_batches()
+    def __call__(self, rows: StoredRows) -> bytes:
+        return json.dumps(as_plain(self.to.write(self._late(rows)))).encode()
 
-    def _late(self, definition: Definition, rows: pa.Table) -> pa.Table:
-        times, lo = rows.column("time").to_numpy(), rows.column("lo").to_numpy()
+    def _late(self, rows: StoredRows) -> Iterator[pa.Table]:
+        drops = self.source.drops
+        for table in rows.tables():
+            lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
+            for definition in self.definitions:
+                time = table[f"t_{definition.time}"]
+                # only a row from before its drop may be late
+                candidate = present(time) & (numbers(time) < lo)
+                for column in _columns(definition):
+                    candidate &= present(table[column])
+                if candidate.any():
+                    yield self._judged(definition, table.filter(pa.array(candidate)), lo[candidate])
+
+    def _judged(self, definition: Definition, rows: pa.Table, lo: Ints) -> pa.Table:
+        times = numbers(rows[f"t_{definition.time}"])
         found = definition.lateness(times, lo)
         end = int(definition.kind.half_open)
         last_late = definition.kind.latest_before(times, lo - 1)
+        same = {
+            "source": pa.scalar(self.source.name),
+            "definition": pa.scalar(definition.name),
+            "known_from": pa.scalar(self.known_from_us, pa.int64()),
+            "token": pa.scalar(self.token, pa.int64()),
+        }
         columns = {
-            **{name: rows.column(name) for name in ("definition", "row_id", "entity", "diff")},
+            **{name: pa.repeat(value, rows.num_rows) for name, value in same.items()},
+            **{name: rows[name] for name in ("row_id", "entity", "diff")},
             "event_time": pa.array(times),
             "drop_lo": pa.array(lo),
             "late_from": pa.array(found.first + end),

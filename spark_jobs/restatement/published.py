@@ -6,7 +6,7 @@ the publication already, and brings all rows of a key together anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -36,11 +36,18 @@ def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFr
 
 
 def published_files(
-    lake: Lake, table: Table, publication: Publication, columns: Sequence[str], where: pc.Expression
+    lake: Lake,
+    table: Table,
+    publication: Publication,
+    columns: Sequence[str],
+    where: pc.Expression | None = None,
+    partitions: Mapping[str, Sequence[str]] | None = None,
 ) -> StoredRows:
-    """`published_rows` that meet `where`, as pyarrow reads them."""
+    """`published_rows` that meet `where`, as pyarrow reads them; `partitions`: the values wanted beside the era's."""
     era, published = pc.field("era"), instant(publication.published_us)
     opened = (era == CLOSING) | (pc.field("known_from") < published)
     closed = (era == LIVE) | (pc.field("known_to") < published)
-    shown = opened & closed & visible_rows(publication) & where
-    return lake.stored(table, columns, shown, {"era": [LIVE, CLOSING]})
+    shown = opened & closed & visible_rows(publication)
+    return lake.stored(
+        table, columns, shown if where is None else shown & where, {"era": [LIVE, CLOSING], **(partitions or {})}
+    )

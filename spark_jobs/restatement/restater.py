@@ -8,58 +8,55 @@ and published windows, and compares the windows of the rows that stream by with 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels import accounts
 from spark_jobs.kernels.accounts import Account, account, astray, skipped_rows
 from spark_jobs.kernels.comparison import PLACED
 from spark_jobs.kernels.lateness import Lateness
 from spark_jobs.kernels.windows import MemoryUse, SkippedRows
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey, OwnSlice
-from spark_jobs.kernels.windows.streams import Windowing
-from spark_jobs.windows.worker import METRICS, Correcting, Given, WindowsTask, metric_column
-
-ACCOUNT_PREFIX = "__rows_"
-"""Columns of a worker's last row, which tells the account of its rows; they are null elsewhere, as those of METRICS
-are. No name of a source file starts so."""
+from spark_jobs.windows.worker import Correcting, Given, WindowsTask
 
 
-def given_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
-    """What a worker takes: rows (`is_window` false) and published windows, each with nulls in the other's columns;
-    `sliced`: hot keys are cut."""
-    bounds = [(name, pa.int64()) for name in ("window_start", "window_end", "known_from")]
-    results = definition.result_schema()
-    own = [(name, results.field(name).type) for name in definition.own_columns]
+def row_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
+    """The rows that a worker takes; `sliced`: hot keys are cut."""
     return pa.schema(
         [
-            ("is_window", pa.bool_()),
             *([(SLICE_COLUMN, pa.int64())] if sliced else []),
             *definition.inputs(),
             ("diff", pa.int64()),
             ("touched", pa.bool_()),
-            *bounds,
-            ("revision", pa.int32()),
-            ("era", pa.string()),
-            *own,
-            *[(f"a_{name}", kind) for name, kind in definition.result_types.items()],
         ]
     )
 
 
-def has_small_rows(definition: Definition) -> bool:
-    """Whether what a worker takes holds only numbers and times beside its key, so that any row is small."""
-    texts = {"era", *(f"k_{key}" for key in definition.key)}
-    return all(pa.types.is_primitive(field.type) for field in given_schema(definition) if field.name not in texts)
+def window_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
+    """The published windows that a worker takes: key, bounds in microseconds, the kind's own columns, aggregates."""
+    keys = [(group, definition.inputs().field(group).type) for group in definition.groups]
+    results = definition.result_schema()
+    own = [(name, results.field(name).type) for name in definition.own_columns]
+    return pa.schema(
+        [
+            *keys,
+            *([(SLICE_COLUMN, pa.int64())] if sliced else []),
+            ("window_start", pa.int64()),
+            ("window_end", pa.int64()),
+            *own,
+            *[(f"a_{name}", kind) for name, kind in definition.result_types.items()],
+            ("known_from", pa.int64()),
+            ("revision", pa.int32()),
+            ("era", pa.string()),
+        ]
+    )
 
 
 def result_schema(definition: Definition) -> pa.Schema:
-    """What a worker gives: the table's columns but `token`, times in microseconds; then the account's."""
+    """What a worker gives: the table's columns but `token`, times in microseconds."""
     return pa.schema(
         [
             *definition.result_schema(),
@@ -67,15 +64,22 @@ def result_schema(definition: Definition) -> pa.Schema:
             ("known_to", pa.int64()),
             ("revision", pa.int32()),
             ("era", pa.string()),
-            *[(f"{ACCOUNT_PREFIX}{name}", pa.int64()) for name in accounts.NAMES],
-            *[(metric_column(name), pa.int64()) for name in METRICS],
         ]
     )
 
 
+@dataclass
+class Outcome:
+    """What a worker tells beside its corrections, once it has made them all: what became of the touched rows, and the
+    memory that it took."""
+
+    account: Account = field(default_factory=Account)
+    memory: MemoryUse = field(default_factory=MemoryUse)
+
+
 @dataclass(frozen=True)
 class Restater:
-    """The function of `mapInArrow`: rows and windows in any order to corrections, and one row with the account.
+    """The function of a worker: rows and windows in any order to corrections in the order of groups.
 
     `hot`: keys that are cut into slices, which a column names then. `max_bytes`: what a worker may hold; None: as the
     source has it. `most_rows`: how many rows become windows at a time; None: as many as that allows.
@@ -89,12 +93,11 @@ class Restater:
     max_bytes: int | None = None
     most_rows: int | None = None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Corrections in the order of groups, and at the end the account and the memory it took."""
-        schema = result_schema(self.definition)
-        ledger, use = _Ledger(self.definition, self.hot), MemoryUse()
+    def __call__(self, given: Iterator[Given], outcome: Outcome) -> Iterator[pa.Table]:
+        """Tables of `result_schema`; `given` are rows of `row_schema` and windows of `window_schema`."""
+        schema, ledger = result_schema(self.definition), _Ledger(self.definition, self.hot)
         windowing = self.definition.windowing(self.hot, ledger.watch)
-        published = self._published_schema(windowing)
+        published = window_schema(self.definition, sliced=bool(self.hot))
         task = WindowsTask(
             windowing,
             PLACED,
@@ -103,30 +106,17 @@ class Restater:
             correcting=Correcting(published, self.known_from_us, self.everything, self.expired_us),
             most_rows=self.most_rows,
         )
-        given = (self._given(pa.Table.from_batches([batch]), ledger, published) for batch in batches)
-        for made in task(given, use):
-            named = made.rename_columns([_plain(name) for name in made.column_names])
-            yield from filled(named, schema).to_batches()
-        told = {f"{ACCOUNT_PREFIX}{name}": getattr(ledger.account, name) for name in accounts.NAMES}
-        told |= {metric_column(name): getattr(use, name) for name in METRICS}
-        yield from filled(pa.table({name: pa.array([n], pa.int64()) for name, n in told.items()}), schema).to_batches()
+        judged = ((self._judged(rows, ledger), windows) for rows, windows in given)
+        for made in task(judged, outcome.memory):
+            yield filled(made.rename_columns([_plain(name) for name in made.column_names]), schema)
+        outcome.account += ledger.account
 
-    def _given(self, table: pa.Table, ledger: _Ledger, published: pa.Schema) -> Given:
-        """The rows of a batch, judged and accounted for, and the windows in it."""
-        is_window = table.column("is_window")
-        windows = table.filter(is_window).select(published.names) if pc.any(is_window).as_py() else None
-        rows = table if windows is None else table.filter(pc.invert(is_window))
-        names = [*([SLICE_COLUMN] if self.hot else []), *self.definition.inputs().names, "diff", "touched"]
-        rows = rows.select(names)
+    def _judged(self, rows: pa.Table, ledger: _Ledger) -> pa.Table:
+        """Rows as they are placed by the late policy; they are accounted for."""
         lateness = self.definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
         ledger.take(rows, lateness)
         rows = rows.append_column("min_end", pa.array(lateness.min_end))
-        return rows.append_column(PLACED, pa.array(lateness.placed)), windows
-
-    def _published_schema(self, windowing: Windowing) -> pa.Schema:
-        own = ["window_start", "window_end", *self.definition.own_columns, *self.definition.aggregates]
-        given = given_schema(self.definition, sliced=bool(self.hot))
-        return pa.schema([given.field(name) for name in [*windowing.key, *own, "known_from", "revision", "era"]])
+        return rows.append_column(PLACED, pa.array(lateness.placed))
 
 
 class _Ledger:

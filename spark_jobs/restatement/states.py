@@ -8,100 +8,127 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.checkpoints.frames import BUCKET, together
-from spark_jobs.definitions.folding import fold_inputs, fold_rows
+from spark_jobs.definitions.folding import columns_folded, fold_rows
+from spark_jobs.exchange import ROWS_HERE, Block, Labelled, exchange, tasks_for
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.rows import RowsNeededError
-from spark_jobs.kernels.grouping import whole_groups
-from spark_jobs.restatement.published import published_rows
+from spark_jobs.restatement.by_entity import dealt, stamped
+from spark_jobs.restatement.published import published_files
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
+from spark_jobs.storage.column_types import arrow_type_of
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+ROWS_A_TASK = 1 << 19
+"""Rows and states that a task folds, about."""
 
-LEAST_ROWS = 1 << 18
-"""Rows that are folded at once, if entities have few."""
-
-REFOLD = "refold"
-"""Mark of an entity whose state does not follow from its prior state and the new rows."""
-
+ROWS, PRIOR = "rows", "prior"
+"""Labels of blocks."""
 _TIMES = ("timestamp", "known_from", "known_to")
 _OUT = [c for c in STATE.columns if c.name not in ("source", "token")]
 _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "seen", "known_from", "revision"]
 
 
-def state_corrections(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
-    """The rows to append to `gold.state_history`, of a source with state; None if nothing touches it."""
+def state_corrections(lake: Lake, scope: Scope, token: int) -> list[WrittenFile] | None:
+    """The files to append to `gold.state_history`, of a source with state; None if nothing touches it."""
     source = scope.source
-    prior = _prior(lake, scope)
-    touching = fold_inputs(scope.touching(lake), source)
-    if scope.everything:
-        return _stamped(_folded(touching, prior, source, scope, onto_prior=False), source, token)
-    if not scope.touching_rows(lake, ["row_id"]).any():
+    columns = ["entity", "event_time", "row_id", "diff", *(f"c_{c}" for c in columns_folded(source))]
+    touching = scope.touching_rows(lake, columns)
+    if not scope.everything and not touching.any():
         return None
-    # a state that no row touches stays as it is, and is not brought to the workers; the entities are looked up in a
-    # table of them, which sorts neither side
-    prior = prior.join(touching.select("entity").distinct().hint("shuffle_hash"), "entity", "left_semi")
-    # not `persist`: Spark plans a cached query again at every write to a table that it reads;
-    # not eager: looking for what must be folded again runs through all of it
-    folded = _folded(touching, prior, source, scope, onto_prior=True).localCheckpoint(eager=False)
-    refold = [row.entity for row in folded.where(F.col("era") == REFOLD).select("entity").collect()]
-    made = folded.where(F.col("era") != REFOLD)
-    if refold:
-        of_refolded = F.col("entity").isin(refold)
-        all_rows = fold_inputs(scope.standing(lake), source).where(of_refolded)
-        made = made.unionByName(_folded(all_rows, prior.where(of_refolded), source, scope, onto_prior=False))
-    return _stamped(made, source, token)
-
-
-def _stamped(made: DataFrame, source: Source, token: int) -> DataFrame:
-    stamped = made.select(*[F.timestamp_micros(c).alias(c) if c in _TIMES else F.col(c) for c in made.columns])
-    constants = {"source": F.lit(source.name), "token": F.lit(token).cast("bigint")}
-    return stamped.withColumns(constants).repartition(1).sortWithinPartitions("entity")
-
-
-def _prior(lake: Lake, scope: Scope) -> DataFrame:
-    """Published states of the source and what closes some of them, times as microseconds."""
-    states = published_rows(lake, STATE, scope.publication).where(F.col("source") == scope.source.name)
-    return states.select("entity", *[F.unix_micros(c).alias(c) if c in _TIMES else F.col(c) for c in _PRIOR], "era")
-
-
-def _folded(rows: DataFrame, prior: DataFrame, source: Source, scope: Scope, *, onto_prior: bool) -> DataFrame:
-    both = rows.withColumn("is_prior", F.lit(False)).unionByName(
-        prior.withColumn("is_prior", F.lit(True)), allowMissingColumns=True
+    folder = _Folder(
+        source, scope.known_from_us, onto_prior=not scope.everything, to=lake.destination(STATE), token=token
     )
-    schema = ", ".join(f"`{c.name}` {'BIGINT' if c.name in _TIMES else c.type}" for c in _OUT)
-    folder = _Folder(source, scope.known_from_us, onto_prior)
-    return together(both).mapInArrow(folder, schema)
+    files, refold = _folded(lake, folder, touching, prior_states(lake, scope))
+    if refold:
+        of_refolded = pc.field("entity").isin(pa.array(refold, pa.string()))
+        all_rows, prior = scope.due_rows(lake, columns, of_refolded), prior_states(lake, scope, of_refolded)
+        more, _ = _folded(lake, replace(folder, onto_prior=False), all_rows, prior)
+        files += more
+    return files
+
+
+def prior_states(lake: Lake, scope: Scope, where: pc.Expression | None = None) -> StoredRows:
+    """Published states of the source and what closes some of them."""
+    columns = ["entity", *_PRIOR, "era"]
+    return published_files(lake, STATE, scope.publication, columns, where, {"source": [scope.source.name]})
+
+
+def _folded(lake: Lake, folder: _Folder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
+    """Files of corrections, and the entities that must be folded from all their rows."""
+    n_rows = rows.n_rows + prior.n_rows
+    n_tasks, here = tasks_for(n_rows, ROWS_A_TASK), n_rows <= ROWS_HERE
+    pieces = [(ROWS, part) for part in rows.split(ROWS_A_TASK)] + [(PRIOR, part) for part in prior.split(ROWS_A_TASK)]
+    deal = partial(_blocks, n_tasks=n_tasks)
+    answers = [json.loads(told) for told in exchange(lake.spark, pieces, deal, n_tasks, folder, here=here)]
+    files = [WrittenFile(**file) for told in answers for file in told["files"]]
+    return files, [entity for told in answers for entity in told["refold"]]
+
+
+def _blocks(piece: tuple[str, StoredRows], *, n_tasks: int) -> Iterator[Block]:
+    """Rows of a piece, each in the task of its entity."""
+    label, stored = piece
+    for table in stored.tables():
+        yield from dealt(label, table, n_tasks)
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """What runs in the Python workers: touching rows and prior states of whole entities to corrections."""
+    """What a task does: touching rows and prior states of whole entities to corrections, written."""
 
     source: Source
     known_from_us: int
     onto_prior: bool
+    to: Destination
+    token: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for both in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            is_prior = both.column("is_prior")
-            rows = both.filter(pc.invert(is_prior))
-            prior = without_closed(both.filter(is_prior), ["entity"])
-            refold, states = self._fold(rows, prior)
-            kept = pc.invert(pc.is_in(prior.column("entity"), refold))
-            yield from self._corrections(states, prior.filter(kept), refold).to_batches()
+    def __call__(self, _: int, blocks: Labelled) -> bytes:
+        parts: dict[str, list[pa.Table]] = {ROWS: [], PRIOR: []}
+        for label, table in blocks:
+            parts[label].append(table)
+        rows = self._inputs(parts[ROWS])
+        prior = without_closed(self._states(parts[PRIOR]), ["entity"])
+        if self.onto_prior:
+            # a state that no row touches stays as it is
+            prior = prior.filter(pc.is_in(prior["entity"], rows["entity"].combine_chunks()))
+        refold, states = self._fold(rows, prior)
+        kept = pc.invert(pc.is_in(prior["entity"], refold))
+        made = self._corrections(states, prior.filter(kept)).sort_by([("entity", "ascending"), ("era", "ascending")])
+        files = self.to.write([stamped(made, self.source, self.token)])
+        return json.dumps({"files": as_plain(files), "refold": refold.to_pylist()}).encode()
+
+    def _inputs(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Rows as `fold_rows` takes them."""
+        values = columns_folded(self.source)
+        if not parts:
+            plain = {"entity": pa.string(), "row_id": pa.int64(), "diff": pa.int64(), "event_time": pa.int64()}
+            typed = {f"v_{c}": arrow_type_of(self.source.columns[c]) for c in values}
+            return pa.schema(list((plain | typed).items())).empty_table()
+        rows = pa.concat_tables(parts)
+        columns = {name: rows[name] for name in ("entity", "row_id", "diff")}
+        columns["event_time"] = rows["event_time"].cast(pa.int64())
+        return pa.table(columns | {f"v_{c}": rows[f"c_{c}"] for c in values})
+
+    def _states(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Prior states with times in microseconds."""
+        names = ["entity", *_PRIOR, "era"]
+        if not parts:
+            schema = self.to.schema
+            parts = [pa.schema([schema.field(name) for name in names]).empty_table()]
+        prior = pa.concat_tables(parts).select(names)
+        columns = [prior[name].cast(pa.int64()) if name in _TIMES else prior[name] for name in names]
+        return pa.table(columns, names=names)
 
     def _fold(self, rows: pa.Table, prior: pa.Table) -> tuple[pa.Array, pa.Table]:
         """The entities that need all their rows, and the states of the others."""
@@ -128,7 +155,7 @@ class _Folder:
     def _is_int(self) -> bool:
         return self.source.state is not None and self.source.state.datatype == "int64"
 
-    def _corrections(self, states: pa.Table, prior: pa.Table, refold: pa.Array) -> pa.Table:
+    def _corrections(self, states: pa.Table, prior: pa.Table) -> pa.Table:
         schema = self._schema(prior.schema)
         where = pc.index_in(states.column("entity"), prior.column("entity").combine_chunks())
         revision = pc.fill_null(pc.add(prior.column("revision").combine_chunks().take(where), 1), 0).cast(pa.int32())
@@ -152,8 +179,7 @@ class _Folder:
             "known_to": pa.array([self.known_from_us] * m, pa.int64()),
             "era": pa.array([CLOSING] * m, pa.string()),
         }
-        marked = {"entity": refold, "era": pa.array([REFOLD] * len(refold), pa.string())}
-        return pa.concat_tables([_as(columns, schema) for columns in (inserted, closed, marked)])
+        return pa.concat_tables([_as(columns, schema) for columns in (inserted, closed)])
 
     def _schema(self, prior: pa.Schema) -> pa.Schema:
         extra = {"known_to": pa.int64(), "era": pa.string()}

@@ -23,7 +23,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import BELOW_HORIZON, updates
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
-from spark_jobs.trace.source_plane import batch_rows, counting_rows, trace_handles
+from spark_jobs.trace.source_plane import batch_rows, trace_handles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,35 +49,13 @@ class Scope:
         """The time that every change of this publication carries: one tick before its seal."""
         return self.frontiers.seal_us - 1
 
-    def standing(self, lake: Lake) -> DataFrame:
-        """Updates of the trace that count, are sealed and not future-dated, with the column `touched`."""
-        rows = counting_rows(lake, self.source, self.frontiers.arrangement)
-        due = rows.where(F.col("event_time") < at(self.frontiers.reached_us))
-        return due.withColumn("touched", F.lit(True) if self.everything else self._touching())
-
-    def _touching(self) -> Column:
-        fresh = F.col("time") >= at(self.publication.published_us)
-        return fresh | (F.col("event_time") >= at(self.publication.reached_us))
-
-    @property
-    def touches_about(self) -> int:
-        """About how many updates this run touches, by what is known of the batches of the trace."""
-        published, trace = self.publication.published_us, self.frontiers.arrangement.trace
-        fresh = (b for b in trace if self.everything or b.upper.time is None or b.upper.time > published)
-        return sum(batch.n_updates for batch in fresh)
-
-    def touching(self, lake: Lake) -> DataFrame:
-        """The touching updates alone. Both bounds are on columns with statistics, so files wholly published are
-        skipped."""
-        rows = self.standing(lake)
-        return rows if self.everything else rows.where(self._touching())
-
     def touching_rows(self, lake: Lake, columns: Sequence[str]) -> StoredRows:
-        """`touching`, as pyarrow reads them out of the trace's files."""
+        """The touching updates, as pyarrow reads them out of the trace's files. Both bounds are on columns with
+        statistics, so files wholly published are skipped."""
         return self.due_rows(lake, columns, None if self.everything else self.freshness())
 
     def due_rows(self, lake: Lake, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
-        """`standing`, as pyarrow reads them: those that meet `where`, without `touched`."""
+        """Updates of the trace that count, are sealed and not future-dated: those that meet `where`."""
         counts = pc.field(BELOW_HORIZON.name).is_null() & (pc.field("event_time") < instant(self.frontiers.reached_us))
         batches = {"batch": trace_handles(self.frontiers.arrangement)}
         return lake.stored(updates(self.source), columns, counts if where is None else counts & where, batches)
@@ -138,11 +116,3 @@ def coalesce_ranges(ranges: list[Range], limit: int = MAX_RANGES) -> list[Range]
         else:
             result.append((lo, hi))
     return result
-
-
-def within(column: str, ranges: list[Range]) -> Column:
-    """Whether a timestamp column lies in one of the inclusive ranges; false for none."""
-    condition = F.lit(False)
-    for lo, hi in ranges:
-        condition = condition | F.col(column).between(at(lo), at(hi))
-    return condition

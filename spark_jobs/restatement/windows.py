@@ -1,307 +1,229 @@
-"""Spark's part in restating windows: read what is within reach of the touched rows, shuffle once by group, let the
-kernel compare.
+"""Restating windows: read what is within reach of the touched rows, exchange it once by key, let the kernel compare.
 
-One shuffle and one write per definition. What is read follows from the touched times alone: rows within one size (or
-gap) and one tick of them, for sessions also all rows of the published sessions they come near to, and all earlier ones
-where they come near to sessions that are kept no longer. There is no look-back horizon.
+What is read follows from the touched times alone: rows within one size (or gap) and one tick of them, for sessions also
+all rows of the published sessions they come near to, and all earlier ones where they come near to sessions that are
+kept no longer. There is no look-back horizon. All definitions of a source share one exchange; little is worked on in
+this process, without a Spark job.
 """
 
 from __future__ import annotations
 
-import operator
-from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels import accounts
+from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, Block, Labelled, exchange
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.comparison import PLACED
-from spark_jobs.kernels.plain import Ints, numbers, present
-from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
+from spark_jobs.kernels.plain import Ints, numbers
 from spark_jobs.kernels.windows import MemoryBudget
-from spark_jobs.kernels.windows.slices import copied
-from spark_jobs.restatement.published import published_files, published_rows
-from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema, result_schema
-from spark_jobs.restatement.touched import Range, Scope, at, coalesce_ranges, instant, within
-from spark_jobs.sources import Source
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, copied, in_slices
+from spark_jobs.restatement.reach import reach, rows_near
+from spark_jobs.restatement.restater import Outcome, Restater, row_schema, window_schema
+from spark_jobs.restatement.slicing import Spread, spread
+from spark_jobs.restatement.touched import Range, Scope
+from spark_jobs.restatement.window_rows import PublishedWindows, WindowRows, key_hashes
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import name
-from spark_jobs.windows.adapter import metric_totals
-from spark_jobs.windows.hot_keys import Spread, key_hash, spread
+from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+from spark_jobs.threads import THREADS
 from spark_jobs.windows.parameters import DEFAULT_ROWS_A_SLICE
-from spark_jobs.windows.worker import METRICS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-BUCKET_US = 3_600_000_000
-"""Touched times are gathered by the hour: finer buckets read less but cost the driver more."""
+from spark_jobs.windows.worker import METRICS, Given
 
 DROPS_A_FILE = 2
 """Lengths of a drop that a file of windows may cover as it comes from the workers, in the order of keys: what a daily
 run restates is read as a whole when it is restated again. More is sorted by time."""
+ROWS_A_PIECE = 1 << 19
+"""Rows that one task reads and deals out."""
+ROWS, WINDOWS = "rows", "windows"
+"""Labels of blocks."""
 
-TIMES = ("window_start", "window_end", "known_from", "known_to")
+
+@dataclass
+class Corrections:
+    """What a definition's table must be told: `files` to append, and what they rest on.
+
+    Args:
+        account: what became of the touched rows.
+        memory: what the workers took in and flushed, together, and the greatest peak of one.
+    """
+
+    files: list[WrittenFile] = field(default_factory=list)
+    account: Account = field(default_factory=Account)
+    memory: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
+
+    def take(self, told: dict[str, Any]) -> None:
+        """Add what one worker told."""
+        self.files += [WrittenFile(**file) for file in told["files"]]
+        self.account += Account(**told["account"])
+        for name, value in told["memory"].items():
+            both = self.memory[name], value
+            self.memory[name] = max(both) if name == "peak_bytes" else sum(both)
 
 
 @dataclass(frozen=True)
-class Corrections:
-    """What a definition's table must be told: `rows` to append. Once they are written, `account` says what they rest
-    on."""
+class _Work:
+    """What is to be done for one definition.
 
-    rows: DataFrame
-    _observed: Observation
+    Args:
+        by_time: the rows of a task are sorted by time before they are written.
+    """
 
-    @property
-    def account(self) -> Account:
-        """What became of the touched rows; blocks until `rows` have been written."""
-        found = self._observed.get
-        return Account(*(found[n] or 0 for n in accounts.NAMES))
+    definition: Definition
+    rows: WindowRows
+    published: PublishedWindows
+    over: Spread
+    restater: Restater
+    to: Destination
+    token: int
+    by_time: bool
 
-    @property
-    def memory(self) -> dict[str, int]:
-        """What the workers took in and flushed, together, and the greatest peak of one; blocks like `account`."""
-        found = self._observed.get
-        return {name: int(found[name] or 0) for name in METRICS}
+    def pieces(self, first: int) -> list[_Piece]:
+        """Parts of what is read, each with where its blocks go; the tasks of the definition begin at `first`."""
+        rows = [_Piece(part, self.over, first) for part in self.rows.split(ROWS_A_PIECE)]
+        return [*rows, *(_Piece(part, self.over, first) for part in self.published.split(ROWS_A_PIECE))]
 
+    def restate(self, blocks: Labelled) -> bytes:
+        """What becomes of all blocks of one task."""
+        outcome = Outcome()
+        files = self.to.write(self._stamped(self.restater(self._given(blocks), outcome)))
+        memory = {name: getattr(outcome.memory, name) for name in METRICS}
+        told = {"files": as_plain(files), "account": asdict(outcome.account), "memory": memory}
+        return json.dumps(told | {"definition": self.definition.name}).encode()
 
-def drop_start(source: Source) -> Column:
-    """Per update the start of its drop, in microseconds."""
-    return F.lit(source.drops.start_us) + F.col("seq_no") * F.lit(source.drops.every_us)
+    def _given(self, blocks: Labelled) -> Iterator[Given]:
+        no_rows = row_schema(self.definition, sliced=bool(self.over.hot)).empty_table()
+        for label, table in blocks:
+            yield (table, None) if label == ROWS else (no_rows, table)
 
-
-def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> dict[str, list[Range]]:
-    """Per definition the ranges of its own time where rows came or went; read without a Spark job."""
-    columns = {f"t_{d.time}" for d in definitions} | {f"c_{key}" for d in definitions for key in d.key}
-    hours: dict[str, set[int]] = {d.name: set() for d in definitions}
-    rows = scope.touching_rows(lake, ["seq_no", *sorted(columns)]) if definitions else None
-    for table in rows.tables() if rows is not None else ():
-        drops = scope.source.drops
-        lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
-        for definition in definitions:
-            hours[definition.name] |= touched_hours(table, definition, lo)
-    ranges = {name: [(hour * BUCKET_US, (hour + 1) * BUCKET_US - 1) for hour in found] for name, found in hours.items()}
-    return {name: coalesce_ranges(found) for name, found in ranges.items()}
-
-
-def touched_hours(updates: pa.Table, definition: Definition, lo: Ints) -> set[int]:
-    """The hours since 1970 in which updates with a key may count: each at its own time, or at `lo`, its drop's start,
-    where the definition moves late rows there."""
-    counts = present(updates[f"t_{definition.time}"])
-    for key in definition.key:
-        counts &= present(updates[f"c_{key}"])
-    times, starts = numbers(updates[f"t_{definition.time}"])[counts], lo[counts]
-    hours = {*np.unique(times // BUCKET_US).tolist()}
-    return hours | {*np.unique(starts[times < starts] // BUCKET_US).tolist()} if definition.moves_late_rows else hours
+    def _stamped(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        if self.by_time:
+            whole = pa.concat_tables(list(tables))
+            order = [("window_start", "ascending"), *((key, "ascending") for key in self.definition.key)]
+            tables = iter([whole.sort_by(order)] if whole.num_rows else [])
+        for table in tables:
+            yield table.append_column("token", pa.repeat(pa.scalar(self.token, pa.int64()), table.num_rows))
 
 
-def has_key(definition: Definition) -> Column:
-    """Whether an update has a value in every key column."""
-    condition = F.lit(True)
-    for key in definition.key:
-        condition = condition & F.col(f"c_{key}").isNotNull()
-    return condition
+@dataclass(frozen=True)
+class _Piece:
+    """Part of what is read for one definition."""
 
+    part: WindowRows | PublishedWindows
+    over: Spread
+    first: int
 
-def has_required(definition: Definition) -> Column:
-    """Whether an update has a key and every value without which it is in no window."""
-    condition = has_key(definition)
-    for needed in _required_values(definition):
-        condition = condition & needed.isNotNull()
-    return condition
+    def blocks(self) -> Iterator[Block]:
+        """Rows, once per slice that they bear on, and published windows, each in the slice that it starts in."""
+        label = ROWS if isinstance(self.part, WindowRows) else WINDOWS
+        for table in self.part.tables():
+            if self.over.tasks == 1:
+                yield Block(self.first, label, table)
+                continue
+            places, slices, tasks = self._places(table)
+            order = np.argsort(tasks, kind="stable")
+            dealt = table.take(pa.array(places[order]))
+            if self.over.hot:
+                dealt = dealt.append_column(SLICE_COLUMN, pa.array(slices[order]))
+                dealt = dealt.select(self._sliced_schema(label).names)
+            bounds = np.flatnonzero(np.diff(tasks[order], prepend=-1, append=-1))
+            for begin, end in pairwise(bounds.tolist()):
+                yield Block(self.first + int(tasks[order[begin]]), label, dealt.slice(begin, end - begin))
+
+    def _places(self, table: pa.Table) -> tuple[Ints, Ints, Ints]:
+        """Places of rows, and for each of them its slice and task."""
+        definition = self.part.definition
+        hashed, halo = key_hashes(table, definition.groups), copied(definition.kind)
+        if isinstance(self.part, WindowRows):
+            times = [numbers(table["time"])]
+            if definition.moves_late_rows:
+                times.append(np.maximum(times[0], numbers(table["lo"])))
+        else:
+            times, halo = [numbers(table["window_start"])], None if halo is None else (0, 0)
+        places, slices = in_slices(self.over.hot, halo, hashed, *times)
+        return places, slices, self.over.tasks_of(hashed[places], slices)
+
+    def _sliced_schema(self, label: str) -> pa.Schema:
+        schema = row_schema if label == ROWS else window_schema
+        return schema(self.part.definition, sliced=True)
 
 
 def corrections(
-    lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int
-) -> Corrections | None:
-    """The rows to append to the definition's history table; None when no row with a key and a time was touched, and
-    the definition keeps its windows."""
+    lake: Lake, scope: Scope, definitions: Sequence[Definition], ranges: Mapping[str, list[Range]], token: int
+) -> dict[str, Corrections]:
+    """What to append to the history tables, by definition. A definition is left out where no row with a key and a time
+    was touched, and it keeps its windows. `ranges` are the touched times of each."""
+    works = [work for d in definitions if (work := _work(lake, scope, d, ranges[d.name], token)) is not None]
+    made = {work.definition.name: Corrections() for work in works}
+    for answer in _answers(lake, works):
+        told = json.loads(answer)
+        made[told.pop("definition")].take(told)
+    return made
+
+
+def _answers(lake: Lake, works: Sequence[_Work]) -> list[bytes]:
+    small = [work for work in works if work.rows.n_rows <= ROWS_HERE]
+    large = [work for work in works if work.rows.n_rows > ROWS_HERE]
+    # one definition after the other: of a small one nothing is kept that is not asked for
+    answers = [answer for work in small for answer in _exchanged(lake, [work], here=True)]
+    return answers + (_exchanged(lake, large, here=False) if large else [])
+
+
+def _exchanged(lake: Lake, works: Sequence[_Work], *, here: bool) -> list[bytes]:
+    spreading = [replace(work, over=_spread(lake, work)) for work in works]
+    spreading = [replace(work, restater=replace(work.restater, hot=work.over.hot)) for work in spreading]
+    firsts = [*accumulate((work.over.tasks for work in spreading), initial=0)]
+    pieces = [piece for work, first in zip(spreading, firsts, strict=False) for piece in work.pieces(first)]
+    # tasks need not know what others read
+    of_task = [
+        replace(w, rows=w.rows.none(), published=w.published.none()) for w in spreading for _ in range(w.over.tasks)
+    ]
+    restate = partial(_restated, works=of_task)
+    return exchange(lake.spark, pieces, _Piece.blocks, firsts[-1], restate, here=here)
+
+
+def _restated(task: int, blocks: Labelled, *, works: Sequence[_Work]) -> bytes:
+    return works[task].restate(blocks)
+
+
+def _spread(lake: Lake, work: _Work) -> Spread:
+    rows_a_slice = min(_rows_a_slice(work.definition), max(work.rows.n_rows // THREADS, ROWS_ALONE))
+    return spread(lake.spark, work.rows, rows_a_slice) if work.rows.n_rows > rows_a_slice else Spread()
+
+
+def _rows_a_slice(definition: Definition) -> int:
+    """About how many rows a task is given: no more than it sorts without putting any on disk."""
+    columns = len({*row_schema(definition, sliced=True).names, *window_schema(definition).names, PLACED, "min_end"})
+    budget = MemoryBudget(definition.source.memory.max_bytes)
+    return min(DEFAULT_ROWS_A_SLICE, budget.rows_held(8 * columns))
+
+
+def _work(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int) -> _Work | None:
+    """What is to be done for a definition; None for nothing."""
     expired_us = definition.expired_us(scope.frontiers.reached_us)
     if not ranges and not scope.everything and expired_us is None:
         return None
-    near = ranges_near(definition, ranges, expired_us)
-    published = published_rows(lake, definition.table(), scope.publication)
-    if not scope.everything:
-        # a changed definition may have published windows anywhere
-        near, published = _within_reach(lake, scope, definition, near, published)
-    rows, stand = _rows(lake, scope, definition, near), _prefixed(definition, published)
-    over = _spread(scope, definition, rows)
-    grouped = _together(definition, over, rows, stand)
-    hot = () if over is None else over.hot
-    kernel = Restater(definition, scope.known_from_us, scope.everything, expired_us, hot)
-    made = grouped.mapInArrow(kernel, from_arrow_schema(result_schema(definition)))
-    observation = Observation(f"windows_{definition.name}_{token}")
-    sums = [F.sum(f"{ACCOUNT_PREFIX}{n}").alias(n) for n in accounts.NAMES]
-    observed = made.observe(observation, *sums, *metric_totals(made)).where("era IS NOT NULL")
-    columns = [c for c in definition.table().column_names if c != "token"]
-    stamped = observed.select(*[F.timestamp_micros(c).alias(c) if c in TIMES else F.col(name(c)) for c in columns])
-    stamped = stamped.withColumn("token", F.lit(token).cast("bigint"))
-    if scope.everything or _span(ranges) > DROPS_A_FILE * definition.source.drops.every_us:
-        # by time first: the files of a backfill are cut along it, and what restates a few days reads few of them
-        stamped = stamped.sortWithinPartitions("window_start", *definition.key)
-    return Corrections(stamped, observation)
+    near, published = reach(lake, scope, definition, ranges, expired_us)
+    since = None if scope.everything else (scope.publication.published_us, scope.publication.reached_us)
+    return _Work(
+        definition,
+        WindowRows(definition, rows_near(lake, scope, definition, near), tuple(near), since),
+        PublishedWindows(definition, published),
+        Spread(),
+        Restater(definition, scope.known_from_us, scope.everything, expired_us),
+        lake.destination(definition.table()),
+        token,
+        # the files of a backfill are cut along time, and what restates a few days reads few of them
+        by_time=scope.everything or _span(ranges) > DROPS_A_FILE * definition.source.drops.every_us,
+    )
 
 
 def _span(ranges: list[Range]) -> int:
     """How far apart the first and the last of the touched times are."""
     return max((hi for _, hi in ranges), default=0) - min((lo for lo, _ in ranges), default=0)
-
-
-def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | None) -> list[Range]:
-    """The ranges of time in which rows bear on windows that rows in `ranges` can change; for sessions those of the
-    published ones that overlap these come on top. `expired_us`: windows that end by then are not kept."""
-    span_us = definition.kind.span
-    near = [(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges]
-    if definition.kind.halo is None and expired_us is not None:
-        # a session that is kept no longer may be joined to one that is; it is not published, and begins at any time
-        near = [(LEAST_US if lo <= expired_us else lo, hi) for lo, hi in near]
-    return coalesce_ranges(near)
-
-
-def _falls_due(scope: Scope, definition: Definition) -> Column:
-    """Whether a published window is kept no longer: the files are found by their windows' ends."""
-    expired_us, before_us = (definition.expired_us(f.reached_us) for f in (scope.frontiers, scope.publication))
-    if expired_us is None or before_us is None:
-        return F.lit(False)
-    return (F.col("window_end") > at(before_us)) & (F.col("window_end") <= at(expired_us))
-
-
-def _within_reach(
-    lake: Lake, scope: Scope, definition: Definition, near: list[Range], published: DataFrame
-) -> tuple[list[Range], DataFrame]:
-    """The ranges whose rows must be read, and the published windows that they can affect, or that fall due."""
-    due = _falls_due(scope, definition)
-    if definition.kind.halo is not None:
-        return near, published.where(within("window_start", near) | due)
-    overlapping = _overlapping(near)
-    bounds = _bounds(lake, scope, definition.table(), near) if near else []
-    return coalesce_ranges(near + bounds), published.where(overlapping | due)
-
-
-def _overlapping(ranges: list[Range]) -> Column:
-    condition = F.lit(False)
-    for lo, hi in ranges:
-        condition = condition | ((F.col("window_start") <= at(hi)) & (F.col("window_end") >= at(lo)))
-    return condition
-
-
-def _bounds(lake: Lake, scope: Scope, table: Table, near: list[Range]) -> list[Range]:
-    """Ranges that cover the published sessions which overlap some, gathered by the hour in which they start."""
-    overlaps = [(pc.field("window_start") <= instant(hi)) & (pc.field("window_end") >= instant(lo)) for lo, hi in near]
-    bounds = ["window_start", "window_end"]
-    rows = published_files(lake, table, scope.publication, bounds, reduce(operator.or_, overlaps)).whole()
-    starts, ends = (numbers(rows[column]) for column in bounds)
-    hours, of_row = np.unique(starts // BUCKET_US, return_inverse=True)
-    least, greatest = np.full(len(hours), GREATEST_US), np.full(len(hours), LEAST_US)
-    np.minimum.at(least, of_row, starts)
-    np.maximum.at(greatest, of_row, ends)
-    return list(zip(least.tolist(), greatest.tolist(), strict=True))
-
-
-def _rows(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> DataFrame:
-    """Standing updates with a key that count in these ranges."""
-    time = f"t_{definition.time}"
-    near = within(time, ranges)
-    if definition.moves_late_rows:
-        near = near | _landed_in(definition, ranges)
-    rows = scope.standing(lake).where(near & has_key(definition)).withColumn("lo", drop_start(definition.source))
-    columns: list[Column] = [
-        F.lit(False).alias("is_window"),
-        *[F.col(f"c_{k}").alias(f"k_{k}") for k in definition.key],
-        F.unix_micros(time).alias("time"),
-        *[F.col(c) for c in ("lo", "row_id", "diff", "touched")],
-        *[F.col(f"c_{c}").alias(f"v_{c}") for c in definition.values_read],
-        *(_adaptive_inputs(definition) if definition.is_adaptive else []),
-    ]
-    return rows.select(*columns)
-
-
-def _spread(scope: Scope, definition: Definition, rows: DataFrame) -> Spread | None:
-    """How rows are spread over tasks, as in the library; None: as Spark has it, where a run touches few of them."""
-    rows_a_slice = _rows_a_slice(definition)
-    if scope.touches_about <= rows_a_slice:
-        return None
-    keyed = rows.where("time IS NOT NULL")
-    return spread(keyed, definition.kind, hashed=_hash(definition), time="time", rows_a_slice=rows_a_slice)
-
-
-def _rows_a_slice(definition: Definition) -> int:
-    """About how many rows a task is given: no more than it sorts without putting any on disk."""
-    columns = len(given_schema(definition, sliced=True)) + len((PLACED, "min_end"))
-    budget = MemoryBudget(definition.source.memory.max_bytes)
-    return min(DEFAULT_ROWS_A_SLICE, budget.rows_held(8 * columns))
-
-
-def _together(definition: Definition, over: Spread | None, rows: DataFrame, stand: DataFrame) -> DataFrame:
-    """Rows, once per slice that they bear on, and published windows, each in the slice that it starts in."""
-    if over is None:
-        return rows.unionByName(stand, allowMissingColumns=True).repartition(*definition.groups)
-    hashed = _hash(definition)
-    halo = copied(definition.kind)
-    moved = ["if(time < lo, lo, time)"] if definition.moves_late_rows else []
-    rows = over.in_slices(rows, halo, hashed, "time", *moved)
-    stand = over.in_slices(stand, None if halo is None else (0, 0), hashed, "window_start")
-    return over.together(rows.unionByName(stand, allowMissingColumns=True), hashed)
-
-
-def _hash(definition: Definition) -> str:
-    return key_hash(map(name, definition.groups))
-
-
-def _landed_in(definition: Definition, ranges: list[Range]) -> Column:
-    """Whether an update may have moved on to the start of its drop in one of these ranges."""
-    drops = definition.source.drops
-    condition = F.lit(False)
-    for lo, hi in ranges:
-        first, last = -((drops.start_us - lo) // drops.every_us), (hi - drops.start_us) // drops.every_us
-        condition = condition | F.col("seq_no").between(first, last)
-    return condition & (F.unix_micros(f"t_{definition.time}") < drop_start(definition.source))
-
-
-def _adaptive_inputs(definition: Definition) -> list[Column]:
-    """Delta id, vector and size of a row, as adaptive windows take them."""
-    window = definition.window
-    vector = getattr(window, "vector", None)
-    size = getattr(window, "size_bytes", None)
-    return [
-        F.col("delta_id"),
-        (F.col("entity") if vector is None else F.col(f"c_{vector}").cast("string")).alias("vector"),
-        (_bytes(definition.source) if size is None else F.col(f"c_{size}")).alias("size"),
-    ]
-
-
-def _required_values(definition: Definition) -> list[Column]:
-    """`Definition.required`, of updates."""
-    if definition.is_adaptive:
-        return _adaptive_inputs(definition)
-    return [F.col(f"c_{column.removeprefix('v_')}") for column in definition.required]
-
-
-def _bytes(source: Source) -> Column:
-    """The bytes of a row's values: UTF-8 of texts, 16 of decimals, 8 of other numbers and times, 4 of dates, 1 of
-    booleans, 0 of nulls."""
-    widths = {"int": 8, "float": 8, "decimal": 16, "timestamp": 8, "date": 4, "bool": 1}
-    total = F.lit(0).cast("bigint")
-    for column, spec in source.columns.items():
-        value = F.col(f"c_{column}")
-        held = F.octet_length(value) if spec.kind == "string" else F.when(value.isNotNull(), F.lit(widths[spec.kind]))
-        total = total + F.coalesce(held, F.lit(0)).cast("bigint")
-    return total
-
-
-def _prefixed(definition: Definition, published: DataFrame) -> DataFrame:
-    """Published windows as the kernel takes them."""
-    times = [F.unix_micros(t).alias(t) for t in ("window_start", "window_end", "known_from")]
-    keys = [F.col(k).alias(f"k_{k}") for k in definition.key]
-    results = [F.col(name(n)).alias(f"a_{n}") for n in definition.window.aggregates]
-    own = [F.col(name(n)) for n in definition.own_columns]
-    return published.select(F.lit(True).alias("is_window"), *keys, *times, "revision", "era", *own, *results)

@@ -1,9 +1,13 @@
-"""Tells Airflow of the timetable; Airflow finds the plugin by the package's entry point `airflow.plugins`."""
+"""Tells Airflow of the timetable and the portal; Airflow finds the plugin by the package's entry point
+`airflow.plugins`."""
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from spark_jobs.config import PORTAL_PREFIX
+from spark_jobs.portal.app import LazyPortal, external_views
+from spark_jobs.scheduling.priority import DayFirst
 from spark_jobs.scheduling.timetable import DropTimetable
 
 
@@ -12,3 +16,6 @@ class TidemarkPlugin(AirflowPlugin):
 
     name = "tidemark"
     timetables = [DropTimetable]  # noqa: RUF012 (Airflow's own form)
+    priority_weight_strategies = [DayFirst]  # noqa: RUF012
+    fastapi_apps = [{"app": LazyPortal(), "url_prefix": PORTAL_PREFIX, "name": "Tidemark"}]  # noqa: RUF012
+    external_views = external_views()

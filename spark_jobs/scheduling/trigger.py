@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,16 @@ class AirflowRuns:
 
     def is_on(self, run_id: str) -> bool:
         """Whether the run has not ended; a run that Airflow does not know any more has. While Airflow can't tell, it
-        has not."""
+        has not.
+
+        It is counted, since asking for the state of an unknown run is an error in Airflow's log.
+        """
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
         try:
-            return RuntimeTaskInstance.get_dagrun_state(self._dag_id, run_id) in UNDER_WAY
-        except AirflowRuntimeError as failure:
-            return (failure.error.detail or {}).get("status_code") != HTTPStatus.NOT_FOUND
+            return RuntimeTaskInstance.get_dr_count(self._dag_id, run_ids=[run_id], states=[*UNDER_WAY]) > 0
+        except AirflowRuntimeError:
+            return True
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The run to let pass, while it is on."""
@@ -47,7 +49,17 @@ class AirflowRuns:
 class TurnTrigger(BaseTrigger):
     """Fires once the run has its turn; until then the task's log says for whom it waits."""
 
-    def __init__(self, *, leases: str, dag_id: str, run_id: str, lo_us: int, drops: str, before: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        leases: str,
+        dag_id: str,
+        run_id: str,
+        lo_us: int,
+        drops: str,
+        before: str | None,
+        first: bool = False,
+    ) -> None:
         super().__init__()
         self._arguments = {
             "leases": leases,
@@ -56,8 +68,9 @@ class TurnTrigger(BaseTrigger):
             "lo_us": lo_us,
             "drops": drops,
             "before": before,
+            "first": first,
         }
-        turn = Turn(run_id, lo_us, drops, staged=True)
+        turn = Turn(run_id, lo_us, drops, staged=True, first=first)
         self._waiting = Line(Path(leases), dag_id, turn, AirflowRuns(dag_id, before))
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -67,6 +80,8 @@ class TurnTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until the run has its turn, which it then has taken."""
         told = None
+        # Airflow fails a task that is queued again before the scheduler knows that its process has ended
+        await asyncio.sleep(POLL_S)
         while (whom := await sync_to_async(self._waiting.step)()) is not None:
             if whom != told:
                 self.log.info("waits for %s", whom)

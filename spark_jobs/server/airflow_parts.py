@@ -1,4 +1,4 @@
-"""Airflow's four processes, with SQLite and LocalExecutor under home, bound to the loopback, with a login.
+"""Airflow's four processes, with a local executor, bound to the loopback, with a login; their database is `postgres`.
 
 `airflow standalone` is not used: ended by its process id it leaves its scheduler, workers and API server behind.
 """
@@ -16,21 +16,27 @@ from importlib import metadata
 from pathlib import Path
 
 from spark_jobs.config import Settings
+from spark_jobs.server import postgres
 from spark_jobs.server.processes import Part
 from spark_jobs.server.state import write_json
 
 MIGRATION = "airflow-migrate"
-PARTS = ("airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
+SCHEDULER = "airflow-scheduler"
+PARTS = ("airflow-api-server", SCHEDULER, "airflow-dag-processor", "airflow-triggerer")
+"""They end from the last to the first: the scheduler's tasks tell the API server what became of them."""
 
 ADMIN = "admin"
 
 GRACE_S = 20.0
 """The scheduler lets its running tasks end; after this they are ended, and Airflow retries them at the next start."""
 
+_IMPORTED_BY_TASKS = ("spark_jobs.jobs.stage", "great_expectations", "dbt.cli.main")
+"""What takes a task seconds to import; the executor's workers are forks of the scheduler, and share its memory."""
+
 _ARGUMENTS = {
     "airflow-api-server": ("api-server", "--workers", "1"),
     # the tasks' logs lie on this disk; a server for them would listen on a port of its own, on all interfaces
-    "airflow-scheduler": ("scheduler", "--skip-serve-logs"),
+    SCHEDULER: ("scheduler", "--skip-serve-logs"),
     "airflow-dag-processor": ("dag-processor",),
     "airflow-triggerer": ("triggerer", "--skip-serve-logs"),
     MIGRATION: ("db", "migrate"),
@@ -39,9 +45,12 @@ _ARGUMENTS = {
 
 def airflow_part(settings: Settings, name: str) -> Part:
     """One of Airflow's processes (`PARTS`), or the step that brings its database up to date (`MIGRATION`)."""
+    program: tuple[str, ...] = ("airflow",)
+    if name == SCHEDULER:
+        program = ("spark_jobs.server.preloaded", *_IMPORTED_BY_TASKS, "--")
     return Part(
         name=name,
-        command=(sys.executable, "-m", "airflow", *_ARGUMENTS[name]),
+        command=(sys.executable, "-m", *program, *_ARGUMENTS[name]),
         environment=airflow_environment(settings),
         working_dir=settings.airflow_home,
         log_file=settings.logs_dir / f"{name}.log",
@@ -52,18 +61,22 @@ def airflow_part(settings: Settings, name: str) -> Part:
 def airflow_environment(settings: Settings) -> dict[str, str]:
     """The environment of every Airflow process, and of anyone who calls Airflow's command line on this installation."""
     keys = _secrets(settings)
-    database = settings.airflow_database_url or f"sqlite:///{settings.airflow_home / 'airflow.db'}"
+    database = settings.airflow_database_url or postgres.database_url(settings)
     return {
         **os.environ,
         **settings.environment(),
         **_TELEMETRY_OFF,
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
         "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), "localhost", "127.0.0.1"])),
+        # Airflow's processes give themselves titles, which would write over the environment, and its marker, otherwise
+        "SPT_NOENV": "1",
+        # a task ends without Python's own end, and dbt's locks with it: nothing leaks, though Python warns
+        "PYTHONWARNINGS": ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"])),
         "AIRFLOW_HOME": str(settings.airflow_home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.airflow_home / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__EXECUTOR": "spark_jobs.scheduling.executor.ResumingExecutor",
         "AIRFLOW__CORE__PARALLELISM": str(settings.airflow_parallelism),
         "AIRFLOW__CORE__FERNET_KEY": keys["fernet_key"],
         "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
@@ -78,6 +91,15 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         "AIRFLOW__API__SECRET_KEY": keys["api_secret_key"],
         "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt_secret"],
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.logs_dir / "airflow"),
+        # seconds between two looks at what can start; a run has five tasks after one another (Airflow: 1)
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+        # seconds without a sign of a task's life until it counts as failed, and between looks for tasks that a killed
+        # scheduler had queued (Airflow: 300 each); after a crash or a reboot runs go on that much sooner
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
+        # Airflow opens the logs of tasks to its group, whatever the umask
+        "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
+        "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
         # seconds; a new source file becomes a DAG without a long wait (Airflow: 300)
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "20",
     }
@@ -101,7 +123,7 @@ def _migration_stamp(settings: Settings) -> Path:
 
 def _migration_key(settings: Settings) -> str:
     """Airflow's version and the database, as a hash, since its URL may hold a password."""
-    database = settings.airflow_database_url or str((settings.airflow_home / "airflow.db").exists())
+    database = settings.airflow_database_url or postgres.identity(settings)
     return f"{metadata.version('apache-airflow-core')} {hashlib.sha256(database.encode()).hexdigest()}"
 
 

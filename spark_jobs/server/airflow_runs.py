@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -42,8 +42,9 @@ class AirflowRuns:
         except _NoAnswerYet:
             return "Airflow, which is slow to say which runs are on their way"
         for run in runs["dag_runs"] if runs is not None else ():
-            first = _first(run)
-            if first is not None and first.timestamp() * 1_000_000 < lo_us:
+            interval = interval_of(run, 0)
+            if interval is not None and interval[0] < lo_us:
+                first = _EPOCH + timedelta(microseconds=interval[0])
                 return f"run {run['dag_run_id']} of {first:%Y-%m-%d %H:%M} in Airflow, whose drops are earlier"
         return None
 
@@ -66,10 +67,22 @@ class _NoAnswerYet(Exception):
     """Airflow is there, and busy."""
 
 
-def _first(run: dict[str, Any]) -> datetime | None:
-    """The start of the run's first drop, as its tasks will read it."""
-    text = (run["conf"] or {}).get("from") or run["data_interval_start"]
-    if text is None:
+def interval_of(run: dict[str, Any], every_us: int) -> tuple[int, int] | None:
+    """`[lo, hi)` of a run as its tasks read it, in microseconds; None where its drop is not known yet."""
+    conf = run["conf"] or {}
+    first = conf.get("from") or run["data_interval_start"]
+    if first is None:
         return None
+    lo_us = _micros(first)
+    if conf.get("from"):
+        return lo_us, _micros(conf.get("to") or first) + every_us
+    return lo_us, _micros(run["data_interval_end"])
+
+
+def _micros(text: str) -> int:
     time = datetime.fromisoformat(text)
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,22 +1,37 @@
-"""Backfills through Airflow: real runs of a source's DAG for a range of drops, watched until they have ended."""
+"""Backfills through Airflow: runs of a source's DAG that take many drops each, one after another, watched until they
+have ended.
+
+What a backfill is to do lies in a file under home, what of it is done is asked of Airflow: whoever goes on with it
+meets the runs that are there, also one that has gone on since.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from spark_jobs.errors import TidemarkError
+import httpx
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.model import RANGE_RUN
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
+from spark_jobs.server.state import write_json
 
 POLL_S = 1.0
-CREATE_WAIT_S = 60.0
 DAG_WAIT_S = 120.0
 """How long a DAG may take to appear after its file did: Airflow looks for new files every few seconds."""
 
-ENDED = ("success", "failed")
+AWAY_S = 120.0
+"""How long Airflow may be away when a run is to be started; a server that was killed is back within 40."""
+
+PAGE = 1000
+"""Runs that are asked for at a time."""
 
 
 class DagPaused(TidemarkError):
@@ -26,99 +41,217 @@ class DagPaused(TidemarkError):
 
 
 class BackfillFailed(TidemarkError):
-    """Runs of a backfill failed. Facts: `dag`, `runs` (run id -> state)."""
+    """A run of a backfill failed. Facts: `dag`, `runs` (run id -> state)."""
 
     code = "backfill_failed"
 
 
 @dataclass(frozen=True, slots=True)
-class BackfilledRun:
-    """One run of a backfill: its id, the start of its interval, its state and how long it took (None: not ended)."""
+class Slice:
+    """The drops of one run: the labels of the first and the last, how many they are, and their files' bytes."""
 
+    first: str
+    last: str
+    drops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """What a backfill is to do; `identity` tells it from all others of the source."""
+
+    source: str
+    slices: tuple[Slice, ...]
+    pass_gap: bool = False
+    identity: str = ""
+
+    def run_id(self, number: int, attempt: int = 1) -> str:
+        """The id of the run of a slice."""
+        each = self.slices[number]
+        again = f"__{attempt}" if attempt > 1 else ""
+        return f"{RANGE_RUN}{each.first}__{each.last}__{self.identity}{again}"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRun:
+    """A slice and its newest run: `state` is Airflow's, or `waiting` before there is one; `rows` is what it landed,
+    `attempt` how often it was started."""
+
+    slice: Slice
     run_id: str
-    lo: str
-    state: str
-    seconds: float | None
+    state: str = "waiting"
+    seconds: float | None = None
+    rows: int | None = None
+    attempt: int = 0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether Airflow has begun it, or will."""
+        return self.state in ("queued", "running")
 
 
-def backfill(
+def new_backfill(settings: Settings, source: str, slices: Sequence[Slice], *, pass_gap: bool) -> Backfill:
+    """A backfill of these slices, kept so that it can be gone on with."""
+    identity = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    made = Backfill(source, tuple(slices), pass_gap, identity)
+    write_json(_file(settings, source), asdict(made))
+    return made
+
+
+def last_backfill(settings: Settings, source: str) -> Backfill:
+    """The backfill of the source that was begun last. Raises `ParameterError` where there was none."""
+    try:
+        content = json.loads(_file(settings, source).read_text())
+    except FileNotFoundError:
+        raise ParameterError(
+            expected=f"a backfill of {source} that was begun",
+            found="none",
+            next_step=f"begin one: tidemark backfill {source} --from D --to D",
+        ) from None
+    slices = tuple(Slice(**each) for each in content.pop("slices"))
+    return Backfill(slices=slices, **content)
+
+
+def carry_out(
     api: AirflowApi,
-    dag: str,
-    lo: datetime,
-    last: datetime,
+    backfill: Backfill,
     *,
     by_itself: bool,
     unpause: bool = False,
-    pass_gap: bool = False,
-    on_change: Callable[[list[BackfilledRun]], None] = lambda _: None,
-) -> list[BackfilledRun]:
-    """Run `dag` for every interval that starts in `[lo, last]`, one after another, again where it ran before, and wait
-    until all have ended, behind other runs of the source too. Who stops waiting leaves the runs to Airflow.
+    asked_to_stop: Callable[[], bool] = lambda: False,
+    on_look: Callable[[list[SliceRun]], None] = lambda _: None,
+) -> list[SliceRun]:
+    """Run every slice that has not succeeded, one after another, and wait until the last has ended; once asked to stop,
+    until the present one has. `on_look` is told how all stand, about once a second. Who stops waiting leaves the
+    present run to Airflow.
 
     A paused DAG gets on with no run. One that starts runs only when asked (`by_itself` is false) is unpaused for the
     time of the backfill; one with a schedule would start a run of today as well, so it is unpaused, for good, only with
     `unpause`.
 
     Raises:
-        AirflowRefused: Airflow does not know the DAG, or refuses the backfill (one at a time per DAG).
+        AirflowRefused: Airflow does not know the DAG, or refuses a run.
         DagPaused: the DAG is paused, has a schedule, and `unpause` is not given.
-        BackfillFailed: a run failed.
+        BackfillFailed: a run failed; those after it were not started.
     """
+    dag = backfill.source
     paused = _wait_for_dag(api, dag)["is_paused"]
     if paused and by_itself and not unpause:
         raise _paused(dag)
-    request = {
-        "dag_id": dag,
-        "from_date": lo.isoformat(),
-        "to_date": last.isoformat(),
-        "run_backwards": False,
-        "dag_run_conf": {"pass_gap": True} if pass_gap else {},
-        "reprocess_behavior": "completed",
-        "max_active_runs": 1,
-    }
-    identity = _create(api, request)["id"]
+    runs = runs_of(api, backfill)
     if paused:
         api.patch(f"dags/{dag}", {"is_paused": False})
-    runs = _ended_runs(api, dag, identity, lo, last, on_change)
-    # not before they have ended: runs of a paused DAG don't get on
-    if paused and not by_itself:
-        api.patch(f"dags/{dag}", {"is_paused": True})
-    if any(run.state != "success" for run in runs):
-        raise _failed(dag, runs)
-    return runs
+    try:
+        for number in (number for number, run in enumerate(runs) if run.state != "success"):
+            if not runs[number].under_way:
+                if asked_to_stop():
+                    break
+                runs[number] = _start(api, backfill, number, runs[number].attempt + 1)
+            while runs[number].under_way:
+                on_look(runs)
+                time.sleep(POLL_S)
+                runs[number] = _look(api, dag, runs[number])
+            on_look(runs)
+            if runs[number].state != "success":
+                raise _failed(dag, runs)
+        return runs
+    finally:
+        # not before the last run has ended: runs of a paused DAG don't get on
+        if paused and not by_itself and not any(run.under_way for run in runs):
+            api.patch(f"dags/{dag}", {"is_paused": True})
 
 
-def _ended_runs(
-    api: AirflowApi,
-    dag: str,
-    identity: int,
-    lo: datetime,
-    last: datetime,
-    on_change: Callable[[list[BackfilledRun]], None],
-) -> list[BackfilledRun]:
-    """The runs of the backfill `identity` once all have ended."""
-    seen: list[BackfilledRun] = []
+def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
+    """How the slices of a backfill stand in Airflow."""
+    newest: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
+    for run in _listed(api, backfill.source, f"{RANGE_RUN}%__{backfill.identity}%"):
+        first, last, attempt = _parts(run["dag_run_id"])
+        newest[first, last] = max(newest.get((first, last), (0, {})), (attempt, run), key=lambda each: each[0])
+    result = []
+    for number, each in enumerate(backfill.slices):
+        attempt, run = newest.get((each.first, each.last), (0, {}))
+        found = SliceRun(each, backfill.run_id(number, attempt or 1), attempt=attempt)
+        result.append(_with(api, backfill.source, found, run) if run else found)
+    return result
+
+
+def failed_drops(api: AirflowApi, source: str, drops_of: Callable[[dict[str, Any]], range]) -> set[int]:
+    """The drops whose newest run in Airflow failed; `drops_of` says which drops a run is about."""
+    newest: dict[int, tuple[str, str]] = {}
+    for run in _listed(api, source, "%"):
+        for seq_no in drops_of(run):
+            newest[seq_no] = max(newest.get(seq_no, ("", "")), (run["queued_at"] or "", run["state"]))
+    return {seq_no for seq_no, (_, state) in newest.items() if state == "failed"}
+
+
+def _listed(api: AirflowApi, dag: str, pattern: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     while True:
-        runs = _runs(api, dag, lo, last)
-        if runs != seen:
-            on_change(runs)
-            seen = runs
-        ended = api.get(f"backfills/{identity}")["completed_at"] is not None
-        if ended and runs and all(run.state in ENDED for run in runs):
-            return runs
-        time.sleep(POLL_S)
+        page = api.get(
+            f"dags/{dag}/dagRuns", run_id_pattern=pattern, order_by="run_after", limit=PAGE, offset=len(found)
+        )
+        found += page["dag_runs"]
+        if not page["dag_runs"] or len(found) >= page["total_entries"]:
+            return found
 
 
-def _create(api: AirflowApi, request: dict[str, Any]) -> Any:
-    """Create a backfill; on SQLite Airflow refuses with 503 while another of its processes writes, so: patiently."""
-    deadline = time.monotonic() + CREATE_WAIT_S
+def _parts(run_id: str) -> tuple[str, str, int]:
+    """(label of the first drop, of the last, attempt) of a run's id."""
+    first, last, _, *again = run_id.removeprefix(RANGE_RUN).split("__")
+    return first, last, int(again[0]) if again else 1
+
+
+def _start(api: AirflowApi, backfill: Backfill, number: int, attempt: int) -> SliceRun:
+    each, run_id = backfill.slices[number], backfill.run_id(number, attempt)
+    conf = {"from": each.first, "to": each.last, **({"pass_gap": True} if backfill.pass_gap else {})}
+    note = f"{each.drops} drops, {each.first} to {each.last}: {number + 1} of {len(backfill.slices)} of a backfill"
+    request = {"dag_run_id": run_id, "logical_date": None, "conf": conf, "note": note}
+    deadline = time.monotonic() + AWAY_S
     while True:
         try:
-            return api.post("backfills", request)
+            api.post(f"dags/{backfill.source}/dagRuns", request)
+            break
         except AirflowRefused as refusal:
-            if refusal.facts["status"] != 503 or time.monotonic() > deadline:
+            if refusal.facts["status"] == httpx.codes.CONFLICT:
+                break  # an attempt whose answer was lost
+            if not _is_away(refusal) or time.monotonic() > deadline:
                 raise
         time.sleep(POLL_S)
+    return SliceRun(each, run_id, "queued", attempt=attempt)
+
+
+def _is_away(refusal: AirflowRefused) -> bool:
+    """Whether Airflow did not answer, or could not: it is restarted, or busy."""
+    status = refusal.facts["status"]
+    return status is None or status >= httpx.codes.INTERNAL_SERVER_ERROR
+
+
+def _look(api: AirflowApi, dag: str, run: SliceRun) -> SliceRun:
+    """The run as it is now; as it was, while Airflow is restarted."""
+    try:
+        return _with(api, dag, run, api.get(f"dags/{dag}/dagRuns/{run.run_id}"))
+    except AirflowRefused as refusal:
+        if _is_away(refusal):
+            return run
+        raise
+
+
+def _with(api: AirflowApi, dag: str, run: SliceRun, answer: dict[str, Any]) -> SliceRun:
+    state = answer["state"]
+    rows = _rows(api, dag, run.run_id) if state == "success" else None
+    return replace(run, state=state, seconds=_seconds(answer), rows=rows)
+
+
+def _rows(api: AirflowApi, dag: str, run_id: str) -> int:
+    """The rows that a run landed, as its first stage returned it; 0 where its drops were empty."""
+    try:
+        path = f"dags/{dag}/dagRuns/{run_id}/taskInstances/land/xcomEntries/return_value"
+        value = api.get(path, stringify=False)["value"]
+    except AirflowRefused as refusal:
+        if refusal.facts["status"] != httpx.codes.NOT_FOUND:
+            raise
+        return 0
+    return int(value.get("rows", 0))
 
 
 def _wait_for_dag(api: AirflowApi, dag: str) -> Any:
@@ -128,15 +261,9 @@ def _wait_for_dag(api: AirflowApi, dag: str) -> Any:
         try:
             return api.get(f"dags/{dag}")
         except AirflowRefused as refusal:
-            if refusal.facts["status"] != 404 or time.monotonic() > deadline:
+            if refusal.facts["status"] != httpx.codes.NOT_FOUND or time.monotonic() > deadline:
                 raise
         time.sleep(POLL_S)
-
-
-def _runs(api: AirflowApi, dag: str, lo: datetime, last: datetime) -> list[BackfilledRun]:
-    between = {"logical_date_gte": lo.isoformat(), "logical_date_lte": last.isoformat()}
-    found = api.get(f"dags/{dag}/dagRuns", order_by="logical_date", limit=1000, **between)["dag_runs"]
-    return [BackfilledRun(r["dag_run_id"], r["logical_date"], r["state"], _seconds(r)) for r in found]
 
 
 def _seconds(run: dict[str, Any]) -> float | None:
@@ -144,6 +271,10 @@ def _seconds(run: dict[str, Any]) -> float | None:
         return None
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     return round((ended - begun).total_seconds(), 1)
+
+
+def _file(settings: Settings, source: str) -> Path:
+    return settings.home / "backfills" / f"{source}.json"
 
 
 def _paused(dag: str) -> DagPaused:
@@ -158,13 +289,15 @@ def _paused(dag: str) -> DagPaused:
     )
 
 
-def _failed(dag: str, runs: list[BackfilledRun]) -> BackfillFailed:
-    told = ", ".join(f"{run.lo[:10]} {run.state}" for run in runs if run.state != "success") or "no run"
+def _failed(dag: str, runs: list[SliceRun]) -> BackfillFailed:
+    failed = [run for run in runs if run.state == "failed"]
+    done = sum(run.slice.drops for run in runs if run.state == "success")
+    told = ", ".join(f"{run.slice.first} to {run.slice.last} ({run.run_id})" for run in failed)
     return BackfillFailed(
         expected=f"every run of {dag} to succeed",
-        found=told,
-        consequence="nothing of a failed run is published",
-        next_step="look at the run in Airflow's UI, or at its tasks' logs",
+        found=f"{told} failed; {done} drops are done",
+        consequence="nothing of a failed run is published, and no run after it was started",
+        next_step=f"look at the run in Airflow's UI, or at its tasks' logs; then `tidemark backfill {dag} --resume`",
         dag=dag,
-        runs={run.run_id: run.state for run in runs},
+        runs={run.run_id: run.state for run in runs if run.state != "waiting"},
     )

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 import psutil
 
+from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
 from spark_jobs.server import processes
-from spark_jobs.server.code_version import code_version
 from spark_jobs.server.guard import guard_jar
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.logins import expect_private
 from spark_jobs.server.ports import expect_free
-from spark_jobs.server.starting import Progress, Starting
+from spark_jobs.server.starting import Progress, Starting, SupervisorGone
 from spark_jobs.server.state import SupervisorState, state_file, wish_file, write_json
 from spark_jobs.server.status import Status, running_supervisor, status
-from spark_jobs.session import delta_jars, prepare_home
+from spark_jobs.session import lake_jars, prepare_home
 
 DOWN_TIMEOUT_S = 90.0
 """The sum of the parts' graces, with a margin."""
@@ -58,12 +58,11 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
             progress("the settings have changed: ending what runs")
             _end_supervisor(settings, running)
             running = None
-        if running is None:
-            _preflight(settings, airflow=airflow)
-        code = code_version()
-        write_json(wish_file(settings), {"airflow": airflow, "code": code})
-        starting = Starting(settings, code, _launch_or_tell(settings, running), airflow=airflow, progress=progress)
-        starting.wait()
+        try:
+            _bring_up(settings, running, airflow=airflow, progress=progress)
+        except SupervisorGone:
+            # it was about to end when it was asked
+            _bring_up(settings, None, airflow=airflow, progress=progress)
     return status(settings)
 
 
@@ -93,10 +92,19 @@ def down(settings: Settings) -> Ended:
         return Ended(ran=running is not None, leftovers=tuple(process.pid for process in leftovers))
 
 
+def _bring_up(settings: Settings, running: SupervisorState | None, *, airflow: bool, progress: Progress) -> None:
+    """Have the running supervisor, or a new one, start what is wanted, and wait for it."""
+    if running is None:
+        _preflight(settings, airflow=airflow)
+    code = code_version()
+    write_json(wish_file(settings), {"airflow": airflow, "code": code})
+    Starting(settings, code, _launch_or_tell(settings, running), airflow=airflow, progress=progress).wait()
+
+
 def _preflight(settings: Settings, *, airflow: bool) -> None:
     expect_private(settings)
     find_java()
-    delta_jars(settings)
+    lake_jars(settings)
     guard_jar(settings)
     processes.end(processes.marked(settings.home), grace_s=LEFTOVERS_GRACE_S)
     LakeLock.acquire(settings).release()
@@ -109,7 +117,8 @@ def _preflight(settings: Settings, *, airflow: bool) -> None:
 def _launch_or_tell(settings: Settings, running: SupervisorState | None) -> subprocess.Popen[bytes] | None:
     """Start a supervisor in a session of its own, out of reach of a Ctrl-C here, or let the running one re-read."""
     if running:
-        os.kill(running.pid, signal.SIGHUP)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(running.pid, signal.SIGHUP)
         return None
     state_file(settings).unlink(missing_ok=True)
     with (settings.logs_dir / "supervisor.log").open("ab") as log:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from spark_jobs.config import Settings
+from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import Finding
-from spark_jobs.server.jars import wrong_jars
+from spark_jobs.server.jars import needed
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.ports import listener
@@ -34,10 +37,12 @@ def examine(settings: Settings, *, deep: bool = False) -> list[Finding]:
         _java,
         lambda: _jars(settings),
         lambda: _disk(settings),
+        lambda: _private(settings),
         lambda: _services(now),
         lambda: _ports(settings, now),
         lambda: _writer(settings, now),
         lambda: _tables(settings, deep=deep),
+        lambda: _backup(settings),
         lambda: _sources(settings),
     ]
     return [finding for look in looks for finding in look()]
@@ -79,13 +84,13 @@ def _java() -> Iterator[Finding]:
 
 
 def _jars(settings: Settings) -> Iterator[Finding]:
-    wrong = wrong_jars(settings.jars)
-    if wrong:
-        yield Finding(
-            "jars", "wrong", f"missing or different in {settings.jars}: {', '.join(wrong)}", "run `make setup`"
-        )
-    else:
-        yield Finding("jars", "ok", f"as pinned, in {settings.jars}")
+    for jars in needed(settings):
+        folder = jars.folder(settings.jars)
+        if wrong := jars.wrong(settings.jars):
+            problem = f"missing or different in {folder}: {', '.join(wrong)}"
+            yield Finding("jars", "wrong", problem, f"run `make {jars.target}`")
+        else:
+            yield Finding("jars", "ok", f"as pinned, in {folder}")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -108,6 +113,15 @@ def _writable(folder: Path) -> Iterator[Finding]:
         yield Finding(
             "data directory", "wrong", f"{folder}: {error.strerror}", "give yourself the right to write there"
         )
+
+
+def _private(settings: Settings) -> Iterator[Finding]:
+    if not settings.home.exists():
+        return
+    mode = stat.S_IMODE(settings.home.stat().st_mode)
+    if mode & 0o077:
+        found = f"{settings.home} has mode {mode:04o}: other users may look into it"
+        yield Finding("privacy", "wrong", found, f"run `chmod 700 {shlex.quote(str(settings.home))}` as its owner")
 
 
 def _services(now: Status) -> Iterator[Finding]:
@@ -160,13 +174,25 @@ def _writer(settings: Settings, now: Status) -> Iterator[Finding]:
         yield Finding("writer", "warning", found, "`tidemark up` is refused until that process ends")
 
 
+def _backup(settings: Settings) -> Iterator[Finding]:
+    if settings.lake_path is not None and not settings.lake_path.exists():
+        return
+    try:
+        last = json.loads((settings.home / LAST_BACKUP).read_text())
+        yield Finding("backup", "ok", f"set {last['set']} in {last['place']}; `tidemark verify` reads it")
+    except (OSError, ValueError, KeyError, TypeError):
+        yield Finding("backup", "warning", "this home has never been backed up", "`tidemark backup` a folder or bucket")
+
+
 def _tables(settings: Settings, *, deep: bool) -> Iterator[Finding]:
     if settings.lake_path is None or not settings.lake_path.exists():
         yield Finding("tables", "ok", "not on this disk" if settings.lake_path is None else "none yet")
         return
     damage = list(damaged_tables(settings.lake_path, deep=deep))
     for each in damage:
-        advice = "restore the file from a copy, or drop the table and run the source's drops again"
+        advice = (
+            "`tidemark restore` a backup into an empty home; without one, land the sources' drops again in a new home"
+        )
         yield Finding(f"table {each.table}", "wrong", f"{each.file} {each.finding}", advice)
     if not damage:
         yield Finding("tables", "ok", "every file there" + (" and read" if deep else ""))

@@ -17,6 +17,12 @@ class ServerUnreachable(TidemarkError):
     code = "server_unreachable"
 
 
+class CommandServerGone(TidemarkError):
+    """The command server ended while it ran a command, and the command with it."""
+
+    code = "command_server_gone"
+
+
 class PortTaken(TidemarkError):
     """A port that a part needs is in use. Facts: `port`, `part`, `pid`, `command` (None where unknown)."""
 

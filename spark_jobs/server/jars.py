@@ -1,10 +1,12 @@
-"""Delta's jars: which, how they get here, and proof that they are the right ones.
+"""Spark's further jars: which, how they get here, and proof that they are the right ones.
 
 `jars.lock` pins every jar that Delta needs and pyspark does not bring: what else Delta depends on (Parquet, Hadoop,
-zstd, …) is in pyspark, in the versions that Spark was tested with. The jars are downloaded by Ivy, which is in pyspark,
-in set-up; nothing is resolved or downloaded at run time.
+zstd, …) is in pyspark, in the versions that Spark was tested with. `jars-s3.lock` does the same for a lake on S3, and
+is nothing to anybody else. The jars are downloaded by Ivy, which is in pyspark, in set-up; nothing is resolved or
+downloaded at run time.
 
     python -m spark_jobs.server.jars        # what `make setup` calls
+    python -m spark_jobs.server.jars s3     # what `make setup-s3` calls
 """
 
 from __future__ import annotations
@@ -21,11 +23,10 @@ import pyspark
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.s3 import is_s3
 from spark_jobs.server.errors import JarsMissing
 from spark_jobs.server.guard import guard_jar
 from spark_jobs.server.java import find_java
-
-LOCK = Path(__file__).with_name("jars.lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,52 +44,93 @@ class Jar:
         return f"{self.name}-{self.revision}.jar"
 
 
-def pinned() -> list[Jar]:
-    """The jars of `jars.lock`."""
-    lines = [line for line in LOCK.read_text().splitlines() if line and not line.startswith("#")]
-    return [Jar(*line.split()) for line in lines]
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that are wanted together.
 
-
-def wrong_jars(folder: Path) -> list[str]:
-    """Names of pinned jars that are missing from the folder or differ from their pin."""
-    return [jar.file_name for jar in pinned() if _sha256(folder / jar.file_name) != jar.sha256]
-
-
-def fetch(settings: Settings) -> bool:
-    """Bring the pinned jars into the jars folder; False if they were there. Other jars in it are removed.
-
-    Raises:
-        JavaUnusable: there is no Java to run Ivy with.
-        JarsMissing: a jar could not be downloaded, or is not the pinned one.
+    Args:
+        lock: the file beside this one that pins them.
+        subfolder: of the jars folder, "" for itself.
+        target: of `make`, which fetches them.
     """
-    settings.jars.mkdir(parents=True, exist_ok=True)
-    wanted = {jar.file_name for jar in pinned()}
-    for other in settings.jars.glob("*.jar"):
-        if other.name not in wanted:
-            other.unlink()
-    if not wrong_jars(settings.jars):
-        return False
-    with tempfile.TemporaryDirectory(dir=settings.jars) as scratch:
-        answer = _run_ivy(Path(scratch))
-        for jar in pinned():
-            if (downloaded := Path(scratch) / "jars" / jar.file_name).exists():
-                downloaded.replace(settings.jars / jar.file_name)
-    if wrong := wrong_jars(settings.jars):
-        for name in wrong:
-            (settings.jars / name).unlink(missing_ok=True)
-        raise JarsMissing(
-            expected="every jar of spark_jobs/server/jars.lock with its SHA-256",
-            found=f"{', '.join(wrong)} missing or different; Ivy said: {answer[-600:]}",
-            next_step="check the network (Maven Central), then run `make setup` again",
-            folder=str(settings.jars),
-            jars=wrong,
+
+    lock: str
+    subfolder: str
+    target: str
+
+    def pinned(self) -> list[Jar]:
+        """The jars of the lock."""
+        lines = Path(__file__).with_name(self.lock).read_text().splitlines()
+        return [Jar(*line.split()) for line in lines if line and not line.startswith("#")]
+
+    def folder(self, jars: Path) -> Path:
+        """Where they are, in the jars folder."""
+        return jars / self.subfolder
+
+    def wrong(self, jars: Path) -> list[str]:
+        """Names of those that are missing from the jars folder or differ from their pin."""
+        folder = self.folder(jars)
+        return [jar.file_name for jar in self.pinned() if _sha256(folder / jar.file_name) != jar.sha256]
+
+    def files(self, settings: Settings) -> list[Path]:
+        """The jars, in the order of their names; not read, so what is in them is taken on trust.
+
+        Raises:
+            JarsMissing: one is not there.
+        """
+        files = sorted(self.folder(settings.jars) / jar.file_name for jar in self.pinned())
+        if missing := [file.name for file in files if not file.exists()]:
+            raise self._missing(settings, f"no {', '.join(missing)} in {self.folder(settings.jars)}", missing)
+        return files
+
+    def fetch(self, settings: Settings) -> bool:
+        """Bring the jars into their folder; False if they were there. Other jars in it are removed.
+
+        Raises:
+            JavaUnusable: there is no Java to run Ivy with.
+            JarsMissing: a jar could not be downloaded, or is not the pinned one.
+        """
+        folder = self.folder(settings.jars)
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = {jar.file_name for jar in self.pinned()}
+        for other in folder.glob("*.jar"):
+            if other.name not in wanted:
+                other.unlink()
+        if not self.wrong(settings.jars):
+            return False
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            answer = _run_ivy(Path(scratch), self.pinned())
+            for name in wanted:
+                if (downloaded := Path(scratch) / "jars" / name).exists():
+                    downloaded.replace(folder / name)
+        if wrong := self.wrong(settings.jars):
+            for name in wrong:
+                (folder / name).unlink(missing_ok=True)
+            raise self._missing(settings, f"{', '.join(wrong)} missing or different; Ivy said: {answer[-600:]}", wrong)
+        return True
+
+    def _missing(self, settings: Settings, problem: str, names: list[str]) -> JarsMissing:
+        return JarsMissing(
+            expected=f"every jar of spark_jobs/server/{self.lock} with its SHA-256",
+            found=problem,
+            next_step=f"run `make {self.target}`, which needs the network (Maven Central), or set TIDEMARK_JARS",
+            folder=str(self.folder(settings.jars)),
+            jars=names,
         )
-    return True
 
 
-def _run_ivy(scratch: Path) -> str:
-    """Let Ivy download the pinned jars, nothing that they depend on; returns what it said."""
-    (scratch / "ivy.xml").write_text(_ivy_module())
+DELTA = JarSet("jars.lock", "", "setup")
+S3 = JarSet("jars-s3.lock", "s3", "setup-s3")
+
+
+def needed(settings: Settings) -> list[JarSet]:
+    """What an installation needs."""
+    return [DELTA, S3] if is_s3(settings.lake) else [DELTA]
+
+
+def _run_ivy(scratch: Path, jars: list[Jar]) -> str:
+    """Let Ivy download the jars, nothing that they depend on; returns what it said."""
+    (scratch / "ivy.xml").write_text(_ivy_module(jars))
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     command = [
         *(str(find_java().executable), f"-Divy.home={scratch / 'ivy'}", "-cp", str(ivy), "org.apache.ivy.Main"),
@@ -99,12 +141,12 @@ def _run_ivy(scratch: Path) -> str:
     return answer.stdout + answer.stderr
 
 
-def _ivy_module() -> str:
+def _ivy_module(jars: list[Jar]) -> str:
     module = ElementTree.Element("ivy-module", version="2.0")
     ElementTree.SubElement(module, "info", organisation="tidemark", module="jars")
     ElementTree.SubElement(ElementTree.SubElement(module, "configurations"), "conf", name="default")
     dependencies = ElementTree.SubElement(module, "dependencies")
-    for jar in pinned():
+    for jar in jars:
         ElementTree.SubElement(
             dependencies,
             "dependency",
@@ -126,18 +168,22 @@ def _sha256(file: Path) -> str | None:
         return None
 
 
-def main() -> int:
-    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so."""
+def main(names: list[str]) -> int:
+    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so; `s3` among the names:
+    also those of a lake on S3, wherever the lake is now."""
     settings = load_settings()
+    sets = [DELTA, S3] if "s3" in names else needed(settings)
     try:
-        fetched = fetch(settings)
+        for jars in sets:
+            fetched = jars.fetch(settings)
+            done = "downloaded to" if fetched else "in"
+            sys.stdout.write(f"{len(jars.pinned())} jars {done} {jars.folder(settings.jars)}\n")
         guard_jar(settings)
     except TidemarkError as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1
-    sys.stdout.write(f"{len(pinned())} jars {'downloaded to' if fetched else 'in'} {settings.jars}\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 
 from spark_jobs.config import Settings
-from spark_jobs.server.guard import EXTENSION, SERVER_CLASS, guard_jar
+from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
 from spark_jobs.server.java import Java
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
@@ -106,7 +106,6 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
     return {
         **server_conf(settings),
         "spark.sql.extensions": f"{base['spark.sql.extensions']},{EXTENSION}",
-        "spark.driver.extraClassPath": f"{base['spark.driver.extraClassPath']}:{guard_jar(settings)}",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": settings.bind_address,
         "spark.connect.grpc.binding.port": str(settings.connect_port),

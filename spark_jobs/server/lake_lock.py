@@ -1,7 +1,8 @@
 """One writing JVM per lake: an exclusive lock on the lake's root, held for the JVM's lifetime by its launcher.
 
-Delta's commit on a local disk is a rename under a lock *inside one process*; two JVMs that commit the same version at
-the same instant can both be told that they won. Hence whoever launches a JVM that may write takes this lock first:
+A version of a table is made once, whoever commits (decision 0017). But turns and leases of runs are in a home, and so
+is the catalog: two installations on one lake would run a source beside each other, and each fence the other off.
+Hence whoever launches a JVM that may write takes this lock first:
 
 - `tidemark up` takes it and hands the open file to the JVM, so that it is held until the JVM itself has ended, also
   where the launcher was killed;
@@ -64,7 +65,7 @@ class LakeLock:
         """
         path = lock_file(settings)
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + PROBE_WAIT_S
         while not _try_lock(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > deadline:

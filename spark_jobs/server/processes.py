@@ -37,7 +37,7 @@ class Part:
     """A program that the supervisor runs.
 
     Attributes:
-        grace_s: seconds between SIGTERM and SIGKILL.
+        grace_s: seconds between `end_signal` and SIGKILL.
         pass_fds: open files that it inherits (the lake's lock).
     """
 
@@ -48,6 +48,7 @@ class Part:
     log_file: Path
     grace_s: float
     pass_fds: tuple[int, ...] = field(default=())
+    end_signal: signal.Signals = signal.SIGTERM
 
 
 def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:
@@ -95,9 +96,14 @@ def marked(home: Path) -> list[psutil.Process]:
     return found
 
 
-def end(processes: Iterable[psutil.Process], grace_s: float) -> list[int]:
-    """SIGTERM, after `grace_s` seconds SIGKILL; returns the ids of those that had to be killed."""
-    remaining = _signal_and_wait(list(processes), signal.SIGTERM, grace_s)
+def end_with_parent(number: signal.Signals) -> None:
+    """Ask the kernel to send this process `number` when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def end(processes: Iterable[psutil.Process], grace_s: float, number: signal.Signals = signal.SIGTERM) -> list[int]:
+    """Signal `number`, after `grace_s` seconds SIGKILL; returns the ids of those that had to be killed."""
+    remaining = _signal_and_wait(list(processes), number, grace_s)
     _signal_and_wait(remaining, signal.SIGKILL, 10.0)
     return [process.pid for process in remaining]
 
@@ -120,7 +126,7 @@ def _signal_and_wait(processes: list[psutil.Process], number: signal.Signals, wa
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
     def in_child() -> None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)
         if os.getppid() != parent:  # it died before the kernel knew of our wish
             os._exit(1)
 

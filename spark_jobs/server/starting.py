@@ -19,6 +19,10 @@ from spark_jobs.server.status import POLL_S, running_supervisor
 Progress = Callable[[str], None]
 
 
+class SupervisorGone(Exception):
+    """The supervisor that was asked to start something has ended."""
+
+
 class Starting:
     """Asks the services until each has answered, and gives a fresh lake server its first work meanwhile.
 
@@ -47,7 +51,12 @@ class Starting:
         self._warming: subprocess.Popen[bytes] | None = None
 
     def wait(self) -> None:
-        """Return when everything serves. Raises `StartFailed` as soon as it is clear that a part will not."""
+        """Return when everything serves.
+
+        Raises:
+            StartFailed: as soon as it is clear that a part will not.
+            SupervisorGone: the supervisor ended that ran before.
+        """
         while self._questions:
             time.sleep(POLL_S)
             state = running_supervisor(self._settings)
@@ -86,6 +95,8 @@ class Starting:
             raise self._failed(
                 "supervisor", f"it ended, exit code {self._launched.returncode}", self._log("supervisor")
             )
+        if self._launched is None and state is None:
+            raise SupervisorGone
         failed = next((part for part in state.parts if part.condition == "failed"), None) if state else None
         if failed:
             found = f"it ended again and again, last with exit code {failed.last_exit}"

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
 from spark_jobs.server import processes
-from spark_jobs.server.code_version import code_version
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
 from spark_jobs.server.state import SupervisorState, read_state
 

@@ -1,9 +1,11 @@
-"""The supervisor: one process that runs the lake server and Airflow's parts, restarts a dead part and ends them all.
+"""The supervisor: one process that runs the lake server, the command server and Airflow's parts, restarts a dead part
+and ends them all.
 
 `tidemark up` starts it in a session of its own; it writes what it knows to one state file. Signals:
 
-- SIGTERM, SIGINT: end all parts, Airflow first, then the lake server, and leave no process behind;
-- SIGHUP: read the wish file again: start or end Airflow, restart the lake server if that names another code.
+- SIGTERM, SIGINT: end all parts, Airflow first, then its database and the lake server, and leave no process behind;
+- SIGHUP: read the wish file again: start or end Airflow, restart the parts that have imported our code (the lake
+  server, the command server, Airflow's scheduler) if that names another one.
 
 A part that ends is started again after a pause; after `RESTARTS` ends within `WINDOW_S` it is given up and reported
 as failed, while the others go on. The supervisor holds the lake's writer lock, and so does the JVM: no other writer
@@ -27,7 +29,7 @@ import structlog
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.server import airflow_parts, lake, processes
+from spark_jobs.server import airflow_parts, command_part, lake, postgres, processes
 from spark_jobs.server.java import Java, find_java
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.processes import Part
@@ -46,6 +48,8 @@ PAUSE_S = 2.0
 
 TICK_S = 0.5
 """How often the supervisor looks at its parts."""
+
+_WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME)
 
 
 @dataclass
@@ -77,6 +81,8 @@ class Supervisor:
         self._runs: dict[str, _Run] = {
             lake.NAME: _Run(lambda: lake.lake_part(settings, java, lock.descriptor)),
         }
+        if command_part.is_wanted(settings):
+            self._runs[command_part.NAME] = _Run(lambda: command_part.command_part(settings))
 
     def ask_stop(self, *_: object) -> None:
         """End everything at the next tick; a signal handler."""
@@ -103,15 +109,20 @@ class Supervisor:
     def _reconcile(self) -> None:
         wish = json.loads(wish_file(self._settings).read_text())
         if wish["airflow"]:
+            if self._settings.airflow_database_url is None:
+                self._runs.setdefault(postgres.NAME, _Run(lambda: postgres.postgres_part(self._settings)))
             for name in (airflow_parts.MIGRATION, *airflow_parts.PARTS):
                 self._runs.setdefault(name, self._airflow_run(name))
         else:
-            for name in [name for name in self._runs if name != lake.NAME]:
+            for name in [name for name in reversed(self._runs) if name not in _WITHOUT_AIRFLOW]:
                 self._end(self._runs.pop(name))
         self._airflow = wish["airflow"]
         if wish["code"] != self._code:
-            self._end(self._runs[lake.NAME])
-            self._runs[lake.NAME] = _Run(self._runs[lake.NAME].make)
+            # they have imported the code that was
+            for name in (lake.NAME, command_part.NAME, airflow_parts.SCHEDULER):
+                if name in self._runs:
+                    self._end(self._runs[name])
+                    self._runs[name] = _Run(self._runs[name].make)
             self._code = wish["code"]
 
     def _airflow_run(self, name: str) -> _Run:
@@ -124,10 +135,18 @@ class Supervisor:
     def _look_at(self, name: str, run: _Run) -> None:
         if run.process is not None and (exit_code := run.process.poll()) is not None:
             self._note_end(name, run, exit_code)
-        if run.process is None and run.condition == "restarting" and time.time() >= run.not_before:
-            if name in airflow_parts.PARTS and self._runs[airflow_parts.MIGRATION].condition != "finished":
-                return
+        due = run.process is None and run.condition == "restarting" and time.time() >= run.not_before
+        if due and not self._waits(name):
             self._start(name, run)
+
+    def _waits(self, name: str) -> bool:
+        """Whether a part needs another one that is not there yet."""
+        if name in (*_WITHOUT_AIRFLOW, postgres.NAME):
+            return False
+        database = self._runs.get(postgres.NAME)
+        if database is not None and not (database.process and postgres.is_ready(self._settings, database.process.pid)):
+            return True
+        return name in airflow_parts.PARTS and self._runs[airflow_parts.MIGRATION].condition != "finished"
 
     def _start(self, name: str, run: _Run) -> None:
         try:
@@ -174,16 +193,15 @@ class Supervisor:
         if run.process is None or run.part is None:
             return
         members = processes.tree(run.process.pid)
-        killed = processes.end(members[:1], run.part.grace_s)
+        killed = processes.end(members[:1], run.part.grace_s, run.part.end_signal)
         run.last_exit = run.process.wait()
         processes.end(members, grace_s=5.0)
         run.process = None
         log.info("ended", part=run.part.name, exit_code=run.last_exit, killed=bool(killed))
 
     def _end_all(self) -> None:
-        for name in [*airflow_parts.PARTS, airflow_parts.MIGRATION, lake.NAME]:
-            if name in self._runs:
-                self._end(self._runs[name])
+        for run in reversed(self._runs.values()):
+            self._end(run)
         self._end_strays()
         processes.end(processes.marked(self._settings.home), grace_s=5.0)
         self._lock.release()

@@ -4,8 +4,26 @@
 Airflow: parsing a DAG file reads sources.
 """
 
+from spark_jobs.sources.bounds import typed
 from spark_jobs.sources.calls import Aggregate, Trigger
 from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.data_checks import (
+    ROWS,
+    STATE,
+    Between,
+    DataCheck,
+    Freshness,
+    In,
+    Lateness,
+    Matches,
+    NotNull,
+    NullShare,
+    OfExpectation,
+    OfSql,
+    OfType,
+    RowCount,
+    Unique,
+)
 from spark_jobs.sources.drops import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
 from spark_jobs.sources.folder import SourceFolder, find_source, read_sources
 from spark_jobs.sources.load import load_source, parse_source
@@ -24,18 +42,32 @@ from spark_jobs.sources.windows import (
 )
 
 __all__ = [
+    "ROWS",
+    "STATE",
     "AdaptiveWindow",
     "Aggregate",
+    "Between",
     "CalendarWindow",
     "Column",
     "Compaction",
     "Dag",
+    "DataCheck",
     "DeleteWhen",
+    "Freshness",
     "HoppingWindow",
+    "In",
     "Landing",
     "Late",
+    "Lateness",
+    "Matches",
+    "NotNull",
+    "NullShare",
+    "OfExpectation",
+    "OfSql",
+    "OfType",
     "Operations",
     "Problem",
+    "RowCount",
     "RowIdOverflowError",
     "Schedule",
     "SessionWindow",
@@ -46,6 +78,7 @@ __all__ = [
     "State",
     "Trigger",
     "TumblingWindow",
+    "Unique",
     "Window",
     "did_you_mean",
     "drop_of",
@@ -56,4 +89,5 @@ __all__ = [
     "parse_source",
     "read_sources",
     "row_id",
+    "typed",
 ]

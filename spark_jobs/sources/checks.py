@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.aggregates import AGGREGATES, NUMBERS
+from spark_jobs.sources.bounds import check_data_checks
 from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import alignment_problem
 from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
@@ -68,6 +70,8 @@ class Draft:
     components: dict[str, Any] = field(default_factory=dict)
     operations: dict[str, str | None] = field(default_factory=dict)
     delete_when: DeleteWhen | None = None
+    data_checks: dict[str, DataCheck | None] = field(default_factory=dict)
+    """The declared checks; None where one has a problem by itself."""
 
 
 Check = Callable[[Draft], Iterator[Problem]]
@@ -258,7 +262,8 @@ def _own_name(path: str, name: str, also: frozenset[str] = frozenset()) -> Itera
 
 
 _CHECKS: tuple[Check, ...] = (
-    _check_drops, _check_columns, _check_row, _check_windows, _check_state, _check_compaction, _check_tables,
+    _check_drops, _check_columns, _check_row, _check_windows, _check_state, _check_compaction, check_data_checks,
+    _check_tables,
 )  # fmt: skip
 
 

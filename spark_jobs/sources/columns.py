@@ -6,8 +6,9 @@ import re
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, field_validator, model_validator
 
+from spark_jobs.sources.drops import LINE_LIMIT
 from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, show
 from spark_jobs.sources.quantities import Size
 from spark_jobs.sources.section import Section
@@ -22,7 +23,7 @@ _GREATEST_RECORD = 64 << 20
 _PLACEHOLDERS = {"{date}", "{hour}", "{minute}"}
 
 
-def _check_type(text: Any) -> str:
+def check_type(text: Any) -> str:
     """The type as its one spelling: `decimal(18,2)` is `decimal(18, 2)`."""
     if not isinstance(text, str) or (text not in COLUMN_TYPES and not text.strip().startswith("decimal")):
         hint = did_you_mean(text, COLUMN_TYPES) if isinstance(text, str) else ""
@@ -79,7 +80,7 @@ class Column(Section):
     (`refuse` puts the row in quarantine).
     """
 
-    type: Annotated[str, BeforeValidator(_check_type)]
+    type: Annotated[str, BeforeValidator(check_type)]
     from_: str | None = Field(default=None, alias="from", min_length=1)
     null_values: tuple[str, ...] | None = None
     format: Annotated[str, AfterValidator(_check_time_format)] = "iso"
@@ -131,6 +132,9 @@ class Landing(Section):
     The last part of `path` is a pattern for file names (`flights/{date}/*`); names that start with `.` or `_` are no
     files of the drop (they are still being written). `{date}`, `{hour}`, `{minute}` are those of the drop's start, UTC.
     Compression (none, gzip, zstd) is recognised by the content. `max_record`: a longer record goes to quarantine.
+    `max_rejects`: as many records of a file are kept in quarantine one by one for each rule, the others as a range of
+    lines. `max_lines`, `max_expansion`: a file with more lines, or one that is more than so many times its size (and
+    256 MiB) once decompressed, is rejected whole.
     `null_values`: texts that stand for no value, by default the empty one; JSON's and Parquet's null always does.
     """
 
@@ -139,6 +143,9 @@ class Landing(Section):
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     null_values: tuple[str, ...] = ("",)
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
+    max_rejects: PositiveInt = 10_000
+    max_lines: Annotated[PositiveInt, Field(lt=LINE_LIMIT)] = LINE_LIMIT - 1
+    max_expansion: PositiveInt = 200
 
     @field_validator("max_record_bytes")
     @classmethod

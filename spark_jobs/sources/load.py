@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.checks import Draft, DraftWindow, check_draft
 from spark_jobs.sources.columns import Column
+from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.problems import Problem, SourceFileError, from_validation, show
 from spark_jobs.sources.section import Section
 from spark_jobs.sources.source import Source
@@ -59,6 +60,7 @@ def _draft_of(document: dict[Any, Any]) -> Draft:
     draft.columns = {name: _or_none(_read(_COLUMN, raw)) for name, raw in _items(document, "columns")}
     draft.timelines = {name: raw if isinstance(raw, str) else None for name, raw in _items(document, "timelines")}
     draft.windows = {name: _draft_window(raw) for name, raw in _items(document, "windows")}
+    draft.data_checks = {name: _or_none(_read(_DATA_CHECK, raw)) for name, raw in _items(document, "checks")}
     state = document.get("state")
     if isinstance(state, dict):
         read = _well_read(_STATE_FIELDS, state)
@@ -124,4 +126,5 @@ _ADAPTIVE_FIELDS = _adapters_of(AdaptiveWindow)
 _STATE_FIELDS = _adapters_of(State)
 _OPERATION_FIELDS = _adapters_of(Operations)
 _COLUMN: TypeAdapter[Any] = TypeAdapter(Column)
+_DATA_CHECK: TypeAdapter[Any] = TypeAdapter(DataCheck)
 _AGGREGATE: TypeAdapter[Any] = TypeAdapter(Aggregate)

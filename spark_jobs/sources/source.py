@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.problems import refuse
 from spark_jobs.sources.quantities import DAY_US, Instant, PositiveDuration, Size
@@ -18,7 +28,28 @@ from spark_jobs.sources.windows import Names, Window
 
 NameMap = Annotated[dict[Identifier, str], BeforeValidator(names_to_themselves), Field(min_length=1)]
 """`{name: column}`, or a list of columns that keep their names."""
+_AFTER_HI = re.compile(r"\s+after\s+hi\s*$")
+_RECIPIENT = re.compile(r"[^@\s:/,<>]+@[^@\s:/,<>]+|https?://[^\s/]+\S*")
+
+
+def _without_hi(deadline: Any) -> Any:
+    """The duration of `2 h after hi`."""
+    return _AFTER_HI.sub("", deadline) if isinstance(deadline, str) else deadline
+
+
+def _check_recipient(recipient: str) -> str:
+    if not _RECIPIENT.fullmatch(recipient):
+        raise refuse("an e-mail address, or a URL that begins with https:// or http://", recipient)
+    return recipient
+
+
+Deadline = Annotated[PositiveDuration, BeforeValidator(_without_hi)]
+"""How long after the end of its drop a run has to be done, in microseconds."""
+Recipient = Annotated[str, AfterValidator(_check_recipient)]
+"""Who is told: an e-mail address, or a webhook's URL."""
 _LEAST_MEMORY_BYTES = 1 << 20
+_TOLD = ("severity", "description", "mostly", "treatment", "table")
+"""Fields of a check that decide nothing about a row."""
 
 
 class Retention(Section):
@@ -33,14 +64,33 @@ class Retention(Section):
 
 
 class Dag(Section):
-    """How Airflow runs the source: `schedule: every` runs it after each drop's end, `manual` when people say so."""
+    """How Airflow runs the source: `schedule: every` runs it after each drop's end, `manual` when people say so.
+
+    retries, retry_delay: how often a task is tried again whose failure may pass by itself, and how long after; each
+    further time twice as long after, up to an hour. max_active_runs: how many runs may wait for their turn on the
+    source at a time. batch: drops that one run of a backfill takes; left out, as many as their files' sizes say.
+    notify: who is told when a run is late, fails, finds a drop without files, or has a check that warns: e-mail
+    addresses, and URLs to which a JSON document is posted. deadline: how long after the end of its drop a scheduled run
+    is late (`2 h after hi`, or `2 h`).
+    """
 
     schedule: Literal["every", "manual"] = "every"
     owner: str = "tidemark"
     tags: tuple[str, ...] = ()
     retries: NonNegativeInt = 2
     retry_delay_us: PositiveDuration = Field(default=60_000_000, alias="retry_delay")
-    max_active_runs: PositiveInt = 1
+    max_active_runs: PositiveInt = 16
+    batch: PositiveInt | None = None
+    deadline_us: Deadline | None = Field(default=None, alias="deadline")
+    notify: tuple[Recipient, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_deadline(self) -> Self:
+        if self.deadline_us is not None and not self.notify:
+            raise refuse("`notify` beside `deadline`: who is told that a run is late", "none")
+        if self.deadline_us is not None and self.schedule == "manual":
+            raise refuse("`deadline` where `schedule` is `every`: nobody says when a manual run is due", "manual")
+        return self
 
 
 class Memory(Section):
@@ -92,6 +142,7 @@ class Source(Section):
     delta_id: Names | None = None
     windows: dict[Identifier, Window] = Field(default_factory=dict)
     state: State | None = None
+    checks: dict[Identifier, DataCheck] = Field(default_factory=dict)
     compaction: Compaction | None = None
     retention: Retention = Retention()
     memory: Memory = Memory()
@@ -123,6 +174,11 @@ class Source(Section):
         needs_rows = state.mode in ("upsert", "operations") or state.datatype == "float32"
         return self.compaction is not None or needs_rows or state.delete_when is not None
 
+    @property
+    def quarantining(self) -> dict[str, DataCheck]:
+        """The checks whose breakers go to quarantine, in the order of the file: a row goes for the first it breaks."""
+        return {name: check for name, check in self.checks.items() if check.treatment == "quarantine"}
+
     def header_name(self, column: str) -> str:
         """What the files call the declared `column`."""
         return self.columns[column].from_ or column
@@ -147,6 +203,10 @@ class Source(Section):
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
         drops = {key: plain[key] for key in ("source", "start", "every")}
         parse = {key: plain[key] for key in ("columns", "unknown_columns")}
+        # what rejects rows decides what lands; all other checks change nothing that is published
+        rejecting = {name: plain["checks"][name] for name in self.quarantining}
+        if rejecting:
+            parse["checks"] = {name: {k: v for k, v in c.items() if k not in _TOLD} for name, c in rejecting.items()}
         delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
         parts = {
             "drops": drops,

@@ -30,7 +30,7 @@ CHUNK_LIST = tuple(column.name for column in CHUNK_COLUMNS)
 
 def quarantine_view() -> str:
     """`bronze.quarantine`: every record that was ever rejected, with what became of it."""
-    identity = ("source", "seq_no", "file", "line", "rule", "reason", "raw")
+    identity = ("source", "seq_no", "file", "line", "rule", "reason", "raw", "last_line", "records")
     listed = ", ".join(f"h.{column}" for column in identity)
     records = (
         f"SELECT {listed}, max_by(h.rule_version, h.landing) AS rule_version,"
@@ -49,7 +49,8 @@ def quarantine_view() -> str:
         f" FROM {qualified(DISMISSALS.database, DISMISSALS.table)} GROUP BY {', '.join(covered)}"
     )
     select = (
-        f"SELECT {', '.join(f'q.{column}' for column in identity)}, q.rule_version, q.definition,"
+        f"SELECT {', '.join(f'q.{column}' for column in identity[:-1])}, coalesce(q.records, 1) AS records,"
+        " q.rule_version, q.definition,"
         " IF(q.replay_state = 'open' AND d.because IS NOT NULL, 'dismissed', q.replay_state) AS replay_state,"
         " q.landing, q.run_id, q.first_seen, q.last_seen, d.because, d.dismissed_by, d.dismissed_at"
         f" FROM ({records}) q LEFT JOIN ({dismissed}) d ON {' AND '.join(f'd.{c} = q.{c}' for c in covered)}"
@@ -61,7 +62,11 @@ def quarantine_view() -> str:
     )
     held = {column.name: column for column in (*QUARANTINE.columns, *DISMISSALS.columns)}
     columns = [
-        *(held[c] for c in (*identity, "rule_version", "definition")),
+        *(held[c] for c in identity[:-1]),
+        Column(
+            "records", "BIGINT", "How many records the row stands for: 1, or those of the range that its rule rejected."
+        ),
+        *(held[c] for c in ("rule_version", "definition")),
         Column("replay_state", "STRING", "open, dismissed, or why it ended: replayed, replaced, gone, retracted."),
         Column("landing", "BIGINT", "Fence token of the landing that rejected it first."),
         Column("run_id", "STRING", "The run that rejected it first."),

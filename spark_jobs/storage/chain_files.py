@@ -8,7 +8,7 @@ system whose credentials Spark alone knows, are left to Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from spark_jobs.session_settings import session_settings
 from spark_jobs.storage.places import file_system, lake_root, storage_options, table_uri
 from spark_jobs.storage.schema import Table
 
@@ -104,18 +105,9 @@ def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
         return None
 
 
-@contextmanager
-def small_row_groups(spark: SparkSession) -> Iterator[None]:
+def small_row_groups(spark: SparkSession) -> AbstractContextManager[None]:
     """What the session writes in the block has row groups of `ROW_GROUP_BYTES`."""
-    before = spark.conf.get(_ROW_GROUP, None)
-    spark.conf.set(_ROW_GROUP, str(ROW_GROUP_BYTES))
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_ROW_GROUP)
-        else:
-            spark.conf.set(_ROW_GROUP, before)
+    return session_settings(spark, {_ROW_GROUP: str(ROW_GROUP_BYTES)})
 
 
 def _identity(place: str) -> tuple[int, ...]:

@@ -50,6 +50,10 @@ class StoredRows:
         """The same rows, other columns."""
         return replace(self, columns=tuple(dict.fromkeys(columns)))
 
+    def without_rows(self) -> StoredRows:
+        """None of the rows."""
+        return replace(self, fragments=(), beside=None)
+
     def tables(self) -> Iterator[pa.Table]:
         """The rows, some at a time. A column that a file lacks, since it is newer, is null."""
         from pyarrow.dataset import FileSystemDataset, ParquetFileFormat

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from spark_jobs.session_settings import session_settings
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.written_files import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,20 +46,16 @@ _STEADY = ("ARRAY<BIGINT>", "ARRAY<TIMESTAMP>")
 a place in a dictionary of all their values."""
 
 
+def dense_layout(rows_in_page: int) -> Layout:
+    """The layout of files that pyarrow writes; see the module."""
+    return Layout("zstd", rows_a_page=rows_in_page)
+
+
 @contextmanager
 def dense_files(spark: SparkSession, table: Table, rows_in_page: int) -> Iterator[None]:
     """What the session writes into `table` in the block has pages of at most `rows_in_page` rows, see the module."""
     steady = [column.name for column in table.columns if column.type in _STEADY]
     no_dictionary = {f"parquet.enable.dictionary#{column}.list.element": "false" for column in steady}
     wanted = {**_LAYOUT, **no_dictionary, "parquet.page.row.count.limit": str(rows_in_page)}
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
+    with session_settings(spark, wanted):
         yield
-    finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)

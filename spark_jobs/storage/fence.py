@@ -36,8 +36,13 @@ _NEVER_TAKEN: dict[str, Any] = {
     "staged": {},
     "verdicts": [],
     "spent": {},
+    "stages": [],
     "past": [],
 }
+
+
+_OF_RUN = ("past", "spent", "staged", "verdicts", "stages")
+"""What a run's stages leave one another."""
 
 
 class SourceBusy(TidemarkError):
@@ -79,6 +84,7 @@ class Lease:
 
     `staged`: the tokens under which they wrote, by stage. `verdicts`: what their gates found, until a table holds it.
     `spent`: rows that this run landed and seconds of its stages. `past`: (rows, seconds) of the last whole runs.
+    `stages`: what each finished stage of this run reports.
     """
 
     path: Path
@@ -88,6 +94,7 @@ class Lease:
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     spent: dict[str, float] = field(default_factory=dict)
     past: list[tuple[int, float]] = field(default_factory=list)
+    stages: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self, stage: str) -> None:
         """Note that `stage` is done under this attempt's token; the run's publication will name it."""
@@ -114,6 +121,7 @@ class Lease:
             "staged": self.staged,
             "verdicts": self.verdicts,
             "spent": self.spent,
+            "stages": self.stages,
             "past": self.past,
         }
         with self.path.open("r+") as handle:
@@ -147,7 +155,7 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
                 run_id=run_id,
                 by=lease["run_id"],
             )
-        kept = {name: lease[name] for name in (("past",) if starts_run else ("past", "spent", "staged", "verdicts"))}
+        kept = {name: lease[name] for name in (("past",) if starts_run else _OF_RUN)}
         taken = Lease(path, run_id, Fence(source, lease["token"] + 1), **kept)
         taken.save()
         yield taken
@@ -162,7 +170,7 @@ def visit(folder: Path, *, source: str, wait_s: float) -> Iterator[Lease]:
     """
     with _locked(folder, source, wait_s) as path:
         lease = _read(path)
-        kept = {name: lease[name] for name in ("past", "spent", "staged", "verdicts")}
+        kept = {name: lease[name] for name in _OF_RUN}
         taken = Lease(path, lease["run_id"], Fence(source, lease["token"] + 1), **kept)
         taken.save()
         yield taken

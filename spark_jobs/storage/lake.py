@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.session_settings import session_settings
 from spark_jobs.storage.data_files import StoredRows, stored_rows
 from spark_jobs.storage.dense_files import WRITER_OPTIONS, dense_files
 from spark_jobs.storage.fence import Fence, Superseded
+from spark_jobs.storage.file_commits import append_files, destination
 from spark_jobs.storage.file_summaries import FileSummary, logged_files, summarize_files
+from spark_jobs.storage.file_upkeep import (
+    Footprint,
+    compact_small_files,
+    delete_rows_before,
+    files_in_use,
+    files_stored,
+    remove_unused,
+)
 from spark_jobs.storage.records import (
     Rows,
     append_next_records,
@@ -29,21 +39,13 @@ from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.standing_tables import StandingTables
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
-from spark_jobs.storage.times import utc_rows
+from spark_jobs.storage.written_files import MOST_ROWS_A_FILE, Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     from pyspark.sql import Column as SqlColumn
     from pyspark.sql import DataFrame
 
-
-MOST_ROWS_A_FILE = 1_000_000
-"""A backfill of years writes several files, each a stretch of its sort order, so that later reads skip most."""
-
-
-FILE_RETENTION = "delta.deletedFileRetentionDuration"
-"""Table property: for how long files that are out of use stay."""
-DEFAULT_RETENTION = timedelta(days=7)
 
 _OF_FILE = {"file": "file_path", "file_size": "file_size"}
 
@@ -146,14 +148,26 @@ class Lake(StandingTables):
         found = files.option("pathGlobFilter", "*.parquet").load(details.location)
         return found.select(F.url_decode("path").alias("path"), "length")
 
-    def vacuum(self, table: Table) -> None:
-        """Remove files that nothing has read for Delta's retention, a week by default; there are none in a table that
-        is younger, and looking for them takes half a minute."""
-        details = utc_rows(self.run(f"DESCRIBE DETAIL {qualified(table.database, table.table)}"))[0]
-        by_default = FILE_RETENTION not in dict(details["properties"])
-        if by_default and datetime.now(UTC) - details["createdAt"] < DEFAULT_RETENTION:
-            return
-        self.run(f"VACUUM {qualified(table.database, table.table)}")
+    def in_use(self, table: Table, source: str | None = None) -> Footprint:
+        """The data files that reads of now open; of a shared table those of one `source`."""
+        return files_in_use(self.uri(table), self._storage_options, source)
+
+    def on_disk(self, table: Table) -> Footprint:
+        """Everything that is stored of a table."""
+        return files_stored(self.uri(table), self._storage_options)
+
+    def compact_files(self, table: Table, source: str | None = None) -> None:
+        """Join a table's small files; of a shared table those of one `source`."""
+        compact_small_files(self.uri(table), self._storage_options, source)
+
+    def delete_before(self, table: Table, source: str, column: str, before: datetime) -> None:
+        """Remove the source's rows of a table of records whose time in `column` is before `before`."""
+        stamp = before.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        delete_rows_before(self.uri(table), self._storage_options, source, column, stamp)
+
+    def vacuum(self, table: Table, kept: timedelta) -> None:
+        """Remove files that have been out of use for as long as `kept`."""
+        remove_unused(self.uri(table), self._storage_options, kept)
 
     def frame(self, table: Table, rows: list[dict[str, Any]]) -> DataFrame:
         """A small frame with the table's columns; a missing key is null."""
@@ -173,6 +187,22 @@ class Lake(StandingTables):
         ordered.writeTo(table.qualified).options(**options).append()
         self.commits += 1
 
+    def destination(self, table: Table, layout: Layout = Layout()) -> Destination:  # noqa: B008
+        """Where files of the table are written, by whoever is to write them."""
+        return destination(self.uri(table), self._storage_options, table.partitions, table.skipping, layout)
+
+    def append_files(self, table: Table, files: Sequence[WrittenFile]) -> None:
+        """`append` without a fence, of rows that are written already: one commit, and no Spark job."""
+        append_files(self.uri(table), self._storage_options, files)
+        self.commits += 1
+
+    def replace_files(self, table: Table, files: Sequence[WrittenFile], column: str, values: Sequence[str]) -> None:
+        """Make written files part of the table, and drop the partitions whose `column` is one of `values`, in one
+        commit; none where there is neither."""
+        if files or values:
+            append_files(self.uri(table), self._storage_options, files, dropped=(column, values))
+            self.commits += 1
+
     def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
         """`append` of chunks without a fence, in files of the layout of `storage.dense_files`."""
         ordered = rows.select(*table.column_names)
@@ -188,25 +218,11 @@ class Lake(StandingTables):
             ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).overwrite(replaced)
         self.commits += 1
 
-    def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:
-        """Replace the partitions whose `column` is one of `values` by `rows`, which lie in them, in one commit.
-
-        As `append` without a fence: for partitions that count only where a fenced commit names them.
-        """
-        writer = rows.select(*table.column_names).writeTo(table.qualified)
-        writer.option("maxRecordsPerFile", str(MOST_ROWS_A_FILE)).overwrite(F.col(column).isin(list(values)))
-        self.commits += 1
-
     def amend(self, statement: str, fence: Fence) -> None:
         """Run one MERGE, UPDATE or DELETE, once: a repeat under the same or an older token is skipped by Delta."""
         options = {f"spark.databricks.delta.write.{key}": value for key, value in fence.writer_options().items()}
-        for option, value in options.items():
-            self.spark.conf.set(option, value)
-        try:
+        with session_settings(self.spark, options):
             self.run(statement)
-        finally:
-            for option in options:
-                self.spark.conf.unset(option)
         self.commits += 1
 
     def delete_tokens(self, table: Table, tokens: list[int], source: str | None) -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import operator
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.dataset as ds
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_summaries import FileSummary
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.places import PLANS, file_system, for_spark
 from spark_jobs.storage.records import Rows, arrow_records
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.times import utc_rows
+from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -25,12 +33,15 @@ if TYPE_CHECKING:
 class OverlayLake(Lake):
     """Reads give what is committed and what was written here; what does not exist yet is empty.
 
-    What is written is computed once and kept by Spark outside of every table until `close`.
+    What is written is computed once and kept outside of every table until `close`: by Spark, or as files in a folder of
+    the lake that has none of its tables.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark)
         self._written: dict[str, list[DataFrame]] = {}
+        self._files: dict[str, list[WrittenFile]] = {}
+        self._folder = f"{PLANS}/{uuid.uuid4().hex}"
         self._recorded: dict[str, Rows] = {}
         self._existing: dict[str, set[str]] = {}
 
@@ -38,15 +49,17 @@ class OverlayLake(Lake):
         """What was written to one table here; no rows if nothing was."""
         if table.qualified in self._recorded:
             return self.frame(table, self._recorded[table.qualified])
-        frames = self._written.get(table.qualified) or [self._empty(table)]
-        united = frames[0]
-        for frame in frames[1:]:
-            united = united.unionByName(frame)
-        return united
+        frames = self._written.get(table.qualified, [])
+        place = for_spark(self._place_of(table))
+        files = [f"{place}/{file.path}" for file in self._files.get(table.qualified, [])]
+        if files:
+            reader = self.spark.read.schema(table.schema()).option("basePath", place)
+            frames = [*frames, reader.parquet(*files).select(*table.column_names)]
+        return reduce(lambda some, more: some.unionByName(more), frames or [self._empty(table)])
 
     def wrote(self, table: Table) -> bool:
         """Whether anything was written to the table here."""
-        return table.qualified in self._written
+        return table.qualified in self._written or table.qualified in self._files
 
     def recorded(self, table: Table) -> Rows:
         """What was appended to a table of records here."""
@@ -58,6 +71,9 @@ class OverlayLake(Lake):
             for frame in frames:
                 frame.unpersist()
         self._written.clear()
+        if self._files:
+            self._files.clear()
+            file_system(self._root, self._storage_options).delete_dir(self._folder)
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Creates nothing: see `read`."""
@@ -121,15 +137,15 @@ class OverlayLake(Lake):
     ) -> StoredRows:
         """The rows of the committed files, and beside them those written here, held by this process."""
         chosen = dict(partitions or {})
-        # a condition is told by its text: a column more does no harm
-        needed = [c for c in table.column_names if c in columns or c in chosen or c in str(where)]
-        if self._exists(table.database, table.table) and {*needed} <= {*super().read(table).columns}:
+        if table.qualified in self._files and table.qualified not in self._written:
+            return self._stored_files(table, columns, where, chosen)
+        if self._exists(table.database, table.table) and {*table.column_names} <= {*super().read(table).columns}:
             committed, own = super().stored(table, columns, where, partitions), self.written(table)
         else:
             committed, own = None, self.read(table)
         for column, values in chosen.items():
             own = own.where(F.col(column).isin(list(values)))
-        rows = own.select(*needed).toArrow()
+        rows = own.toArrow()
         rows = rows if where is None else rows.filter(where)
         if committed is None:
             return StoredRows((), rows.schema, tuple(dict.fromkeys(columns)), where, rows)
@@ -149,12 +165,23 @@ class OverlayLake(Lake):
         kept.count()
         self._written.setdefault(table.qualified, []).append(kept)
 
+    def destination(self, table: Table, layout: Layout = Layout()) -> Destination:  # noqa: B008
+        """Where the rows are kept."""
+        schema = to_arrow_schema(self._empty(table).schema, timezone="UTC")
+        place = self._place_of(table)
+        return Destination(place, self._storage_options, schema, table.partitions, table.skipping, layout)
+
+    def append_files(self, table: Table, files: Sequence[WrittenFile]) -> None:
+        """Keep the rows."""
+        if files:
+            self._files.setdefault(table.qualified, []).extend(files)
+
+    def replace_files(self, table: Table, files: Sequence[WrittenFile], column: str, values: Sequence[str]) -> None:
+        """Keep the rows; what they replace stays beside them, and nothing names it."""
+        self.append_files(table, files)
+
     def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
         """As `append`: what is not in files has no layout."""
-        self.append(table, rows, None)
-
-    def replace_values(self, table: Table, rows: DataFrame, column: str, values: Sequence[str]) -> None:
-        """Keep the rows; what they replace stays beside them, and nothing names it."""
         self.append(table, rows, None)
 
     def replace_dense(self, table: Table, rows: DataFrame, replaced: SqlColumn, rows_in_page: int) -> None:
@@ -177,9 +204,37 @@ class OverlayLake(Lake):
         """Refused: nothing is removed from here."""
         raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
 
-    def vacuum(self, table: Table) -> None:
+    def delete_before(self, table: Table, source: str, column: str, before: datetime) -> None:
+        """Refused: nothing is removed from here."""
+        raise NotImplementedError(f"nothing is removed from {table.qualified} by a lake that keeps its writes")
+
+    def compact_files(self, table: Table, source: str | None = None) -> None:
+        """Refused: no file is replaced from here."""
+        raise NotImplementedError(f"no file of {table.qualified} is replaced by a lake that keeps its writes")
+
+    def vacuum(self, table: Table, kept: timedelta) -> None:
         """Refused: no file is removed from here."""
         raise NotImplementedError(f"no file of {table.qualified} is removed by a lake that keeps its writes")
+
+    def _place_of(self, table: Table) -> str:
+        return f"{self._root.rstrip('/')}/{self._folder}/{table.qualified}"
+
+    def _stored_files(
+        self, table: Table, columns: Sequence[str], where: pc.Expression | None, chosen: Mapping[str, Sequence[str]]
+    ) -> StoredRows:
+        """The rows of the committed files and of those written here."""
+        to = self.destination(table)
+        system, form = file_system(to.place, to.options), ds.ParquetFileFormat()
+        fragments = []
+        for file in self._files[table.qualified]:
+            if all(file.partition[column] in values for column, values in chosen.items()):
+                values = [ds.field(column) == value for column, value in file.partition.items()]
+                where_it_lies = reduce(operator.and_, values, ds.scalar(True))
+                fragments.append(form.make_fragment(file.path, system, where_it_lies))
+        if not self._exists(table.database, table.table):
+            return StoredRows(tuple(fragments), to.schema, tuple(dict.fromkeys(columns)), where)
+        committed = super().stored(table, columns, where, chosen)
+        return replace(committed, fragments=(*committed.fragments, *fragments))
 
     def _committed(self, table: Table) -> DataFrame:
         if not self._exists(table.database, table.table):

@@ -5,30 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from spark_jobs.s3 import SPARKS_SETTINGS, is_s3, options_of, with_scheme
+
 if TYPE_CHECKING:
     from pyarrow import fs
     from pyspark.sql import SparkSession
 
 WAREHOUSE = "spark.sql.warehouse.dir"
-_S3_SCHEMES = ("s3", "s3a", "s3n")
-_S3A = {
-    "endpoint": "AWS_ENDPOINT_URL",
-    "endpoint.region": "AWS_REGION",
-    "access.key": "AWS_ACCESS_KEY_ID",
-    "secret.key": "AWS_SECRET_ACCESS_KEY",
-    "session.token": "AWS_SESSION_TOKEN",
-}
-"""Spark's settings of S3 below `spark.hadoop.fs.s3a`, and what `deltalake` calls them."""
+PLANS = "_plans"
+"""Folder below the lake's root for what plans work out: no table, and gone when the plan is made."""
 
 
 def lake_root(spark: SparkSession) -> str:
     """Where the databases lie: a path of this machine, or a URI of an object store."""
-    warehouse = spark.conf.get(WAREHOUSE) or ""
+    return as_root(spark.conf.get(WAREHOUSE) or "")
+
+
+def as_root(warehouse: str) -> str:
+    """The same of a place as Spark names it."""
     scheme, found, path = warehouse.partition(":")
     if not found or scheme == "file":
         # a path as it is, with no escapes: a folder's name may have any character
         return f"/{path.lstrip('/')}" if found else warehouse
-    return f"s3:{path}" if scheme in _S3_SCHEMES else warehouse
+    return with_scheme(warehouse, "s3")
+
+
+def for_spark(place: str) -> str:
+    """A place below the lake's root as Spark names it."""
+    return with_scheme(place, "s3a")
 
 
 def table_uri(root: str, database: str, table: str) -> str:
@@ -49,12 +53,6 @@ def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
 def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
     """What `deltalake` needs to open tables below `root`: Spark's own settings of S3, where it is one. What is not set
     there comes from the environment (`AWS_…`), as it does for Spark."""
-    if not root.startswith("s3://"):
+    if not is_s3(root):
         return {}
-    found = {ours: spark.conf.get(f"spark.hadoop.fs.s3a.{theirs}", "") or "" for theirs, ours in _S3A.items()}
-    options = {name: value for name, value in found.items() if value}
-    if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-        options["AWS_ALLOW_HTTP"] = "true"
-    if "AWS_ENDPOINT_URL" in options and "://" not in options["AWS_ENDPOINT_URL"]:
-        options["AWS_ENDPOINT_URL"] = f"https://{options['AWS_ENDPOINT_URL']}"
-    return options
+    return options_of({name: spark.conf.get(name, "") or "" for name in SPARKS_SETTINGS})

@@ -23,10 +23,7 @@ BEFORE_ALL_US = 0
 """`published` before the first publication: no change has a time below it."""
 
 
-MEND_DOUBLED = (
-    "restore the version before the second row came: `DESCRIBE HISTORY trace.published` names it,"
-    " `RESTORE TABLE trace.published TO VERSION AS OF …` as the writer brings it back"
-)
+MEND_DOUBLED = "`tidemark doctor --repair` keeps the newest of them"
 
 
 class PublicationDoubled(TidemarkError):
@@ -90,6 +87,28 @@ def load(lake: Lake, source: Source) -> Publication:
     published_us, reached_us, complete_us = (micros(row[time]) for time in ("published", "reached", "complete"))
     others = {name: row[name] for name in ("settled", "definition", "run_id", "token")}
     return Publication(published_us, reached_us, complete_us, tokens=tuple(row["tokens"]), **others)
+
+
+def keep_newest(lake: Lake, source: Source, fence: Fence) -> bool:
+    """Leave one row of several that say what is published: that of the greatest token. Whether there were several.
+
+    Raises:
+        PublicationDoubled: rows of the greatest token say different things.
+    """
+    rows = lake.records(PUBLISHED, pc.field("source") == source.name)
+    newest = [row for row in rows if row["token"] == max(row["token"] for row in rows)]
+    if any(row != newest[0] for row in newest):
+        raise PublicationDoubled(
+            expected=f"rows of {source.name} in {PUBLISHED.qualified} that one run wrote",
+            found=f"different ones under the token {newest[0]['token']}",
+            consequence="nothing was mended",
+            next_step="restore the lake from a backup",
+            source=source.name,
+            tokens=[row["token"] for row in newest],
+        )
+    if len(rows) > 1:
+        lake.replace_record(PUBLISHED, newest[0], fence)
+    return len(rows) > 1
 
 
 def start(source: Source) -> Publication:

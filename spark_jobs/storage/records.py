@@ -1,10 +1,9 @@
-"""Records: small tables that say what counts (the ledger, the frontiers, the publication, the verdicts), read and
-written without a Spark job.
+"""Records: small tables that say what counts (the ledger, the frontiers, the publication, what was checked), read
+and written without a Spark job.
 
 `deltalake` opens such a table in some milliseconds and commits to it in ten; Spark takes half a second for either.
-Both may read a table, but only one of them may commit to it. Spark looks whether a version is there and then writes it,
-which another process can do in between; `deltalake` creates a version only if it is not there. So records have one
-committer: Spark creates their tables, and commits nothing to them afterwards (decision 0017).
+Spark creates their tables, and commits nothing to them afterwards. Of two commits that meet, by whom ever, one is
+tried again (decision 0017).
 """
 
 from __future__ import annotations
@@ -16,20 +15,19 @@ import pyarrow as pa
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.commits import commit
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal
-from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, VERDICTS
+from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import CommitProperties, DeltaTable
 
-RECORDS = frozenset({FILES.qualified, FRONTIERS.qualified, PUBLISHED.qualified, VERDICTS.qualified})
+RECORDS = frozenset(table.qualified for table in (FILES, FRONTIERS, PUBLISHED, *QUALITY))
 """The tables that are records."""
-
-ATTEMPTS = 100
-"""How often a commit is tried again because another one took its version. Each try means that somebody committed."""
 
 Rows = list[dict[str, Any]]
 """Rows by column; times are aware datetimes of UTC."""
@@ -44,12 +42,6 @@ _ARROW_TYPES = {
 }
 
 
-class RecordsContended(TidemarkError):
-    """Others committed to a table of records so often that a commit never got its version. Facts: `table`."""
-
-    code = "records_contended"
-
-
 class RecordsLost(TidemarkError):
     """The catalog has a table of records, and there is none at its place. Facts: `table`."""
 
@@ -62,7 +54,7 @@ def lost(uri: str) -> RecordsLost:
         expected=f"the table at {uri}, which the catalog has",
         found="no Delta log there",
         consequence="nothing was done: what counts of the lake can't be told without it",
-        next_step="bring the folder back from a backup; `tidemark doctor --deep` looks for other damage",
+        next_step="`tidemark restore` a backup into an empty home; `tidemark doctor --deep` looks for other damage",
         table=uri,
     )
 
@@ -89,29 +81,11 @@ def committed_token(uri: str, options: Mapping[str, str], source: str) -> int:
         return 0
 
 
-def record_columns(uri: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The types of the table's columns, as Spark names them, by name.
-
-    Raises:
-        deltalake.exceptions.TableNotFoundError: there is no table.
-    """
-    from deltalake import DeltaTable
-
-    kinds = {str(arrow): kind for kind, arrow in _ARROW_TYPES.items()}
-    schema = pa.schema(DeltaTable(uri, storage_options=dict(options)).schema().to_arrow())
-    return {field.name: kinds.get(_plain(field.type), str(field.type)) for field in schema}
-
-
-def _plain(kind: pa.DataType) -> str:
-    """The name of an Arrow type, whatever the elements of a list are called."""
-    return str(pa.list_(kind.value_type)) if pa.types.is_list(kind) else str(kind)
-
-
 def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence | None) -> bool:
     """Append rows in one commit; whether it was made: under a fence not if this token or a newer one has committed.
 
     Raises:
-        RecordsContended: others committed all the time.
+        CommitsContended: others committed all the time.
     """
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
@@ -119,7 +93,7 @@ def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fenc
 
         write_deltalake(table, _arrow(table, rows), mode="append", commit_properties=properties)
 
-    return _commit(uri, options, fence, write)
+    return commit(uri, options, fence, write)
 
 
 def append_next_records(
@@ -129,7 +103,7 @@ def append_next_records(
     out anew where another commit came in between; what `rows_after` raises ends it, and nothing is committed.
 
     Raises:
-        RecordsContended: others committed all the time.
+        CommitsContended: others committed all the time.
     """
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
@@ -138,7 +112,7 @@ def append_next_records(
         rows = rows_after(table.to_pyarrow_dataset().to_table(filter=where).to_pylist())
         write_deltalake(table, _arrow(table, rows), mode="append", commit_properties=properties)
 
-    _commit(uri, options, None, write)
+    commit(uri, options, None, write)
 
 
 def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence) -> bool:
@@ -151,7 +125,7 @@ def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fen
         arrow = _arrow(table, rows)
         write_deltalake(table, arrow, mode="overwrite", predicate=of_source, commit_properties=properties)
 
-    return _commit(uri, options, fence, write)
+    return commit(uri, options, fence, write)
 
 
 def widen_records(
@@ -173,7 +147,7 @@ def widen_records(
         arrow = rows.cast(pa.schema(fields))
         write_deltalake(table, arrow, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
 
-    _commit(uri, options, None, write)
+    commit(uri, options, None, write)
 
 
 def arrow_records(table: Table, rows: Rows) -> pa.Table:
@@ -184,34 +158,3 @@ def arrow_records(table: Table, rows: Rows) -> pa.Table:
 def _arrow(table: DeltaTable, rows: Rows) -> pa.Table:
     """Rows with the table's columns; a missing key is null."""
     return pa.Table.from_pylist(rows, schema=pa.schema(table.schema().to_arrow()))
-
-
-def _commit(
-    uri: str,
-    options: Mapping[str, str],
-    fence: Fence | None,
-    write: Callable[[DeltaTable, CommitProperties], None],
-) -> bool:
-    """Write on the newest version, or on the one that another commit has made meanwhile."""
-    from deltalake import CommitProperties, DeltaTable, Transaction
-    from deltalake.exceptions import CommitFailedError
-
-    transactions = None if fence is None else [Transaction(fence.app_id, fence.token)]
-    # without retries of its own a commit goes to the version after the one that was read, or fails
-    properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
-    for _ in range(ATTEMPTS):
-        table = DeltaTable(uri, storage_options=dict(options))
-        if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
-            return False
-        try:
-            write(table, properties)
-        except CommitFailedError:
-            continue
-        return True
-    raise RecordsContended(
-        expected=f"a commit to {uri} within {ATTEMPTS} tries",
-        found="other commits each time",
-        consequence="this one was not made; what it would have made visible is not",
-        next_step="do the same again; if it happens again, find out who else writes to the table all the time",
-        table=uri,
-    )

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.places import WAREHOUSE, lake_root, storage_options, table_uri
-from spark_jobs.storage.records import RECORDS, record_columns, widen_records
+from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
-from spark_jobs.storage.table_notes import NotedTable, noted_table
+from spark_jobs.storage.table_notes import NotedTable, column_types, noted_table
+from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_NO_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
-"""What Spark calls a table that is not there."""
 
 
 class TableDiffers(ConfigurationError):
@@ -73,45 +70,35 @@ class StandingTables:
 
         A table that the catalog has lost, and whose log is where it belongs, is taken up as it is.
         """
-        present = {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
+        present = self.databases()
         for database, comment in databases.items():
             if database not in present:
                 self.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
-        if {table.database for table in tables} <= present and self._all_stand(tables):
-            return []
-        existing = {database: self.names(database) for database in {table.database for table in tables}}
+        existing = self.names_in({table.database for table in tables})
         missing = [table for table in tables if table.table not in existing[table.database]]
-        for table in missing:
-            if not self.take_up(table.database, table.table):
-                self.define(table.ddl())
+        in_threads(self._create, missing)
         return missing
+
+    def _create(self, table: Table) -> None:
+        if not self.take_up(table.database, table.table):
+            self.define(table.ddl())
+
+    def is_stored(self, database: str, table: str) -> bool:
+        """Whether there is a table in its place, whatever the catalog says."""
+        from deltalake import DeltaTable
+
+        return DeltaTable.is_deltatable(self._place(database, table), self._storage_options or None)
 
     def take_up(self, database: str, table: str) -> bool:
         """Give the catalog a table that it does not have, if there is one in its place; whether there is."""
-        from deltalake import DeltaTable
-
-        if not DeltaTable.is_deltatable(self._place(database, table), self._storage_options or None):
+        if not self.is_stored(database, table):
             return False
         place = f"{(self.spark.conf.get(WAREHOUSE) or '').rstrip('/')}/{database}.db/{table}"
         self.define(f"CREATE TABLE IF NOT EXISTS {qualified(database, table)} USING DELTA LOCATION {literal(place)}")
         return True
 
-    def _all_stand(self, tables: Sequence[Table]) -> bool:
-        """Whether all of these tables are there: one look at the catalog, which says what columns they have, too."""
-        from deltalake.exceptions import TableNotFoundError
-
-        try:
-            self._look_at(tables)
-        except TableNotFoundError:
-            return False
-        except AnalysisException as missing:
-            if missing.getCondition() in _NO_TABLE:
-                return False
-            raise
-        return True
-
     def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
-        """The columns that tables which stand lack, for those that lack some; looks at all of them in one query.
+        """The columns that tables which stand lack, for those that lack some; runs no job.
 
         Raises:
             TableDiffers: a column has another type.
@@ -182,35 +169,32 @@ class StandingTables:
 
     def _stand(self, tables: Sequence[Table]) -> Iterator[tuple[Table, dict[str, str]]]:
         """Each table with the types of the columns that it has, by name."""
-        self._look_at([table for table in tables if table.qualified not in self._seen])
+        from deltalake.exceptions import TableNotFoundError
+
         for table in tables:
+            if table.qualified not in self._seen:
+                try:
+                    # Spark would run a job for a table whose newest commit is not its own
+                    self._seen[table.qualified] = column_types(self.uri(table), self._storage_options)
+                except TableNotFoundError:
+                    raise lost(self.uri(table)) from None
             yield table, self._seen[table.qualified]
 
-    def _look_at(self, tables: Sequence[Table]) -> None:
-        """Remember the columns of tables that stand."""
-        # Spark would run a job for each table of records: it has no summary of commits that are not its own
-        kept = [table for table in tables if table.qualified in RECORDS]
-        for table in kept:
-            self._seen[table.qualified] = record_columns(self.uri(table), self._storage_options)
-        others = [table for table in tables if table not in kept]
-        if not others:
-            return
-        # a query that is never run: its schema has all of theirs
-        columns = ", ".join(f"struct(t{i}.*) AS t{i}" for i in range(len(others)))
-        listed = " CROSS JOIN ".join(f"{qualified(t.database, t.table)} t{i}" for i, t in enumerate(others))
-        statement = f"SELECT {columns} FROM {listed}"
-        for table, of_table in zip(others, self.run(statement).schema, strict=True):
-            fields: Any = of_table.dataType
-            self._seen[table.qualified] = {field.name: field.dataType.simpleString() for field in fields}
+    def databases(self) -> set[str]:
+        """The databases that the catalog has."""
+        return {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
 
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""
         return {row.tableName for row in self.run(f"SHOW TABLES IN {name(database)}").collect()}
 
+    def names_in(self, databases: Collection[str]) -> dict[str, set[str]]:
+        """`names` of each; they are asked for at once, since each answer is waited for."""
+        return dict(zip(databases, in_threads(self.names, list(databases)), strict=True))
+
     def names_if_present(self, database: str) -> set[str]:
         """`names`, empty for a database that does not exist yet."""
-        present = {row.namespace for row in self.spark.sql("SHOW DATABASES").collect()}
-        return self.names(database) if database in present else set()
+        return self.names(database) if database in self.databases() else set()
 
     def run(self, statement: str) -> DataFrame:
         """Run one statement made of `storage.sql` parts."""

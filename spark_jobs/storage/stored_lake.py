@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
+from pyarrow.fs import FileSelector, FileType
+
+from spark_jobs.s3 import environment_options, is_s3
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.records import record_columns
+from spark_jobs.storage.places import as_root, file_system
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.table_notes import column_types
 
 
 class StoredLake(Lake):
-    """Records, stored rows and summaries of the tables in a folder; whatever else a `Lake` can takes a session."""
+    """Records, stored rows and summaries of the tables in a folder, or below a URI of an object store, which is opened
+    by what the environment says (`AWS_…`); whatever else a `Lake` can takes a session."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, place: Path | str) -> None:
         super().__init__(spark=None)  # type: ignore[arg-type]  # nothing that is used here asks for it
-        self._root, self._storage_options = str(folder), {}
+        self._root = as_root(str(place))
+        self._storage_options = environment_options(self._root)
+
+    @classmethod
+    def at(cls, place: str) -> Self | None:
+        """The lake at a path or URI; None where Spark alone can open it."""
+        return cls(place) if "://" not in place or is_s3(place) else None
 
     def names_if_present(self, database: str) -> set[str]:
         """Tables that have a folder."""
-        return {path.name for path in Path(self._root).glob(f"{database}.db/*")}
+        folder = FileSelector(f"{database}.db", allow_not_found=True)
+        listed = file_system(self._root, self._storage_options).get_file_info(folder)
+        # a bucket lists the object that stands for the folder itself, too
+        return {entry.base_name for entry in listed if entry.type == FileType.Directory}
 
     def columns(self, table: Table) -> set[str]:
         """The columns that a table has."""
-        return set(record_columns(self.uri(table), self._storage_options))
+        return set(column_types(self.uri(table), self._storage_options))

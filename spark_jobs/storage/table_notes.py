@@ -1,5 +1,5 @@
-"""What a Delta table's log says of the table, without Spark: its columns, and the note of its newest commit that has
-one."""
+"""What a Delta table's log says of the table, without Spark: its columns with their types as Spark names them, and the
+note of its newest commit that has one."""
 
 from __future__ import annotations
 
@@ -28,13 +28,37 @@ def noted_table(uri: str, options: Mapping[str, str]) -> NotedTable | None:
     from deltalake.schema import PrimitiveType
 
     table = DeltaTable(uri, storage_options=dict(options) or None)
-    columns = []
-    for field in table.schema().fields:
-        if not isinstance(field.type, PrimitiveType):
-            return None
-        columns.append(f"{field.name} {_SQL_TYPES.get(field.type.type, field.type.type)}")
+    fields = table.schema().fields
+    if not all(isinstance(field.type, PrimitiveType) for field in fields):
+        return None
+    columns = [f"{field.name} {_sql_type(field.type)}" for field in fields]
     notes = (_parsed(commit.get("userMetadata")) for commit in table.history(_COMMITS))
     return NotedTable(columns, next((note for note in notes if "published" in note), {}))
+
+
+def column_types(uri: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The types of the table's columns, as Spark names them, by name.
+
+    Raises:
+        deltalake.exceptions.TableNotFoundError: there is no table.
+    """
+    from deltalake import DeltaTable
+
+    table = DeltaTable(uri, storage_options=dict(options) or None)
+    return {field.name: _sql_type(field.type) for field in table.schema().fields}
+
+
+def _sql_type(kind: Any) -> str:
+    """A type of Delta's schema as Spark names it."""
+    from deltalake.schema import ArrayType, MapType, PrimitiveType
+
+    if isinstance(kind, PrimitiveType):
+        return _SQL_TYPES.get(kind.type, kind.type)
+    if isinstance(kind, ArrayType):
+        return f"array<{_sql_type(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_sql_type(kind.key_type)},{_sql_type(kind.value_type)}>"
+    return f"struct<{','.join(f'{field.name}:{_sql_type(field.type)}' for field in kind.fields)}>"
 
 
 def _parsed(text: str | None) -> dict[str, Any]:

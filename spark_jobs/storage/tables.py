@@ -17,7 +17,7 @@ DATABASES = {
     "trace": "Updates behind frontiers: what is sealed reads the same for ever.",
     "silver": "Windows and sessions as published, with their history, and the late rows.",
     "gold": "State of entities as published, with its history.",
-    "quality": "Verdicts of the gates.",
+    "quality": "What was checked and what came of it, the runs, and what each drop brought.",
     "marts": "What dbt publishes for people.",
 }
 
@@ -76,6 +76,12 @@ QUARANTINE = Table(
         Column("definition", "STRING", "Hash of the part of the source file that says how records are read."),
         Column("reason", "STRING", "What was expected and what was found."),
         Column("raw", "STRING", "The record as it stood in the file; bytes that are not UTF-8 are shown escaped."),
+        Column(
+            "last_line",
+            "BIGINT",
+            "Of a range of rejected records, its last line; null of a single one. reason and raw are its first line's.",
+        ),
+        Column("records", "BIGINT", "How many lines of the range the rule rejected; null of a single record."),
         Column("diff", "BIGINT", "+1 it was rejected, -1 it no longer is."),
         Column(
             "ended",
@@ -243,26 +249,7 @@ STATE = Table(
     ("entity", "timestamp", "known_from", "known_to", "token"),
 )
 
-VERDICTS = Table(
-    "quality",
-    "verdicts",
-    "What each gate found in each run, one row per expectation.",
-    (
-        SOURCE,
-        TOKEN,
-        Column("run_id", "STRING", "The run."),
-        Column("gate", "STRING", "bronze, trace, silver or gold."),
-        Column("expectation", "STRING", "What was expected, in words."),
-        Column("measure", "STRING", "The measured quantity."),
-        Column("observed", "STRING", "What was found."),
-        Column("success", "BOOLEAN", "Whether it held."),
-        Column("known_from", "TIMESTAMP", "Seal of the run."),
-    ),
-    ("source",),
-    ("token",),
-)
-
-SHARED = (FILES, QUARANTINE, DUPLICATES, FRONTIERS, PUBLISHED, LATE, STATE, VERDICTS)
+SHARED = (FILES, QUARANTINE, DUPLICATES, FRONTIERS, PUBLISHED, LATE, STATE)
 
 
 def row_columns(source: Source) -> tuple[Column, ...]:

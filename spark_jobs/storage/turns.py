@@ -2,7 +2,8 @@
 
 A run has its source from its first stage to its last, and the next waits until then. A run of one process holds a lock
 that ends with the process, however it ends. A run whose stages are processes of their own (Airflow's tasks) is written
-down instead, and counts for as long as what drives it says that it is on. Those in line go in the order of their drops.
+down instead, and counts for as long as what drives it says that it is on. Those in line go in the order of their drops,
+but a backfill lets every other run go first whose drops follow on those that have been run.
 
 Leases and fences (`fence`) keep single attempts apart; what is written stays right without turns. But a run that
 another overtakes between two stages has to stand back, and one that goes before its turn leaves drops out.
@@ -33,13 +34,15 @@ PRESENT_S = 60.0
 class Turn:
     """One run's turn on a source: `drops` is what people call its interval, `lo_us` the start of its first drop.
 
-    `staged`: each stage of the run is a process of its own.
+    `staged`: each stage of the run is a process of its own. `first`: it goes before those that are not, since it is no
+    backfill and leaves no drop out.
     """
 
     run_id: str
     lo_us: int
     drops: str
     staged: bool = False
+    first: bool = False
 
     def __str__(self) -> str:
         return f"run {self.run_id} of {self.drops}"
@@ -81,18 +84,19 @@ class Line:
 
     def has_turn(self) -> bool:
         """Whether the run is at its turn already: an attempt before this one took it."""
-        return self._lock is not None or _read(self._path) == self._turn
+        holder = _read(self._path)
+        return self._lock is not None or (holder is not None and holder.run_id == self._turn.run_id)
 
     def step(self) -> str | None:
         """Take the turn if it is free and nobody in line is before this run; else stay in line, and say for whom."""
         if self._lock is not None:
             return None
-        if not self._placed and not self.has_turn():
+        if not self._placed and not self._turn.first and not self.has_turn():
             # who has no place yet lets those with earlier drops arrive; nobody waits for a run without a place
             earlier = self._driver.earlier_run(self._turn.lo_us)
             if earlier is not None:
                 return earlier
-        self._keep_place()
+        self.keep_place()
         with ExitStack() as stack:
             handle = stack.enter_context(self._path.open("a+"))
             try:
@@ -125,7 +129,8 @@ class Line:
         else:
             end_turn(self._path.parent, self._path.stem, self._turn.run_id)
 
-    def _keep_place(self) -> None:
+    def keep_place(self) -> None:
+        """Be in line, or give a sign of life."""
         self._line.mkdir(parents=True, exist_ok=True)
         self._placed = True
         if self._place.exists():
@@ -138,18 +143,18 @@ class Line:
     def _before(self) -> Turn | None:
         """Who has the turn, or is in line before this run."""
         holder = _read(self._path)
-        if holder is not None and holder.run_id != self._turn.run_id and holder.staged:
-            if self._driver.is_on(holder.run_id):
-                return holder
-        elif holder == self._turn:
+        if holder is not None and holder.run_id == self._turn.run_id:
             return None
+        if holder is not None and holder.staged and self._driver.is_on(holder.run_id):
+            return holder
         first = min(self._present(), default=None)
-        if first is None or first[2] == self._turn.run_id:
+        if first is None or first[3] == self._turn.run_id:
             return None
-        return Turn(first[2], first[0], first[3])
+        return Turn(first[3], first[1], first[4])
 
-    def _present(self) -> Iterator[tuple[int, float, str, str]]:
-        """(start of the first drop, since when, run, drops) of those in line; who gives no sign of life has left it."""
+    def _present(self) -> Iterator[tuple[bool, int, float, str, str]]:
+        """(goes after others, start of the first drop, since when, run, drops) of those in line; who gives no sign of
+        life has left it."""
         for place in self._line.iterdir():
             if place.suffix:
                 continue
@@ -158,7 +163,8 @@ class Line:
                     place.unlink()
                     continue
                 waiting = json.loads(place.read_text())
-                yield waiting["lo_us"], waiting["since"], waiting["run_id"], waiting["drops"]
+                later = not waiting.get("first", False)
+                yield later, waiting["lo_us"], waiting["since"], waiting["run_id"], waiting["drops"]
 
 
 @contextmanager

@@ -11,22 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import BELOW_HORIZON
 from spark_jobs.trace.frontiers import SourceFrontiers
-from spark_jobs.trace.horizon import passed_by_horizon
+from spark_jobs.trace.horizon import horizon_of_run
+from spark_jobs.trace.placing import LandedRows
 from spark_jobs.trace.source_journal import SourceJournal
 from spark_jobs.trace.source_plane import SourcePlane
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +52,6 @@ def next_seal(frontiers: SourceFrontiers, hi_us: int, *, published_us: int, adds
     return frontiers.seal_us + 1 if needs_time else frontiers.seal_us
 
 
-def visible_time(source: Source, seal_us: int) -> Column:
-    """When a landed row becomes visible: the greatest of its event time, its arrival (its drop's start if it declares
-    none or the row has none) and the seal when it landed."""
-    drop_lo = F.timestamp_micros(F.lit(source.drops.start_us) + F.col("seq_no") * F.lit(source.drops.every_us))
-    arrival = F.coalesce(F.col(f"t_{source.arrival}"), drop_lo) if source.arrival else drop_lo
-    return F.greatest(F.col("event_time"), arrival, F.timestamp_micros(F.lit(seal_us)))
-
-
 def advance(
     lake: Lake,
     source: Source,
@@ -75,19 +61,16 @@ def advance(
     frontiers: SourceFrontiers,
     drops: Sequence[range],
     hi_us: int,
-    landed: DataFrame | None,
+    landed: LandedRows | None,
     landed_through: int,
     unpublished: bool,
     publication: Publication,
-    n_landed: int = 0,
-    is_settled: bool = False,
+    has_repeats: bool = True,
 ) -> Advance:
-    """Append `landed` (columns of `updates` but batch, time, below_horizon, token; null if nothing landed), seal and
-    drain.
+    """Append `landed` (None if nothing landed), seal and drain.
 
     `drops` have landed then, in the order of time. `unpublished` says that `publication` does not show what the
-    frontiers and the source file ask for. `n_landed` is about how many rows `landed` has; `is_settled`: no two of them
-    are of the same row, and they lie as a batch has them, see `DeltaPlane.write`.
+    frontiers and the source file ask for. `has_repeats`: some of what landed may be of the same row.
     """
     after = replace(
         reduce(SourceFrontiers.with_landed, drops, frontiers),
@@ -103,17 +86,13 @@ def advance(
         lake,
         source,
         fence,
-        passed=passed_by_horizon(source, frontiers, drops[0].start if drops else 0),
-        n_landed=n_landed,
-        is_settled=is_settled,
+        horizon=horizon_of_run(source, frontiers, drops[0].start if drops else 0),
+        seal_us=frontiers.seal_us,
+        has_repeats=has_repeats,
         removed=frontiers.removable(publication.token),
     )
-    fresh = None
-    if landed is not None:
-        unmarked = F.lit(None).cast(BELOW_HORIZON.type)
-        fresh = landed.withColumns({"time": visible_time(source, frontiers.seal_us), BELOW_HORIZON.name: unmarked})
     journal = SourceJournal(lake, source, fence, run_id, frontiers)
-    done = journal.arrangement(plane).advance(fresh, seal_us)
+    done = journal.arrangement(plane).advance(landed, seal_us)
     if plane.has_written:
         after = after.without_replaced(frontiers.removable(publication.token))
     recorded = journal.record(replace(after, published_us=published_us))

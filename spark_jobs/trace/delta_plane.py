@@ -135,7 +135,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         )
         observation = Observation(f"place_{drained}")
         rows = rows.observe(observation, *_observed(request.door), F.count_if(due).alias("due")).drop(_NEW)
-        self._write_placed(rows, [drained, *buckets], request)
+        self.write(rows, consolidate=True)
         found = observation.get
         try:
             about_new = _examined(*(found[name] for name in _OBSERVED))
@@ -147,9 +147,6 @@ class DeltaPlane(DataPlane["DataFrame"]):
         return Placed(
             about_new, found["due"], of_trace, tuple(stored[handle] for handle in buckets if handle in stored)
         )
-
-    def _write_placed(self, rows: DataFrame, handles: Sequence[str], request: AdvanceRequest) -> None:
-        self.write(rows, handles, consolidate=True)
 
     def trim(self, handle: str, lower: Frontier) -> StoredBatch:
         """See `DataPlane.trim`."""
@@ -185,39 +182,23 @@ class DeltaPlane(DataPlane["DataFrame"]):
             for handle in handles:
                 self._magnitudes.pop(handle, None)
 
-    def write(
-        self,
-        rows: DataFrame,
-        handles: Sequence[str],
-        *,
-        consolidate: bool = False,
-        n_rows: int = 0,
-        removed: Sequence[str] = (),
-        settled: bool = False,
-    ) -> None:
-        """Write batches with one commit; `rows` have `batch`, one of `handles`. `stored` says what came of it. Raises
-        StateConflict where what `rows` read was removed meanwhile.
+    def write(self, rows: DataFrame, *, consolidate: bool = False, n_rows: int = 0) -> None:
+        """Write batches with one commit; `rows` have `batch`. `stored` says what came of it. Raises StateConflict where
+        what `rows` read was removed meanwhile.
 
         `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: about how many rows there
         are. Up to ROWS_PER_FILE of them make one file, sorted by data, then time; of more, each file is sorted and all
-        updates of one value of the first column of the order are in one file. `removed`: batches that go with the
-        same commit. `settled`: the rows lie so already, but for the order of those of one value of that first column.
+        updates of one value of the first column of the order are in one file.
         """
         n_files = max(-(-n_rows // ROWS_PER_FILE), 1)
-        spread = rows
-        if not settled:
-            spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
+        spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
         if consolidate:
             # needs no shuffle of its own: what it groups by is where it belongs already
             spread = self._consolidated(spread, [BATCH, *self._data, TIME])
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
-        ordered = spread if settled else spread.sortWithinPartitions(BATCH, *self._order, TIME)
         try:
-            if removed:
-                self._lake.replace_values(self._table, ordered, BATCH, [*removed, *handles])
-            else:
-                self._lake.append(self._table, ordered, None)
+            self._lake.append(self._table, spread.sortWithinPartitions(BATCH, *self._order, TIME), None)
         except PySparkException as error:
             if _OVERTAKEN not in str(error):
                 raise
@@ -273,7 +254,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         handle = self.new_handle(kind)
         # of a literal Spark forgets that rows are spread and sorted by it, so that it would shuffle and sort them again
         rows = updates.withColumn(BATCH, F.when(F.col(DIFF).isNotNull(), F.lit(handle)))
-        self.write(rows, [handle], consolidate=consolidate, n_rows=n_rows)
+        self.write(rows, consolidate=consolidate, n_rows=n_rows)
         return self.stored([handle]).get(handle, StoredBatch(handle, 0, 0, 0, 0))
 
 

@@ -152,7 +152,7 @@ def _parsed(source: Source, row: Mapping[str, Any]) -> SourceFrontiers:
             expected=f"the state of {source.name} as JSON in trace.frontiers",
             found=f"{type(error).__name__}: {error}",
             consequence="nothing was run",
-            next_step="run `tidemark doctor`; restore the row from a backup",
+            next_step="run `tidemark doctor`; `tidemark restore` a backup into an empty home",
             source=source.name,
         ) from error
 

@@ -1,23 +1,17 @@
 """The horizon: before it states are not kept exact, so that neither a read nor a drop from before it is taken, and a
 row from before it that lands in a later drop changes nothing that is published.
 
-Which rows those are is decided once, when a row lands, by the horizon of then: see `passed_by_horizon`.
+Which rows those are is decided once, when a row lands, by the horizon of then: see `horizon_of_run`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import functions as F  # noqa: N812
-
 from spark_jobs.kernels.deltas.frontiers import BelowHorizon
+from spark_jobs.kernels.placing import Horizon
 from spark_jobs.sources import Source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.times import instant
 from spark_jobs.trace.frontiers import SourceFrontiers
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 SHOWN_DROPS = 5
 """Drops that a refusal's sentence names; its facts hold all of them."""
@@ -77,18 +71,13 @@ def check_drops(source: Source, frontiers: SourceFrontiers, drops: range) -> Non
     )
 
 
-def passed_by_horizon(source: Source, frontiers: SourceFrontiers, first_drop: int) -> Column:
-    """Per landed row, with its `event_time` and visible `time`, 1 if it lies below the horizon, else null.
-
-    `frontiers` are those before the run, and `first_drop` the first that it takes in. The horizon of a row is the one
-    that there would be if the run's drops were run one after the other: `landing_horizon`, or retention's distance
-    before the start of the later drop in which the row becomes visible. So it does not matter which drops a run covers.
-    """
-    kept_us = source.retention.horizon_us
-    horizon = F.lit(landing_horizon(source, frontiers))
-    if kept_us is not None:
-        start, every = F.lit(source.drops.start_us), F.lit(source.drops.every_us)
-        opens = start + F.call_function("div", F.unix_micros("time") - start, every) * every
-        later = opens > F.lit(source.drops.interval(first_drop)[0])
-        horizon = F.greatest(horizon, F.when(later, opens - F.lit(kept_us)))
-    return F.when(F.unix_micros("event_time") < horizon, 1)
+def horizon_of_run(source: Source, frontiers: SourceFrontiers, first_drop: int) -> Horizon:
+    """By which a run judges the rows that it takes in: `frontiers` are those before it, `first_drop` the first that it
+    takes in."""
+    return Horizon(
+        landing_horizon(source, frontiers),
+        source.retention.horizon_us,
+        source.drops.start_us,
+        source.drops.every_us,
+        source.drops.interval(first_drop)[0],
+    )

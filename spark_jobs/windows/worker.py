@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.kernels.comparison import Published
+from spark_jobs.kernels.comparison import Order, Published
 from spark_jobs.kernels.restatement import restate
 from spark_jobs.kernels.windows import Inputs, MemoryBudget, MemoryUse, RowSorter, Skips
 from spark_jobs.kernels.windows.rows import as_ticks
@@ -75,13 +75,15 @@ class WindowsTask:
             shared: Any = {"key": list(self.windowing.key), "budget": budget, "store": store}
             able: Any = {"required": self.required, "drop_negative": self.drop_negative}
             rows = RowSorter(time=self.time, held_as="rows", **able, **shared)
-            published = RowSorter(time="window_start", held_as="published", **shared)
+            order = Order(self.windowing.key, self.windowing.kind)
+            of_windows = shared | {"key": order.groups, "time": order.kind.position}
+            published = RowSorter(held_as="published", **of_windows)
             if self.correcting is not None:
                 rows.share_with(published)
             for fresh, windows in given:
                 rows.add(fresh)
                 if windows is not None:
-                    published.add(windows)
+                    published.add(order.kind.in_place(windows))
             yield from self._made(rows, published, budget)
 
     def _made(self, rows: RowSorter, published: RowSorter, budget: MemoryBudget) -> Iterator[pa.Table]:
@@ -97,7 +99,8 @@ class WindowsTask:
         chunks, pace = rows.chunks(most_rows), Pace(most_rows, budget.table_bytes(), held, made)
         if self.correcting is None:
             return stream_windows(chunks, self.windowing, pace)
-        stand = Published(published.chunks(most_rows), self.correcting.schema)
+        schema = self.windowing.kind.in_place(self.correcting.schema.empty_table()).schema
+        stand = Published(published.chunks(most_rows), schema)
         how: Any = {name: getattr(self.correcting, name) for name in ("known_from", "everything", "expired")}
         return restate(chunks, stand, self.windowing, pace, **how)
 

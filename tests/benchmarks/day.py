@@ -1,7 +1,8 @@
-"""What a day of flights costs: seconds through the lake server, Delta commits, and Spark jobs counted in a classic JVM.
+"""What a day of flights, or of weather, costs: seconds through the lake server, Delta commits, and Spark jobs counted
+in a classic JVM.
 
-`python tests/benchmarks/day.py [--days N]` makes two installations of its own in a temporary folder, runs N days one
-after another in each, and prints the last: the first ones compile Spark's and Python's code.
+`python tests/benchmarks/day.py [--source weather] [--days N]` makes two installations of its own in a temporary folder,
+runs N days one after another in each, and prints the last: the first ones compile Spark's and Python's code.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ spark = open_session(settings, "jobs of a day")
 scheduler = spark.sparkContext._jsc.sc().dagScheduler()
 for day in range(1, int(sys.argv[1]) + 1):
     lo, jobs = datetime(2013, 1, day, tzinfo=UTC), {}
-    run = {"source": "flights", "lo": lo, "hi": lo + timedelta(days=1), "run_id": f"day-{day}"}
+    run = {"source": sys.argv[2], "lo": lo, "hi": lo + timedelta(days=1), "run_id": f"day-{day}"}
     for stage in STAGES:
         before = scheduler.numTotalJobs()
         run_stage(stage, **run, settings=settings, spark=spark)
@@ -40,7 +41,7 @@ spark.stop()
 """
 
 
-def through_the_server(home: Path, days: int) -> dict[str, object]:
+def through_the_server(home: Path, source: str, days: int) -> dict[str, object]:
     """The last day's run as `tidemark run --json` tells it."""
     installation = Installation(home)
     try:
@@ -48,19 +49,23 @@ def through_the_server(home: Path, days: int) -> dict[str, object]:
         assert started.returncode == 0, started.stdout + started.stderr
         installation.json("prepare", "--from", "2013-01-01", "--to", f"2013-01-{days:02}")
         for day in range(1, days + 1):
-            told = installation.json("run", "flights", "--from", f"2013-01-{day:02}", "--to", f"2013-01-{day:02}")
+            told = installation.json("run", source, "--from", f"2013-01-{day:02}", "--to", f"2013-01-{day:02}")
     finally:
         installation.run(str(TIDEMARK), "down")
     return told
 
 
-def jobs_by_stage(home: Path, days: int) -> dict[str, int]:
+def jobs_by_stage(home: Path, source: str, days: int) -> dict[str, int]:
     """Spark jobs of each stage of the last day; marts are built through the lake server alone, so not here."""
     installation = Installation(home)
     installation.json("prepare", "--from", "2013-01-01", "--to", f"2013-01-{days:02}")
     environment = {**installation.environment, "TIDEMARK_SPARK": "classic", "PYTHONPATH": str(CHECKOUT)}
     done = subprocess.run(
-        [sys.executable, "-c", COUNT_JOBS, str(days)], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", COUNT_JOBS, str(days), source],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -68,16 +73,20 @@ def jobs_by_stage(home: Path, days: int) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=int, default=4)
-    days = parser.parse_args().days
+    parser.add_argument("--source", choices=["flights", "weather"], default="flights")
+    asked = parser.parse_args()
+    source, days = asked.source, asked.days
     with tempfile.TemporaryDirectory() as folder:
-        told = through_the_server(Path(folder) / "server", days)
-        jobs = jobs_by_stage(Path(folder) / "classic", days)
+        told = through_the_server(Path(folder) / "server", source, days)
+        jobs = jobs_by_stage(Path(folder) / "classic", source, days)
     seconds: dict[str, float] = told["seconds"]  # type: ignore[assignment]
     measured = {"seconds": round(sum(seconds.values()), 1), "commits": told["commits"], "jobs": sum(jobs.values())}
-    print(f"day {days} of flights; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+    print(f"day {days} of {source}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
     for name, value in measured.items():
         print(f"{name:8} {value:>6}   aim {AIMS[name]}")
     print("seconds:", ", ".join(f"{name} {value:.1f}" for name, value in seconds.items()))
+    gates = sum(stage.get("gate_seconds", 0.0) for stage in told["stages"])  # type: ignore[attr-defined]
+    print(f"gates:   {gates:.1f} s, {gates / sum(seconds.values()):.0%} of the day (aim 15%)")
     print("jobs:   ", ", ".join(f"{name} {count}" for name, count in jobs.items()))
 
 

@@ -4,7 +4,7 @@
     python tests/benchmarks/gold.py join    [--rows 10000000] [--entities 100000] [--asked 1000000]
     python tests/benchmarks/gold.py state   [--rows 10000000] [--entities 100000]
     python tests/benchmarks/gold.py kernels [--rows 1000000] [--entities 10000]
-    python tests/benchmarks/gold.py days    [--days 300] [--entities 5000] [--deltas-a-day 5000] [--spark]
+    python tests/benchmarks/gold.py days    [--days 300] [--entities 5000] [--deltas-a-day 5000]
 
 `compact`: sparse deltas of 8 of 128 dimensions folded into one state per entity; DuckDB computes the last value per
 entity and dimension, and `applyInPandas` runs a Python loop per delta. The states are compared bit for bit, and what
@@ -43,7 +43,7 @@ from spark_jobs.kernels.deltas.restating import restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.states import States
 from spark_jobs.kernels.deltas.strategies import FullMerge, TieredMerge
-from tests.benchmarks.gold_days import days, days_on_spark
+from tests.benchmarks.gold_days import days
 from tests.benchmarks.gold_kernel import CHANGED, DIMS, as_arrow, sparse_deltas
 from tests.benchmarks.measuring import session
 
@@ -348,10 +348,9 @@ def main() -> None:
     parser.add_argument("--keep-recent", type=int, default=10)
     parser.add_argument("--days", type=int, default=300)
     parser.add_argument("--deltas-a-day", type=int, default=5_000)
-    parser.add_argument("--spark", action="store_true", help="days: the two days on Spark, too")
     parser.add_argument("--repeat", type=int, default=2)
     options = parser.parse_args()
-    if options.figure == "days" and not options.spark:
+    if options.figure == "days":
         days(options)
         return
     if options.figure == "kernels":
@@ -361,7 +360,7 @@ def main() -> None:
     spark = session()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
     with tempfile.TemporaryDirectory() as folder:
-        ways = {"compact": compact, "join": join, "state": state, "days": days_on_spark}
+        ways = {"compact": compact, "join": join, "state": state}
         ways[options.figure](spark, Path(folder), options)
     spark.stop()
 

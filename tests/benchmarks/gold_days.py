@@ -3,36 +3,27 @@
 Deltas of sums, a twentieth of them a day late, over many entities of which few change a day. Every day the chains'
 worker makes corrections of what that day needs of the published rows, and they are applied as a publication is. The
 cost is the worker's processor time, Arrow to Arrow. Chains grow until they are long enough to be compacted, so the
-first days find shorter ones: later days are told beside the tenth. With `--spark` the year's table as it stood before
-an early and before a late day is written to Parquet, a file a day as runs append them, and that day's selection,
-shuffle and worker are timed on Spark, beside a run that takes in every entity's newest segment.
+first days find shorter ones: later days are told beside the tenth.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from spark_jobs.checkpoints.frames import BUCKET, PLACE, together
+from spark_jobs.checkpoints.frames import BUCKET, PLACE
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.frontiers import Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning
 from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.kernels.deltas.strategies import TieredMerge
-from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART, STATE_PART
+from spark_jobs.restatement.chain_stretches import ROW, SEGMENT_PART
 from spark_jobs.restatement.chain_worker import ChainWorker
-from spark_jobs.restatement.chains import chain_schema, needed_segments, touched_entities
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from spark_jobs.restatement.chains import chain_schema
 
 DAY = 1_000_000
 MEANING = Meaning("add", "int64", {"n": 1, "x": "x"})
@@ -62,7 +53,7 @@ class Year:
         )  # fmt: skip
 
     def needed(self, rows: pa.Table) -> pa.Table:
-        """Of the published rows those that a run reads; on Spark `needed_segments` tells them."""
+        """Of the published rows those that a run reads, see `chain_needs`."""
         least = rows.group_by("entity").aggregate([("event_time", "min")])
         place = pc.index_in(self.held["entity"], value_set=least["entity"].combine_chunks())
         first = pc.fill_null(least["event_time_min"].take(place), DAY * DAY)
@@ -91,13 +82,11 @@ def worker(day: int) -> ChainWorker:
     return ChainWorker(MEANING, POLICY, Frontiers(), (day + 1) * DAY, (day + 1) * DAY, False, chain_schema())
 
 
-def days(options: argparse.Namespace, at_day: Callable[[int, Year, pa.Table], None] | None = None) -> None:
-    """Run the year and print the figure; `at_day` sees what stood before an early and before the last day."""
+def days(options: argparse.Namespace) -> None:
+    """Run the year and print the figure."""
     year, costs = Year(options), []
     for day in range(options.days):
         rows = year.rows(day)
-        if at_day is not None and day in (10, options.days - 1):
-            at_day(day, year, rows)
         both = pa.concat_tables([rows, _starts_as_numbers(year.needed(rows))], promote_options="default")
         both = both.append_column(PLACE, pc.coalesce(both["event_time"], both["start_time"], NO_DELTA))
         both = both.sort_by(PLACE).append_column(BUCKET, pa.array(np.arange(len(both)) * 0))
@@ -112,62 +101,3 @@ def days(options: argparse.Namespace, at_day: Callable[[int, Year, pa.Table], No
     for day in sorted({10, *(day for day in (30, 100) if day < options.days - 5)}):
         early = np.median(costs[day - 2 : day + 3])
         print(f"day {day}: {early * 1e3:.1f} ms, day {options.days}: {last * 1e3:.1f} ms: {last / early:.2f}")
-
-
-def days_on_spark(spark: SparkSession, folder: Path, options: argparse.Namespace) -> None:
-    """`days`, and the two days on Spark."""
-    seconds: dict[bool, list[float]] = {True: [], False: []}
-
-    def at_day(day: int, year: Year, rows: pa.Table) -> None:
-        place = folder / str(day)
-        for part in (SEGMENT_PART, STATE_PART):
-            held = year.held.filter(pc.equal(year.held["part"], part))
-            for written in np.unique(held["day"].to_numpy()):
-                _write(
-                    held.filter(pc.equal(held["day"], written)).sort_by("entity"), place / part / f"{written}.parquet"
-                )
-        _write(rows, place / "rows.parquet")
-        for narrow in (False, True):
-            seconds[narrow].append(_spark_day(spark, place, day, narrow=narrow))
-
-    days(options, at_day)
-    for narrow, (early, last) in seconds.items():
-        way = "what the day needs" if narrow else "every newest segment"
-        print(f"on Spark, {way}: day 10 {early:.2f} s, day {options.days} {last:.2f} s: {last / early:.2f}")
-
-
-def _write(table: pa.Table, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, file, compression="zstd")
-
-
-def _spark_day(spark: SparkSession, place: Path, day: int, *, narrow: bool) -> float:
-    """Best seconds of two, after one that does not count."""
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    def brought() -> DataFrame:
-        rows, segments, states = (
-            spark.read.parquet(str(place / part)) for part in ("rows.parquet", SEGMENT_PART, STATE_PART)
-        )
-        touched = touched_entities(rows)
-        assert touched is not None
-        if narrow:
-            segments = needed_segments(segments, touched, Frontiers(), whole=False, oldest=None)
-            states = touched.of(states)
-        else:
-            segments = segments.where(F.col("end_time").isNull() | (F.col("end_time") >= touched.least))
-        starts = {c: F.coalesce(c, F.lit(NO_DELTA)) for c in ("start_time", "start_row")}
-        both = rows.unionByName(segments.withColumns(starts), allowMissingColumns=True)
-        return both.unionByName(states, allowMissingColumns=True)
-
-    schema, found = from_arrow_schema(chain_schema()), float("inf")
-    for attempt in range(3):
-        begun = time.perf_counter()
-        placed = brought().withColumn(PLACE, F.coalesce("event_time", "start_time", F.lit(NO_DELTA)))
-        made = together(placed, PLACE).mapInArrow(worker(day), schema)
-        made.write.format("noop").mode("overwrite").save()
-        if attempt:
-            found = min(found, time.perf_counter() - begun)
-    print(f"  day {day}, {'needed' if narrow else 'newest'}: {brought().count():,} rows to the workers, {found:.2f} s")
-    return found

@@ -11,21 +11,20 @@ so that what is measured has its code compiled.
 
 DuckDB makes, of each day's files alone, the tables of that day: windows, sessions, states, as Parquet. At the end the
 tables of all days are compared: rows, counts and sums. Processor time is that of the JVM, its Python workers and the
-command together; memory the most of the JVM, and of one Python worker. A table is printed, a plot written to
-`benchmarks-out/pipeline.png`.
+command together; memory the most of the JVM, of one Python worker, and of the command. A table is printed, a plot
+written to `benchmarks-out/pipeline.png`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -221,8 +220,9 @@ def duck_sums(out: Path) -> dict[str, list[Any]]:
 
 
 @contextmanager
-def watched(jvm: psutil.Process, run: Run) -> Iterator[None]:
-    """Fill in the run's memory and processor time: of the JVM, of its Python workers and of the commands."""
+def watched(jvm: psutil.Process, forking: psutil.Process, run: Run) -> Iterator[None]:
+    """Fill in the run's memory and processor time: of the JVM, of its Python workers and of the commands, which are
+    forks of `forking`."""
     over, spent = threading.Event(), dict[int, float]()
 
     def times(process: psutil.Process) -> float:
@@ -233,9 +233,13 @@ def watched(jvm: psutil.Process, run: Run) -> Iterator[None]:
         while not over.wait(0.1):
             try:
                 run.mib["JVM"] = max(run.mib.get("JVM", 0.0), jvm.memory_info().rss / 2**20)
-                workers = jvm.children(recursive=True)
+                workers, commands = jvm.children(recursive=True), forking.children()
             except psutil.Error:
                 continue
+            for process in commands:
+                with suppress(psutil.Error):
+                    own = process.memory_full_info().uss / 2**20
+                    run.mib["command"] = max(run.mib.get("command", 0.0), own)
             for process in workers:
                 try:
                     spent[process.pid] = times(process)
@@ -244,8 +248,12 @@ def watched(jvm: psutil.Process, run: Run) -> Iterator[None]:
                     continue
                 run.mib["worker"] = max(run.mib.get("worker", 0.0), own)
 
+    def of_children(process: psutil.Process) -> float:
+        ended = process.cpu_times()
+        return float(ended.children_user + ended.children_system)
+
     before = {process.pid: times(process) for process in jvm.children(recursive=True)}
-    of_jvm, of_commands = times(jvm), resource.getrusage(resource.RUSAGE_CHILDREN)
+    of_jvm, of_commands = times(jvm), of_children(forking)
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
@@ -253,16 +261,15 @@ def watched(jvm: psutil.Process, run: Run) -> Iterator[None]:
     finally:
         over.set()
         watcher.join()
-        commands = resource.getrusage(resource.RUSAGE_CHILDREN)
         run.processor["JVM"] = times(jvm) - of_jvm
         run.processor["workers"] = sum(seconds - before.get(pid, 0.0) for pid, seconds in spent.items())
-        run.processor["command"] = commands.ru_utime + commands.ru_stime - of_commands.ru_utime - of_commands.ru_stime
+        run.processor["command"] = of_children(forking) - of_commands
 
 
-def run_day(installation: Installation, jvm: psutil.Process, day: date) -> Run:
+def run_day(installation: Installation, jvm: psutil.Process, forking: psutil.Process, day: date) -> Run:
     """One `tidemark run`."""
     run = Run({}, {})
-    with watched(jvm, run):
+    with watched(jvm, forking, run):
         told = installation.json("run", "large", "--from", day.isoformat(), "--to", day.isoformat(), wait_s=7200)
     run.seconds = {stage["stage"]: stage["seconds"] for stage in told["stages"]}
     run.gates = {stage["stage"]: stage.get("gate_seconds", 0.0) for stage in told["stages"]}
@@ -275,6 +282,15 @@ def lake_server(installation: Installation) -> psutil.Process:
     assert state is not None, "`tidemark up` has written its state"
     tree = psutil.Process(state.pid).children(recursive=True)
     return max((p for p in tree if "java" in p.name()), key=lambda p: p.memory_info().rss)
+
+
+def command_server(installation: Installation) -> psutil.Process:
+    """The process that forks the installation's commands."""
+    state = read_state(installation.settings)
+    part = state.part("commands") if state else None
+    assert part is not None, "`tidemark up` keeps a command server"
+    assert part.pid is not None
+    return psutil.Process(part.pid)
 
 
 def measure(folder: Path, rows: int, days: int, heap: str) -> tuple[list[Run], list[float]]:
@@ -298,10 +314,10 @@ def measure(folder: Path, rows: int, days: int, heap: str) -> tuple[list[Run], l
     try:
         started = installation.run(str(TIDEMARK), "up", "--no-airflow")
         assert started.returncode == 0, started.stdout + started.stderr
-        jvm = lake_server(installation)
+        jvm, forking = lake_server(installation), command_server(installation)
         print(f"JVM {jvm.pid} in {folder}", flush=True)
         for day in drops:
-            ours.append(run_day(installation, jvm, day))
+            ours.append(run_day(installation, jvm, forking, day))
             print(f"  {day}: {ours[-1].total:.1f} s {ours[-1].seconds}", flush=True)
         found = {name: list(installation.sql(query)[0].values()) for name, query in _OURS.items()}
     finally:
@@ -316,7 +332,7 @@ def measure(folder: Path, rows: int, days: int, heap: str) -> tuple[list[Run], l
 def report(rows: int, ours: list[Run], theirs: list[float]) -> Rows:
     """Print the table; its rows."""
     print(f"\n{rows:,} rows a day, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end\n")
-    heads = [*STAGES, "all", "gates", "DuckDB", "ratio", "processor", "JVM MiB", "worker MiB"]
+    heads = [*STAGES, "all", "gates", "DuckDB", "ratio", "processor", "JVM MiB", "worker MiB", "command MiB"]
     print(f"| day | {' | '.join(heads)} |\n| --- {'| ---: ' * len(heads)}|")
     table: Rows = []
     for number, (run, peer) in enumerate(zip(ours, theirs, strict=True), 1):
@@ -324,7 +340,7 @@ def report(rows: int, ours: list[Run], theirs: list[float]) -> Rows:
         cells = [f"{run.seconds[stage]:.1f}" for stage in STAGES]
         cells += [f"{run.total:.1f}", f"{gates:.1f} ({gates / run.total:.0%})", f"{peer:.2f}"]
         cells += [f"{run.total / peer:.1f}x", f"{sum(run.processor.values()):.0f}"]
-        cells += [f"{run.mib[who]:.0f}" for who in ("JVM", "worker")]
+        cells += [f"{run.mib.get(who, 0.0):.0f}" for who in ("JVM", "worker", "command")]
         print(f"| {number} | {' | '.join(cells)} |")
         table.append(
             {"rows": rows, "day": number, "seconds": run.seconds, "gates": run.gates, "duckdb": peer}

@@ -23,9 +23,9 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.restatement.restater import Restater, filled, given_schema
+from spark_jobs.restatement.restater import Outcome, Restater, filled, row_schema
 from spark_jobs.sources import parse_source
-from spark_jobs.windows.worker import METRICS, metric_column
+from spark_jobs.windows.worker import METRICS
 
 START_US = 1_704_067_200_000_000
 BATCH = 10_000
@@ -48,30 +48,28 @@ SOURCE = {
 }
 
 
-def batches(definition: Definition, rows: int) -> Iterator[pa.RecordBatch]:
+def tables(definition: Definition, rows: int) -> Iterator[tuple[pa.Table, None]]:
     """Rows of one key, a hundred a session."""
-    schema = given_schema(definition)
-    same = {"is_window": False, "lo": START_US, "diff": 1, "touched": True, "k_meter": "a"}
+    schema = row_schema(definition)
+    same = {"lo": START_US, "diff": 1, "touched": True, "k_meter": "a"}
     for begin in range(0, rows, BATCH):
         number = np.arange(begin, begin + BATCH) * 7919 % rows
         time_us = START_US + number // 100 * 10_000_000 + number % 100 * 1000
         columns = {"time": time_us, "row_id": number, "v_v": number * 0.5}
         columns |= {name: np.full(BATCH, value) for name, value in same.items()}
-        yield from filled(pa.table({name: pa.array(values) for name, values in columns.items()}), schema).to_batches()
+        yield filled(pa.table({name: pa.array(values) for name, values in columns.items()}), schema), None
 
 
 def restated(rows: int) -> str:
     """One line of the result."""
     definition = Definition(parse_source(yaml.safe_dump(SOURCE), file="meters.yml"), "found")
     worker = Restater(definition, known_from_us=1, everything=False)
-    list(worker(iter([next(batches(definition, rows))])))
+    list(worker(iter([next(tables(definition, rows))]), Outcome()))
     before = _greatest_mib()
-    began, windows = time.process_time(), -1
-    for batch in worker(batches(definition, rows)):
-        windows, told = windows + batch.num_rows, batch
+    began, outcome = time.process_time(), Outcome()
+    windows = sum(table.num_rows for table in worker(tables(definition, rows), outcome))
     seconds = time.process_time() - began
-    (last,) = told.slice(told.num_rows - 1).to_pylist()
-    used = {name: last[metric_column(name)] for name in METRICS}
+    used = {name: getattr(outcome.memory, name) for name in METRICS}
     return (
         f"{rows:>11,} rows {windows:>9,} sessions {seconds:6.1f} s {before:5.0f} to {_greatest_mib():5.0f} MiB  {used}"
     )

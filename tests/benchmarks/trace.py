@@ -280,7 +280,8 @@ def _one_day(days: Days, day: int) -> None:
     measured = days.measured(move, landed=len(added))
     assert measured["updates_added"] == len(added)
     current = publication.load(days.lake, days.source)
-    assert Scope(days.source, days.standing(), current).touching(days.lake).count() == len(added)
+    scope = Scope(days.source, days.standing(), current)
+    assert scope.touching_rows(days.lake, ["row_id"]).whole().num_rows == len(added)
     days.upkeep()
     days.publish()
 

@@ -145,6 +145,8 @@ def test_a_query_asks_for_a_range_or_for_one_time(here, asked, capsys):
         (["plan", "flights", "--from", "2013-01-01", "--to", "2013-01-01", "--retract", "--replay"], "found both"),
         (["report", "flights", "--out", "/nowhere/r.html"], "/nowhere"),
         (["report", "ships"], "one of the sources flights, weather"),
+        (["report"], "a source, or --site DIR"),
+        (["report", "flights", "--site", "pages"], "a source, or --site DIR"),
         (["backfill", "flights", "--from", "2013-01-07", "--to", "2013-01-01", "--dry-run"], "swap both ends"),
         (["plan", "flights", "--from", "2013-01-07T12:00", "--to", "2013-01-08"], "within the drop 2013-01-07"),
         (["run", "flights", "--from", "2013-01-07", "--to", "2013-01-08T01:00"], "2013-01-07 or 2013-01-09"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,7 +71,9 @@ def test_a_run_waits_until_the_other_has_ended(
 ) -> None:
     holder = other(settings, "holder")
     assert holder.step() is None
-    monkeypatch.setattr("spark_jobs.storage.turns.time.sleep", lambda _: holder.end())
+    # the module's own name for `time`: other threads of the tests' process sleep, too
+    clock = SimpleNamespace(time=time.time, monotonic=time.monotonic, sleep=lambda _: holder.end())
+    monkeypatch.setattr("spark_jobs.storage.turns.time", clock)
     assert run(["run", "meters", *DAY, "--json"]) == 0
     assert len(stages) == 5
     assert "waits for run holder of an earlier day" in capsys.readouterr().err

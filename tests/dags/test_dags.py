@@ -33,7 +33,7 @@ from airflow.sdk import DAG
 dags = {d.dag_id: d for d in names.values() if isinstance(d, DAG)}
 print(json.dumps({
     "dags": {name: {
-        "schedule": d.timetable.summary,
+        "schedule": getattr(d.timetable, "summary", getattr(d.timetable, "expression", None)),
         "paused": d.is_paused_upon_creation,
         "start_date": d.start_date.isoformat(),
         "catchup": d.catchup,
@@ -41,6 +41,9 @@ print(json.dumps({
         "tags": sorted(d.tags),
         "params": sorted(d.params),
         "doc_md": d.doc_md,
+        "deadlines": [[each.interval.total_seconds(), each.reference.reference_name, each.callback.serialize()]
+                      for each in (d.deadline or [])],
+        "on_failure": [[each.source, each.recipients] for each in (d.on_failure_callback or [])],
         "tasks": {t.task_id: {
             "after": sorted(t.upstream_task_ids), "outlets": [o.uri for o in t.outlets], "retries": t.retries,
             "rule": t.trigger_rule,
@@ -53,13 +56,14 @@ print(json.dumps({
 """
 
 
-def parsed(python_file: str, sources: Path, tmp_path: Path) -> Any:
-    """What a fresh process finds in one of the DAG files, with the source files of `sources`."""
+def parsed(python_file: str, sources: Path, tmp_path: Path, **settings: str) -> Any:
+    """What a fresh process finds in one of the DAG files, with the source files of `sources` and these `settings`."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "AIRFLOW"))} | {
         "TIDEMARK_SOURCES": str(sources),
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "PYTHONPATH": str(CHECKOUT),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        **settings,
     }
     command = [sys.executable, "-c", INSPECT, str(DAGS), str(DAGS / python_file)]
     done = subprocess.run(
@@ -112,9 +116,9 @@ def test_a_first_stage_without_files_does_not_skip_the_others(shipped: Any) -> N
 def test_the_dag_of_flights_is_as_its_file_says(shipped: Any) -> None:
     dag = shipped["dags"]["flights"]
     assert (dag["schedule"], dag["start_date"]) == ("manual", "2013-01-01T00:00:00+00:00")
-    assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
+    assert (dag["catchup"], dag["max_active_runs"]) == (False, 16)
     assert dag["tags"] == ["new-york", "sample", "tidemark"]
-    assert dag["params"] == ["dry_run", "from", "pass_gap", "to"]
+    assert dag["params"] == ["because", "dry_run", "from", "override", "pass_gap", "to"]
     assert {task["retries"] for task in dag["tasks"].values()} == {2}
 
 
@@ -190,3 +194,50 @@ def test_a_window_name_that_two_sources_share_is_an_import_error_that_names_both
 
 def test_without_problems_the_file_that_shows_them_imports(tmp_path: Path) -> None:
     assert parsed("source_problems.py", DAGS / "sources", tmp_path)["dags"] == {}
+
+
+MAINTENANCE = "tidemark-maintenance"
+
+
+def test_maintenance_is_one_dag_with_a_task_a_source_and_the_rest_after_them(tmp_path: Path) -> None:
+    found = parsed("maintenance.py", DAGS / "sources", tmp_path)
+    assert list(found["dags"]) == [MAINTENANCE]
+    dag = found["dags"][MAINTENANCE]
+    assert (dag["schedule"], dag["paused"], dag["catchup"]) == ("0 3 * * 0", False, False)
+    assert dag["max_active_runs"] == 1
+    tasks = {name: (task["after"], task["rule"]) for name, task in dag["tasks"].items()}
+    of_sources = ["maintain_flights", "maintain_weather"]
+    assert tasks == {
+        **dict.fromkeys(of_sources, ([], "all_success")),
+        # a source that fails keeps no backup from being made
+        "installation": (of_sources, "all_done"),
+    }
+    assert found["modules"] == []
+    assert found["read"] == sorted(str(path) for path in (DAGS / "sources").glob("*.yml"))
+
+
+def test_maintenance_that_people_run_has_no_schedule(tmp_path: Path) -> None:
+    found = parsed("maintenance.py", DAGS / "sources", tmp_path, TIDEMARK_MAINTENANCE_SCHEDULE="manual")
+    assert found["dags"][MAINTENANCE]["schedule"] is None
+
+
+def test_a_wrong_file_does_not_take_the_maintenance_of_other_sources_with_it(copied: Path, tmp_path: Path) -> None:
+    (copied / "broken.yml").write_text("source: broken\n")
+    tasks = parsed("maintenance.py", copied, tmp_path)["dags"][MAINTENANCE]["tasks"]
+    assert sorted(tasks) == ["installation", "maintain_flights", "maintain_weather"]
+
+
+def test_whom_a_source_file_names_is_told_of_runs_that_are_late_or_fail(copied: Path, tmp_path: Path) -> None:
+    told = ["team@example.org", "https://chat.example.org/hook"]
+    document = yaml.safe_load((copied / "weather.yml").read_text())
+    document["dag"] |= {"schedule": "every", "deadline": "2 h after hi", "notify": told}
+    (copied / "weather.yml").write_text(yaml.safe_dump(document))
+    dags = parsed("sources.py", copied, tmp_path)["dags"]
+    called = {
+        "path": "spark_jobs.scheduling.alerts.tell_late",
+        "kwargs": {"source": "weather", "recipients": told},
+    }
+    # the logical date is the drop's start: it is a day long
+    assert dags["weather"]["deadlines"] == [[26 * 3600.0, "DagRunLogicalDateDeadline", called]]
+    assert dags["weather"]["on_failure"] == [["weather", told]]
+    assert (dags["flights"]["deadlines"], dags["flights"]["on_failure"]) == ([], [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,7 +60,8 @@ def dag_run(lo: str | None = None, hi: str | None = None, date: str | None = Non
 def context(run: SimpleNamespace, previous: SimpleNamespace | None = None, **params: Any) -> dict[str, Any]:
     """A task's context as Airflow gives it; `previous` is on its way, too."""
     params = {"from": None, "to": None, "pass_gap": False, "dry_run": False, **params}
-    instance = SimpleNamespace(get_previous_dagrun=lambda state: previous if state == "running" else None)
+    before = lambda state: previous if state == "running" else None  # noqa: E731
+    instance = SimpleNamespace(get_previous_dagrun=before, start_date=datetime.now(UTC) - timedelta(seconds=3))
     return {"dag_run": run, "run_id": run.run_id, "params": params, "ti": instance}
 
 
@@ -135,24 +136,37 @@ def test_a_task_runs_its_stage_under_the_runs_id(tasks: Any, monkeypatch: pytest
 
 def test_the_log_has_a_stages_summary_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = {"rows": 1976, "files": 1, "empty_drops": [], "accounts": {"hourly": {"rows": 3}}, "moved": True}
+    summary["seconds"] = 0.0
     task, _ = ending(tasks, monkeypatch, summary)
     lines: list[str] = []
     quiet = dict.fromkeys(("debug", "warning", "error"), lambda *_: None)
     log = SimpleNamespace(**quiet, info=lambda text, *values: lines.extend((text % values).splitlines()))
     monkeypatch.setattr(type(task), "log", log, raising=False)
     task.execute(context(dag_run(*JANUARY_2)))
-    assert lines[1:] == [
+    assert lines[1:-1] == [
         "  rows                  1,976",
         "  files                 1",
         "  accounts.hourly.rows  3",
         "  moved                 True",
+        "  seconds               0.0",
     ]
+    assert lines[-1].startswith("seal took 3.")
+    assert "s, most of it start (seconds: start 3." in lines[-1]
+    assert lines[-1].endswith("work 0.0)")
+
+
+def test_what_the_trigger_form_overrides_reaches_the_stage(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, calls = ending(tasks, monkeypatch, {"rows": 3})
+    task.execute(context(dag_run(*JANUARY_2), override=["low", "high"], because="a new sensor"))
+    task.execute(context(dag_run(*JANUARY_2), override=None, because=None))
+    asked = [given["request"].overrides for _, given in calls]
+    assert asked == [{"low": "a new sensor", "high": "a new sensor"}, {}]
 
 
 def gate_failed() -> GateFailed:
-    failed = [Verdict("bronze", "nothing is lost.", "ledger_rows", "3", False)]
+    failed = [Verdict("bronze", "ledger_rows", "nothing is lost.", "3", "failed", on_failure="look.")]
     return GateFailed(
-        gate="bronze", source="flights", run_id="r", failed=failed, on_failure="look.", examples={}, report="index.html"
+        gate="bronze", source="flights", run_id="r", failed=failed, page="runs/flights/r", report="index.html"
     )
 
 
@@ -287,3 +301,76 @@ def test_a_drop_without_files_is_shown_as_skipped(tasks: Any, monkeypatch: pytes
 def test_ending_a_task_unwinds_its_stage(tasks: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         operator(tasks).on_kill()
+
+
+def test_whom_the_file_names_is_told_of_empty_drops_and_of_checks_that_warn(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.scheduling import alerts
+    from spark_jobs.storage import results
+
+    told: list[Any] = []
+    monkeypatch.setattr(alerts, "send", lambda _, alert, to: told.append((alert.event, alert.message, to)))
+    monkeypatch.setattr(results, "warned_checks", lambda *_: ["load_is_sane (3 rows)"])
+    monkeypatch.setattr(tasks, "end_turn", lambda *_: None)
+    for stage, outcome in (
+        ("window", {"empty_drops": ["2013-01-02"], "files": 0, "known_files": 1}),
+        ("publish", {}),
+    ):
+        ending(tasks, monkeypatch, outcome)
+        for notify in ((), ("team@example.org",)):
+            tasks.StageOperator(task_id=stage, source="flights", drops=DAILY, notify=notify).execute(
+                context(dag_run(*JANUARY_2))
+            )
+    assert told == [
+        ("empty", "no file for 2013-01-02: taken as empty", ["team@example.org"]),
+        ("warned", "checks of run r warn: load_is_sane (3 rows)", ["team@example.org"]),
+    ]
+
+
+def maintaining(tasks: Any, monkeypatch: pytest.MonkeyPatch, outcome: Any) -> Any:
+    from spark_jobs.jobs import maintenance
+
+    def maintain(*_: Any) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(maintenance, "maintain", maintain)
+    return tasks.MaintenanceOperator(task_id="maintain_flights", source="flights")
+
+
+def maintenance_step(step: str, do: str = "") -> Any:
+    from spark_jobs.jobs.maintenance import Step
+    from spark_jobs.storage.file_upkeep import Footprint
+
+    return Step("flights", step, "in use", Footprint(9, 1234), Footprint(2, 1000), 0.5, "done", do)
+
+
+def test_the_log_of_a_maintenance_has_its_steps_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = maintaining(tasks, monkeypatch, [maintenance_step("chunks"), maintenance_step("fold")])
+    told: list[str] = []
+    log = SimpleNamespace(info=lambda text, *of: told.append(text % of), warning=lambda *_: None)
+    monkeypatch.setattr(type(task), "log", log)
+    assert [step["step"] for step in task.execute({"run_id": "r"})] == ["chunks", "fold"]
+    lines = told[0].splitlines()
+    assert lines[1].split()[:3] == ["about", "step", "counted"]
+    assert lines[2].split() == ["flights", "chunks", "in", "use", "9", "2", "1,234", "1,000", "0.5", "done"]
+
+
+def test_a_maintenance_of_which_a_step_failed_fails_without_a_retry_and_names_it(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    steps = [maintenance_step("chunks"), maintenance_step("fold", "free some space"), maintenance_step("vacuum")]
+    with pytest.raises(AirflowFailException, match=r"flights, fold.*free some space"):
+        maintaining(tasks, monkeypatch, steps).execute({"run_id": "r"})
+
+
+def test_a_maintenance_is_tried_again_where_the_lake_server_was_away(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = ServerUnreachable(expected="a server", found="none")
+    with pytest.raises(ServerUnreachable):
+        maintaining(tasks, monkeypatch, away).execute({"run_id": "r"})

@@ -17,9 +17,11 @@ import pytest
 
 from spark_jobs.sample import sample_file
 from spark_jobs.server.airflow_api import AirflowApi
+from spark_jobs.server.airflow_parts import admin_password
 from spark_jobs.server.logins import login
 from spark_jobs.session import open_session
 from tests.installations import CHECKOUT, TIDEMARK, Installation
+from tests.portal.browser import SIZES, Visit, browser
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1800)]
 
@@ -66,8 +68,8 @@ def test_the_demo_prints_results_and_addresses(demo: tuple[Installation, str]) -
 
 def test_the_runs_are_airflows_own(demo: tuple[Installation, str]) -> None:
     with AirflowApi(demo[0].settings) as api:
-        runs = api.get("dags/flights/dagRuns", run_type="backfill", limit=100)["dag_runs"]
-    assert sorted(run["logical_date"][:10] for run in runs) == [f"2013-01-0{day}" for day in range(1, 8)]
+        runs = api.get("dags/flights/dagRuns", limit=100)["dag_runs"]
+    assert sorted(run["conf"]["from"] for run in runs) == [f"2013-01-0{day}" for day in range(1, 8)]
     assert {run["state"] for run in runs} == {"success"}
 
 
@@ -148,6 +150,32 @@ def test_marts_grown_run_by_run_are_what_silver_says(demo: tuple[Installation, s
         )
         assert demo[0].sql(difference) == [{"n": 0}]
         assert demo[0].sql(f"SELECT count(*) > 1000 AS many FROM marts.{mart}") == [{"many": True}]
+
+
+def test_the_portal_leads_from_airflows_navigation_to_a_line_of_a_file(demo: tuple[Installation, str]) -> None:
+    settings = demo[0].settings
+    with AirflowApi(settings) as api:
+        run_id = api.get("dags/flights/dagRuns", limit=1)["dag_runs"][0]["dag_run_id"]
+    with browser() as started:
+        visit = Visit(started, SIZES[0], offline=False)
+        tab = visit.tab
+        visit.open(settings.page_url("index"))
+        tab.fill("input[name=username]", "admin")
+        tab.fill("input[name=password]", admin_password(settings))
+        tab.locator("button[type=submit]").click()
+        tab.get_by_role("heading", name="Sources").wait_for()
+        visit.open(f"{settings.airflow_url}/plugin/tidemark")
+        frame = tab.frame_locator("iframe[title=Tidemark]")
+        frame.get_by_role("link", name="flights", exact=True).click()
+        frame.get_by_role("link", name="2013-01-02: ").first.click()
+        frame.get_by_role("heading", name="What it landed").wait_for()
+        visit.wrong.clear()
+        visit.open(settings.page_url("runs", "flights", run_id))
+        assert tab.get_by_role("heading", name=f"Run {run_id}").count() == 1
+        visit.open(settings.page_url("marts", "aircraft_rotations"))
+        tab.get_by_role("link", name="why").first.click()
+        assert "flights/2013-01-0" in tab.get_by_role("region", name="Deltas").inner_text()
+        assert (visit.wrong, visit.overflow(), visit.faults()) == ([], 0, [])
 
 
 def test_beeline_reads_what_the_cli_reads(demo: tuple[Installation, str]) -> None:

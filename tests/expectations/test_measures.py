@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
-from tests.conftest import DATABASES
+from tests.empty_lake import empty
 from tests.jobs.harness import DAY, SOURCE, START, Reading, write_drops, write_source
 
 pytestmark = pytest.mark.spark
@@ -53,26 +53,34 @@ class Staged:
     accounts: dict[str, Account]
     before: SourceFrontiers
     after: SourceFrontiers
+    measured: list[measures.Measurement] = field(default_factory=list)
+    """What the gates measured, the newest last."""
 
     @property
     def scope(self) -> Scope:
         return Scope(self.source, self.after, publication.load(Lake(self.spark), self.source))
 
     def bronze(self) -> dict[str, int]:
-        return measures.bronze(Lake(self.spark), self.source, landings=[self.tokens["land"]]).values
+        return self._keep(measures.bronze(Lake(self.spark), self.source, landings=[self.tokens["land"]]))
 
     def trace(self, **changes: Any) -> dict[str, int]:
         arguments = {"before": self.before, "after": self.after, **changes}
         token, landings = self.tokens["seal"], [self.tokens["land"]]
-        return measures.trace(Lake(self.spark), self.source, token=token, landings=landings, **arguments).values
+        lake = Lake(self.spark)
+        return self._keep(measures.trace(lake, self.source, token=token, landings=landings, **arguments))
 
     def silver(self) -> dict[str, int]:
         token = self.tokens["window"]
         found = definitions(self.source)
-        return measures.silver(Lake(self.spark), self.scope, found, token=token, accounts=self.accounts).values
+        lake = Lake(self.spark)
+        return self._keep(measures.silver(lake, self.scope, found, token=token, accounts=self.accounts))
 
     def gold(self) -> dict[str, int]:
-        return measures.gold(Lake(self.spark), self.scope, token=self.tokens["compact"]).values
+        return self._keep(measures.gold(Lake(self.spark), self.scope, token=self.tokens["compact"]))
+
+    def _keep(self, measured: measures.Measurement) -> dict[str, int]:
+        self.measured.append(measured)
+        return measured.values
 
     def rows(self, table: Table, where: str) -> list[Row]:
         return [row.asDict() for row in self.spark.table(table.qualified).where(where).collect()]
@@ -94,11 +102,6 @@ READINGS = [
 ]
 
 
-def drop_lake(spark: SparkSession) -> None:
-    for name in DATABASES:
-        spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
-
-
 def stages(spark: SparkSession, settings: Settings, day: int, *names: str) -> dict[str, Row]:
     """Run these stages of a day; returns their summaries."""
     lo = START + day * DAY
@@ -113,7 +116,7 @@ def tokens_of(summaries: dict[str, Row]) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def sound(spark: SparkSession, home: Settings) -> Iterator[Staged]:
     """One lake for all tests. Each leaves its faults; those in the trace come last: silver and gold compare with it."""
-    drop_lake(spark)
+    empty(spark)
     settings = write_source(home)
     write_drops(settings, READINGS)
     source = load_source(settings.sources / "meters.yml")
@@ -122,7 +125,7 @@ def sound(spark: SparkSession, home: Settings) -> Iterator[Staged]:
     summaries = stages(spark, settings, 1, "land", "seal", "window", "compact")
     accounts = {name: Account(**found) for name, found in summaries["window"]["accounts"].items()}
     yield Staged(spark, source, tokens_of(summaries), accounts, before, frontiers.load(Lake(spark), source))
-    drop_lake(spark)
+    empty(spark)
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +157,9 @@ def test_a_late_row_is_due_and_recorded_in_each_definition_it_is_late_for(sound:
 def test_many_tasks_measure_what_one_process_does(sound: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     gates = (sound.bronze, sound.trace, sound.silver, sound.gold)
     here = [gate() for gate in gates]
-    monkeypatch.setattr(parts, "ROWS_HERE", 0)
+    monkeypatch.setattr(parts, "MEASURED_HERE", 0)
     monkeypatch.setattr(parts, "ROWS_A_TASK", 2)
+    monkeypatch.setattr(parts, "ROWS_TOGETHER", 4)
     assert [gate() for gate in gates] == here
 
 
@@ -192,10 +196,14 @@ def test_faults_in_bronze_are_counted_by_their_measures(sound: Staged) -> None:
         "chunks_without_entity": 1,
         "rows_without_event_time": 1,
     }
-    measured = measures.bronze(Lake(sound.spark), sound.source, landings=[sound.tokens["land"]])
-    examples = measured.examples(["repeated_row_ids", "chunk_rows", "ledger_rows"])
+    broken = [("repeated_row_ids",), ("ledger_rows", "chunk_rows"), ("ledger_rejects", "quarantine_rows")]
+    examples = sound.measured[-1].examples(broken)
     assert sorted(row["row_id"] for row in examples["repeated_row_ids"]) == chunk["row_ids"]
-    assert [row["path"] for row in examples["ledger_rows"]] == ["meters/2024-01-02/a.ndjson"]
+    assert examples["ledger_rows"] == [
+        {"drop": "2024-01-02", "ledger_rows": 4, "chunk_rows": 22},
+        {"drop": "2024-01-03", "ledger_rows": 0, "chunk_rows": 3},
+    ]
+    assert examples["ledger_rejects"] == [{"drop": None, "ledger_rejects": 0, "quarantine_rows": 1}]
 
 
 def test_faults_in_silver_are_counted_by_their_measures(sound: Staged) -> None:
@@ -234,6 +242,11 @@ def test_faults_in_silver_are_counted_by_their_measures(sound: Staged) -> None:
         "late_rows_recorded": 1,
         "rows_windowed": session["n"],
     }
+    pairs = [("late_rows_due", "late_rows_recorded"), ("rows_counted", "rows_windowed"), ("rows_due", "rows_accounted")]
+    assert sound.measured[-1].examples(pairs) == {
+        "late_rows_due": [{"definition": "hourly", "late_rows_due": 1, "late_rows_recorded": 2}],
+        "rows_counted": [{"definition": "shifts", "rows_counted": 4, "rows_windowed": 4 + session["n"]}],
+    }
 
 
 def test_faults_in_gold_are_counted_by_their_measures(sound: Staged) -> None:
@@ -269,6 +282,11 @@ def test_faults_in_gold_are_counted_by_their_measures(sound: Staged) -> None:
         "deltas_folded": 4 * state["delta_count"],
         "components_out_of_balance": 2,
     }
+    apart = sound.measured[-1].examples([("deltas_accepted", "deltas_folded")])["deltas_accepted"]
+    assert apart[:2] == [
+        {"entity": "a", "deltas_accepted": 3, "deltas_folded": 9},
+        {"entity": "x1", "deltas_accepted": 0, "deltas_folded": 6},
+    ]
 
 
 def test_faults_in_the_trace_are_counted_by_their_measures(sound: Staged) -> None:
@@ -291,11 +309,15 @@ def test_faults_in_the_trace_are_counted_by_their_measures(sound: Staged) -> Non
         "updates_outside_batch": 2,
         "updates_without_diff": 1,
         "updates_without_identity": 1,
+        "updates_out_of_order": 1,
         "visible_before_event": 1,
         "repeated_updates": 1,
         "updates_added": 5,
-        "batches_as_stated": -1,
+        "batches_not_as_stated": 1,
     }
+    examples = sound.measured[-1].examples([("rows_landed", "updates_added"), ("batches_not_as_stated",)])
+    assert examples["rows_landed"] == [{"drop": "2024-01-02", "rows_landed": 4, "updates_added": 9}]
+    assert [row["batch"] for row in examples["batches_not_as_stated"]] == [good["batch"]]
 
 
 def test_faults_of_the_frontiers_are_measured(sound: Staged) -> None:

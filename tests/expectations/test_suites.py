@@ -66,8 +66,8 @@ def test_the_gates_are_those_of_the_flow() -> None:
 @pytest.mark.parametrize("gate", GATES)
 def test_a_gate_opens_for_a_sound_stage(gate: str, quality: Settings) -> None:
     verdicts = run_gate(gate, sound(gate), settings=quality, source="flights", run_id="sound")
-    assert [v.measure for v in verdicts] == [i.measure for i in GATES[gate]]
-    assert all(v.success and v.gate == gate for v in verdicts)
+    assert [v.name for v in verdicts] == [i.measure for i in GATES[gate]]
+    assert all(v.verdict == "passed" and v.gate == gate for v in verdicts)
 
 
 @pytest.mark.parametrize(("gate", "invariant"), EVERY_INVARIANT, ids=NAMES)
@@ -82,7 +82,7 @@ def test_a_refusal_says_what_is_guaranteed_and_who_acts(gate: str, quality: Sett
     invariant = GATES[gate][-1]
     with pytest.raises(GateFailed) as refusal:
         run_gate(gate, broken(gate, invariant), settings=quality, source="flights", run_id="broken")
-    assert [failed["measure"] for failed in refusal.value.failed] == [invariant.measure]
+    assert [failed["name"] for failed in refusal.value.failed] == [invariant.measure]
     assert invariant.guarantee in str(refusal.value)
     assert invariant.on_failure in str(refusal.value)
 
@@ -91,21 +91,21 @@ def test_a_refusal_says_what_is_guaranteed_and_who_acts(gate: str, quality: Sett
 def test_a_gate_that_could_not_measure_does_not_open(gate: str, quality: Settings) -> None:
     with pytest.raises(GateFailed) as refusal:
         run_gate(gate, {}, settings=quality, source="flights", run_id="blind")
-    assert [failed["measure"] for failed in refusal.value.failed] == [i.measure for i in GATES[gate]]
+    assert [failed["name"] for failed in refusal.value.failed] == [i.measure for i in GATES[gate]]
     assert {"not measured"} <= {failed["observed"] for failed in refusal.value.failed}
 
 
 def test_one_null_measure_fails_alone(quality: Settings) -> None:
     with pytest.raises(GateFailed) as refusal:
         run_gate("gold", sound("gold") | {"repeated_entities": None}, settings=quality, source="flights", run_id="null")
-    assert [failed["measure"] for failed in refusal.value.failed] == ["repeated_entities"]
+    assert [failed["name"] for failed in refusal.value.failed] == ["repeated_entities"]
 
 
-def test_a_refusal_names_gate_source_run_and_shows_at_most_twenty_examples(quality: Settings) -> None:
-    asked: list[list[str]] = []
+def test_a_refusal_names_gate_source_run_and_shows_three_of_at_most_twenty_rows(quality: Settings) -> None:
+    asked: list[list[tuple[str, ...]]] = []
 
-    def find(measures: list[str]) -> dict[str, list[dict[str, int]]]:
-        asked.append(list(measures))
+    def find(broken: list[tuple[str, ...]]) -> dict[str, list[dict[str, int]]]:
+        asked.append(list(broken))
         return {"repeated_entities": [{"entity": n} for n in range(30)]}
 
     measures = sound("gold") | {"repeated_entities": 30}
@@ -113,10 +113,11 @@ def test_a_refusal_names_gate_source_run_and_shows_at_most_twenty_examples(quali
         run_gate("gold", measures, settings=quality, source="weather", run_id="r:7", find_examples=find)
     error = refusal.value
     assert (error.code, error.gate, error.source, error.run_id) == ("gate_failed", "gold", "weather", "r:7")
-    assert asked == [["repeated_entities"]]
-    assert [row["entity"] for row in error.examples["repeated_entities"]] == list(range(20))
-    assert "'entity': 19}" in str(error)
-    assert "'entity': 20}" not in str(error)
+    assert asked == [[("repeated_entities",)]]
+    assert [row["entity"] for row in error.failed[0]["sample"]] == list(range(20))
+    assert "'entity': 2}" in str(error)
+    assert "'entity': 3}" not in str(error)
+    assert "and 27 more rows" in str(error)
 
 
 def test_data_docs_show_a_failed_run_with_its_guarantee(settings: Settings) -> None:

@@ -7,6 +7,7 @@ behind the names.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,19 @@ def bag(rows: DataFrame) -> Bag:
     return [counted["rows"], str(counted["sum"] or 0)]
 
 
-def bags(spark: SparkSession) -> dict[str, Bag]:
-    """The bags of every view that silver, gold and trace show to users."""
+def shown(spark: SparkSession) -> list[str]:
+    """Every view that silver, gold and trace show to users."""
     views = [
         f"{database}.{row['viewName']}"
         for database in ("silver", "gold")
         for row in spark.sql(f"SHOW VIEWS IN {database}").collect()
     ]
-    shown = [view for view in views if not any(part in view for part in LEFT_OUT)]
-    return {view: bag(spark.table(view)) for view in sorted([*shown, "trace.publications"])}
+    return sorted([*(view for view in views if not any(part in view for part in LEFT_OUT)), "trace.publications"])
+
+
+def bags(spark: SparkSession, views: Iterable[str]) -> dict[str, Bag]:
+    """The bags of views."""
+    return {view: bag(spark.table(view)) for view in views}
 
 
 def kept(scenario: str) -> dict[str, Bag]:

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.restatement import windows
-from spark_jobs.windows.hot_keys import Spread
+from spark_jobs.restatement.slicing import Spread
 from tests.golden.test_golden import compare, home
 from tests.jobs.harness import run, write_source
 from tests.jobs.test_windows import records, source_text, write
@@ -17,8 +17,9 @@ pytestmark = pytest.mark.spark
 __all__ = ["home"]
 
 
+@pytest.mark.parametrize("way", ["in threads", "in tasks"])
 def test_keys_cut_into_slices_publish_the_same_days(
-    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     cut = 0
     spread = windows.spread
@@ -31,6 +32,8 @@ def test_keys_cut_into_slices_publish_the_same_days(
 
     monkeypatch.setattr(windows, "_rows_a_slice", lambda _: 8)
     monkeypatch.setattr(windows, "spread", counted)
+    if way == "in tasks":
+        monkeypatch.setattr(windows, "ROWS_HERE", 0)
     write_source(home, source_text())
     write(home, records(seed=31))
     for day in (2, 0, 3, 1):

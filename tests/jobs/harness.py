@@ -17,7 +17,6 @@ from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
 
-DATABASES = ("bronze", "trace", "silver", "gold", "quality")
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 

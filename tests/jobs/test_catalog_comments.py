@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.storage.schema import LONGEST_COMMENT
-from tests.jobs.harness import DATABASES, SOURCE, Reading, run, write_drops, write_source
+from tests.empty_lake import DATABASES
+from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +47,7 @@ def test_every_table_view_and_column_has_a_comment(
     write_source(home, VECTORS, "vectors")
     run(lake, home, 0, 0, source="vectors")
     wrong, seen = [], 0
-    for database in DATABASES:
+    for database in set(DATABASES) - {"marts", "pins"}:
         for table in [row.tableName for row in lake.sql(f"SHOW TABLES IN {database}").collect()]:
             told = lake.catalog.getTable(f"{database}.{table}").description
             if not told:

@@ -21,6 +21,7 @@ from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.state_reads import entity_history, rollback_rows
+from spark_jobs.restatement import chains as restated_chains
 from spark_jobs.sources import load_source
 from spark_jobs.storage import chain_views
 from spark_jobs.storage.lake import Lake
@@ -63,6 +64,15 @@ Row = dict[str, Any]
 @pytest.fixture
 def home(spark_settings: Settings, tmp_path: Any) -> Settings:
     return spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+
+
+@pytest.fixture(params=["in this process", "in tasks"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where chains are worked on: the entities of a large day are dealt out to the tasks of a Spark job."""
+    if request.param == "in tasks":
+        monkeypatch.setattr(restated_chains, "ROWS_HERE", 0)
+        monkeypatch.setattr(restated_chains, "tasks_for", lambda n_rows, rows_a_task: 3)
+    return str(request.param)
 
 
 def write(home: Settings, drop: int, rows: list[Row], name: str = "a.ndjson") -> None:
@@ -160,6 +170,7 @@ def upserts() -> dict[int, list[Row]]:
     return rows
 
 
+@pytest.mark.usefixtures("way")
 def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_replays(
     lake: SparkSession, home: Settings
 ) -> None:
@@ -188,9 +199,7 @@ def test_late_rows_restate_their_entitys_chain_alone_and_every_answer_is_a_repla
     assert lake.table("gold.checkpoints").count() >= 3
     assert [s["commits"] for s in run(lake, home, 2, 2)] == [0] * 5
     place = lake.sql("DESCRIBE DETAIL gold.chain_history").collect()[0].location
-    elsewhere = DeltaTable(place).to_pyarrow_table(
-        partitions=[("era", "=", "live")], columns=["row_ids", "delta_floats"]
-    )
+    elsewhere = DeltaTable(place).to_pyarrow_table(filters=[("era", "=", "live")], columns=["row_ids", "delta_floats"])
     held = sum(len(row["event_times"]) for row in segments(lake).values())
     assert (len(elsewhere["row_ids"].combine_chunks().flatten()), held) == (held, held)
     assert str(elsewhere.schema.field("delta_floats").type).startswith("list<")
@@ -299,6 +308,7 @@ def operations() -> dict[int, list[Row]]:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("way")
 def test_refused_deltas_are_listed_and_judged_again_with_their_chain(lake: SparkSession, home: Settings) -> None:
     home = write_source(home, OPERATIONS)
     known, strange = [], {("unreadable_list", "sparse"), ("unreadable_list", "dense"), ("unknown_operation", None)}

@@ -13,7 +13,8 @@ from spark_jobs.config import Settings
 from spark_jobs.model import STAGES
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from tests.jobs.harness import DATABASES, published, run, write_drops, write_source
+from tests.empty_lake import empty
+from tests.jobs.harness import published, run, write_drops, write_source
 from tests.jobs.test_chains import UPSERT, upserts, write
 from tests.jobs.test_pipeline import ALL, READINGS
 
@@ -35,8 +36,7 @@ def _undisturbed(spark: SparkSession, home: Settings, names: Sequence[str] = ALL
     for day in range(2):
         run(spark, home, day, day)
     expected = {table: published(spark, table, "final") for table in names}
-    for database in DATABASES:
-        spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    empty(spark)
     return expected
 
 
@@ -49,7 +49,7 @@ COMMITS = (
     "silver.shifts_history",
     "silver.late_history",
     "gold.state_history",
-    "quality.verdicts",
+    "quality.results",
     "trace.published",
 )
 """What a day with a late row commits, in order."""
@@ -85,7 +85,7 @@ def test_chains_after_a_kill_at_each_of_golds_commits_are_those_of_an_undisturbe
     assert all(expected[table] for table in GOLD[:3])
     run(lake, home, 0, 0)
     before = {table: published(lake, table) for table in GOLD}
-    for target in ("gold.state_history", "gold.chain_history", "quality.verdicts", "trace.published"):
+    for target in ("gold.state_history", "gold.chain_history", "quality.results", "trace.published"):
         with monkeypatch.context() as patch, pytest.raises(Killed, match=target):
             kill_after(patch, target)
             run(lake, home, 1, 1)
@@ -104,7 +104,7 @@ def _assert_at_rest(spark: SparkSession, home: Settings) -> None:
 
 def kill_after(patch: pytest.MonkeyPatch, target: str) -> None:
     """Let the commits through, and end the process after the one to the table `target`."""
-    for name in ("append", "append_dense", "replace_values", "record", "replace_record"):
+    for name in ("append", "append_files", "append_dense", "replace_files", "record", "replace_record"):
         patch.setattr(Lake, name, _dying(getattr(Lake, name), target))
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
@@ -84,6 +85,17 @@ def without_records(settings: Settings) -> None:
     shutil.rmtree(settings.lake_path / "trace.db" / "published")
 
 
+def with_an_orphan(settings: Settings) -> None:
+    updates = settings.lake_path / "trace.db" / "meters_updates"
+    rows = DeltaTable(updates).to_pyarrow_table().slice(0, 1)
+    at = rows.schema.get_field_index("batch")
+    write_deltalake(updates, rows.set_column(at, "batch", pa.array(["9-nobody"])), mode="append")
+
+
+def without_source_file(settings: Settings) -> None:
+    (settings.sources / "meters.yml").unlink()
+
+
 DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
     (without_log, "table silver.hourly_history", "no _delta_log"),
     (without_table, "meters: gold.state_history", "no folder"),
@@ -94,6 +106,8 @@ DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
     (with_cut_lease, "meters: lease", "is cut or no JSON"),
     (without_lease, "meters: lease", "a source that has been run"),
     (without_metastore, "catalog", "no metastore"),
+    (with_an_orphan, "meters: orphans", "1 batches that no state names"),
+    (without_source_file, "source meters", "no meters.yml"),
     (without_records, "meters: trace.published", "no Delta log in"),
 ]
 

@@ -20,7 +20,7 @@ from spark_jobs.reads.state_reads import rollback_rows
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
-from tests.conftest import _drop_databases
+from tests.empty_lake import empty
 from tests.jobs.harness import SOURCE, START, Reading, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import DAY, as_sessions, as_sliding, session_oracle, sliding_oracle
 
@@ -130,7 +130,7 @@ def test_a_row_below_the_horizon_changes_nothing_and_is_listed(
     assert states(lake, home) == found
     assert listed(lake, "kept_below_horizon") == {(d, at): 1 for d in (*windows, None) for at in (10, 65)}
 
-    _drop_databases(lake)
+    empty(lake)
     at_once = made(tmp_path / "at-once", spark_settings, text)
     run(lake, at_once, 0, DAYS - 1)
     assert {table: published(lake, table) for table in daily} == daily

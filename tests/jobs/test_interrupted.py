@@ -18,7 +18,8 @@ from spark_jobs.sources import load_source
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.trace import frontiers
-from tests.jobs.harness import DATABASES, Reading, run, write_drops, write_lines, write_source
+from tests.empty_lake import empty
+from tests.jobs.harness import Reading, run, write_drops, write_lines, write_source
 from tests.jobs.test_crashes import Killed, kill_after
 from tests.jobs.test_pipeline import DAY, READINGS
 
@@ -83,8 +84,7 @@ def of_runs(spark: SparkSession, home: Settings, days: int, before_last: Callabl
             before_last()
         run(spark, home, day, day)
     published = changelogs(spark), states(spark, home)
-    for database in DATABASES:
-        spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    empty(spark)
     return published
 
 

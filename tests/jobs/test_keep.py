@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from tests.jobs.harness import DATABASES, SOURCE, Reading, minute_of, published, run, write_drops, write_source
+from tests.empty_lake import empty
+from tests.jobs.harness import SOURCE, Reading, minute_of, published, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark
 
@@ -66,8 +67,7 @@ def test_a_window_leaves_when_it_is_due_and_its_history_stays(
     # the day is over at 2 days + 30: kept to 3 days + 30, one run more
     assert sessions(lake) == {("b", 2 * MINUTES + 5, 2)}
     daily = {table: published(lake, table, "final") for table in ("silver.hourly", "silver.shifts")}
-    for database in DATABASES:
-        lake.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    empty(lake)
     (tmp_path / "leases" / "meters.lease").unlink()
     run(lake, home, 2, 2)
     run(lake, home, 0, 1)

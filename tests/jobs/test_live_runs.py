@@ -63,7 +63,6 @@ def test_ctrl_c_ends_a_run_and_its_spark_work_and_the_next_run_goes_on(installat
     process = installation.start(*_command(FIRST))
     children = psutil.Process(process.pid)
     _wait_for_token(installation, 3, process)  # land, seal and now window
-    time.sleep(1.0)
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output

@@ -14,7 +14,8 @@ from spark_jobs.config import Settings
 from spark_jobs.storage.fence import Fence, Superseded
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FRONTIERS
-from tests.jobs.harness import DATABASES, published, run, write_drops, write_source
+from tests.empty_lake import empty
+from tests.jobs.harness import published, run, write_drops, write_source
 from tests.jobs.test_interrupted import interrupt
 from tests.jobs.test_pipeline import ALL, READINGS
 
@@ -38,8 +39,7 @@ def test_a_run_without_the_leases_goes_on_where_the_lake_stands(
     for day in range(2):
         run(lake, home, day, day)
     expected, leases = everything(lake), home.home / "leases"
-    for database in DATABASES:
-        lake.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    empty(lake)
     run(lake, home, 0, 0)
     # rows that this attempt writes have tokens that no record knows
     interrupt(lake, home, 1, 1, "silver.hourly_history", monkeypatch)

@@ -21,7 +21,8 @@ from spark_jobs.storage.dense_files import WRITER_OPTIONS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.times import micros
-from tests.jobs.harness import DATABASES, MINUTE, START, Reading, path_of, published, run, write_lines, write_source
+from tests.empty_lake import empty
+from tests.jobs.harness import MINUTE, START, Reading, path_of, published, run, write_lines, write_source
 from tests.jobs.test_pipeline import ALL, DAY
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -99,8 +100,7 @@ def changes(spark: SparkSession, home: Settings, between: Callable[[], object]) 
 
 def test_what_is_published_does_not_depend_on_merges_between_changes(lake: SparkSession, home: Settings) -> None:
     expected = changes(lake, home, lambda: None)
-    for database in DATABASES:
-        lake.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    empty(lake)
     for file in home.landing.rglob("*.ndjson"):
         file.unlink()
 
@@ -176,7 +176,7 @@ def test_runs_merge_when_eight_landings_came_and_say_so_of_lost_rows(lake: Spark
         write(home, drop, readings(drop))
         told = {summary["stage"]: summary for summary in run(lake, home, drop, drop)}["compact"]
         assert (told["chunks_before"] > 0) == (drop == 8)
-    assert len(runs_of(Lake(lake), source)) == 2
+    assert len(runs_of(Lake(lake), source, {})) == 2
     before = answers(lake, home)
     assert merge_due(Lake(lake), source, 10**6, 10**6) == Merged()
     newest = lake.table("bronze.meters_chunks").agg({"landing": "max"}).collect()[0][0]

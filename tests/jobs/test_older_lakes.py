@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.cli.arguments import older_lakes_told
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import LakeOlder, check_tables, define_names, ensure_source
-from spark_jobs.jobs.report import source_report
 from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, load_source, parse_source
 from spark_jobs.storage.chain_tables import CHAINS, METRICS
@@ -92,7 +92,7 @@ def test_a_lake_of_an_older_version_is_refused_by_name_until_a_run_widens_it(
     assert refusal.lacking == {table.qualified: columns for table, columns in narrower.items()}
     assert "trace.meters_updates without below_horizon" in str(refusal)
     assert "`tidemark run meters --from … --to …`" in str(refusal)
-    refused(lake, home, lambda: source_report(Lake(lake), source))
+    refused(lake, home, lambda: chain_metrics(Lake(lake), source))
     with older_lakes_told(lake, home):
         # what does not read the columns answers as ever
         assert {r.meter: r.load for r in states_at(Lake(lake), source).collect()} == {"a": 15}
@@ -105,4 +105,4 @@ def test_a_lake_of_an_older_version_is_refused_by_name_until_a_run_widens_it(
     assert {r.meter: r.load for r in states_at(Lake(lake), source).collect()} == {"a": 15}
     run(lake, home, 1, 1)
     assert all(published(lake, name) for name in NAMES)
-    assert source_report(Lake(lake), source).chains["chains"] == 2
+    assert chain_metrics(Lake(lake), source).chains == 2

@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import histories
 from spark_jobs.errors import ParameterError
-from spark_jobs.jobs.report import as_html, source_report
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.overview import source_facts, source_page
+from spark_jobs.portal.runs import changes
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.why import Why, why
 from spark_jobs.sources import Source, load_source
@@ -26,7 +28,8 @@ from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.fold import fold
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
-from tests.jobs.harness import DATABASES, DAY, START, Reading, minute_of, published, run, write_drops, write_source
+from tests.empty_lake import empty
+from tests.jobs.harness import DAY, START, Reading, minute_of, published, run, write_drops, write_source
 from tests.jobs.test_pipeline import READINGS, as_sessions, as_sliding, due, session_oracle, sliding_oracle
 
 pytestmark = pytest.mark.spark
@@ -58,19 +61,14 @@ def days(spark: SparkSession, spark_settings: Settings, tmp_path_factory: pytest
     folder = tmp_path_factory.mktemp("home")
     home = write_source(spark_settings.model_copy(update={"home": folder, "landing": folder / "landing"}))
     write_drops(home, READINGS)
-    _drop(spark)
+    empty(spark)
     made = Days(spark, home, load_source(home.sources / "meters.yml"), {})
     for day in range(3):
         run(spark, home, day, day)
         at = f"timestamp'{START + (day + 1) * DAY:%Y-%m-%d %H:%M:%S}' - INTERVAL '0.000001' SECOND"
         made.then[at] = {table: published(spark, table, "final") for table in NAMES}
     yield made
-    _drop(spark)
-
-
-def _drop(spark: SparkSession) -> None:
-    for database in DATABASES:
-        spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+    empty(spark)
 
 
 def as_of(days: Days, at: str) -> dict[str, Rows]:
@@ -119,25 +117,47 @@ def test_between_publications_states_go_by_the_deltas_and_tables_by_the_publicat
     assert by_delta(known_us) == {(m, len(own), sum(own)) for m, own in loads.items()} != by_table(known_us)
 
 
-def test_the_report_shows_what_is_published(days: Days) -> None:
+def test_the_portal_shows_what_is_published(days: Days) -> None:
     spark = days.spark
-    made = source_report(Lake(spark), days.source)
-    assert made.frontiers["published"] == made.frontiers["complete"] == START + 3 * DAY
-    assert made.entities == spark.table("gold.meters").count()
-    counted = {w["definition"]: (w["windows"], w["restated"]) for w in made.windows}
-    assert counted == {
-        table: (rows.count(), rows.where("revision > 0").count())
+    lake = HeldLake(days.home.lake)
+    facts = source_facts(lake, days.source)
+    page = source_page(lake, facts)
+    assert facts.frontier_times["published"] == facts.frontier_times["complete"] == START + 3 * DAY
+    assert page.entities == spark.table("gold.meters").count()
+    told = {w.definition: (w.windows, w.final, w.restated, sum(w.by_drop.values())) for w in page.windows}
+    assert told == {
+        table: (rows.count(), rows.where("final").count(), rows.where("revision > 0").count(), rows.count())
         for table in ("hourly", "shifts")
         for rows in [spark.table(f"silver.{table}")]
     }
-    late = spark.table("silver.late")
-    assert sum(row["rows"] for row in made.late) == sum(rows for _, rows in made.lateness) == late.count()
-    assert [(d["drop"], d["rows"]) for d in made.drops] == [(START + d * DAY, n) for d, n in ((2, 2), (1, 3), (0, 5))]
-    assert [p["run_id"] for p in made.publications] == ["test-2-2", "test-1-1", "test-0-0"]
-    assert [g["gate"] for g in made.gates[:4]] == ["bronze", "trace", "silver", "gold"]
-    assert all(g["held"] and not g["failed"] for g in made.gates)
-    assert made.chains == {}
-    assert "hourly" in as_html(made)
+    late = Counter(
+        row.d for row in spark.sql("SELECT date_format(drop_lo, 'yyyy-MM-dd') AS d FROM silver.late").collect()
+    )
+    assert {drop.label: drop.late for drop in facts.drops.values() if drop.late} == late
+    assert facts.late.total == sum(n for _, n in facts.late.by_lateness) == late.total()
+    assert [(drop.label, drop.rows) for drop in facts.drops.values()] == [
+        ("2024-01-01", 5),
+        ("2024-01-02", 3),
+        ("2024-01-03", 2),
+    ]
+    assert [(run.run_id, run.state) for run in facts.runs] == [(f"test-{d}-{d}", "published") for d in (2, 1, 0)]
+    assert all(run.results and not run.failed for run in facts.runs)
+    publications = {row.run_id: row.published for row in spark.table("trace.publications").collect()}
+    assert {run.run_id for run in facts.runs} == {*publications}
+    assert page.chains is None
+    assert [cell.verdict for month in page.months for cell in month.days] == ["ok"] * 3
+
+
+def test_what_a_run_changed_is_what_its_changelog_says(days: Days) -> None:
+    spark = days.spark
+    lake = HeldLake(days.home.lake)
+    for run_ in source_facts(lake, days.source).runs:
+        assert run_.published is not None
+        for change in changes(lake, days.source, run_.published, 3):
+            where = f"run_id = '{run_.run_id}'"
+            diffs = Counter(row["diff"] for row in spark.table(f"{change.table}_changes").where(where).collect())
+            assert (change.inserted + change.changed, change.removed + change.changed) == (diffs[1], diffs[-1])
+            assert len(change.sample) >= min(3, diffs[1])
 
 
 REFUSED = (PySparkException, Py4JJavaError)

@@ -10,13 +10,16 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.publish.changes import changes_since
 from spark_jobs.reads.as_of import states_at, windows_as_of
 from spark_jobs.reads.point import NotPublished, ReadPoint
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.times import micros
+from tests.empty_lake import empty
 from tests.jobs.harness import (
-    DATABASES,
     MINUTE,
+    START,
     Reading,
     minute_of,
     published,
@@ -121,6 +124,21 @@ def test_each_daily_run_publishes_what_the_rows_so_far_define(fresh: tuple[Spark
         assert state == {
             m: (sum(r.meter == m for r in rows), sum(r.load for r in rows if r.meter == m)) for m in meters
         }
+    times = [minutes * 60_000_000 + micros(START) for minutes in (0, DAY, 2 * DAY, 3 * DAY, 9 * DAY)]
+    changes = changes_since(Lake(spark), load_source(home.sources / "meters.yml"), times)
+    assert changes == {
+        f"silver.{name}_history": {str(time): changed_starts(spark, name, time) for time in times}
+        for name in ("hourly", "shifts")
+    }
+
+
+def changed_starts(spark: SparkSession, name: str, since_us: int) -> list[int | None]:
+    return list(
+        spark.sql(
+            f"SELECT unix_micros(min(window_start)), unix_micros(max(window_start)) FROM silver.{name}_history"
+            f" WHERE known_from >= timestamp_micros({since_us}) OR known_to >= timestamp_micros({since_us})"
+        ).collect()[0]
+    )
 
 
 def _daily(spark: SparkSession, home: Settings) -> None:
@@ -143,8 +161,7 @@ def test_any_slicing_of_the_days_publishes_the_same(lake: SparkSession, home: Se
     results = []
     slicings: list[Callable[[SparkSession, Settings], None]] = [_daily, _at_once, _backwards_and_twice]
     for slicing in slicings:
-        for database in DATABASES:
-            lake.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+        empty(lake)
         slicing(lake, home)
         results.append({table: published(lake, table, "final") for table in ALL})
     assert results[0]["silver.hourly"] != []

@@ -36,7 +36,7 @@ def land(spark: SparkSession, home: Settings, drop: int, **options: Any) -> dict
     """The first stage alone, of one drop."""
     lo = START + drop * DAY
     told = {"source": "meters", "lo": lo, "hi": lo + DAY, "settings": home, "spark": spark}
-    return run_stage("land", **told, run_id="test", request=Request(**options))
+    return run_stage("land", **told, run_id="test", request=Request(pass_gap=True, **options))
 
 
 def counts(summary: dict[str, Any]) -> tuple[int, int]:
@@ -143,7 +143,7 @@ def fresh(spark: SparkSession, home: Settings, gone: list[tuple[int, str]]) -> N
         assert published(spark, f"silver.{window}", "final") == published(spark, f"silver.{window}_again", "final")
     assert published(spark, "gold.meters") == published(spark, "gold.again")
     for table in ("bronze.deltas", "silver.late"):
-        frame = spark.table(table).drop("known_from", "time", "landing", "run_id", "definition")
+        frame = spark.table(table).drop("known_from", "time", "landing", "run_id", "definition", "chunk_id")
         ours, theirs = (
             sorted(map(repr, frame.where(f"source = '{name}'").drop("source").collect()))
             for name in ("meters", "again")

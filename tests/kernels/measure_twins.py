@@ -79,6 +79,18 @@ def update(row: Row, intervals: dict[str, tuple[int, int]], sealed: int, merged:
     }
 
 
+def out_of_order(updates: list[Row]) -> list[bool]:
+    """Nulls as the kernel has them: of numbers 0, and no entity is before another."""
+
+    def belongs_before(one: Row, other: Row) -> bool:
+        if one["batch"] is None or one["batch"] != other["batch"] or None in (one["entity"], other["entity"]):
+            return False
+        keys = [(row["entity"].encode(), row["event_time"] or 0, row["row_id"] or 0) for row in (one, other)]
+        return keys[0] < keys[1]
+
+    return [False, *(belongs_before(after, before) for before, after in pairwise(updates))][: len(updates)]
+
+
 def _sign(diff: int | None) -> int | None:
     return None if diff is None else (diff > 0) - (diff < 0)
 
@@ -155,4 +167,24 @@ def refused(segments: list[Row], token: int) -> Counter[tuple[str, int, int]]:
         for row_id, refusal, end in zip(segment["row_ids"], segment["refusals"], until, strict=True):
             if refusal and end is None:
                 found[segment["entity"], row_id, 1 if own else -1] += 1
+    return found
+
+
+def drops(chunks: list[Row], columns: list[str], start: int, every: int) -> dict[tuple[int, int], Row]:
+    """What chunks tell of drops, row by row."""
+    found: dict[tuple[int, int], Row] = {}
+    for chunk in chunks:
+        lo = start + chunk["seq_no"] * every
+        told = found.setdefault(
+            (chunk["landing"], chunk["seq_no"]), {"late_rows": 0, "late_by_max": 0, "nulls": dict.fromkeys(columns, 0)}
+        )
+        for time in chunk["event_times"]:
+            if time is not None and time < lo:
+                told["late_rows"] += chunk["diff"]
+                if chunk["diff"] > 0:
+                    told["late_by_max"] = max(told["late_by_max"], lo - time)
+        for column in columns:
+            values = chunk[f"c_{column}"]
+            lacking = [None] * chunk["rows"] if values is None else values
+            told["nulls"][column] += chunk["diff"] * sum(value is None for value in lacking)
     return found

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.kernels.identities import BloomFilter, hashes_of, repeated
+from spark_jobs.kernels.identities import BloomFilter, hashes_of
+from spark_jobs.kernels.plain import repeated
 
 MASK = (1 << 64) - 1
 

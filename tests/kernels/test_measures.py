@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.measures import chains, chunks, states, updates, versions, windows
-from spark_jobs.kernels.measures.hashing import hashes, in_share
+from spark_jobs.kernels.measures import balance, chains, chunks, drops, states, updates, versions, windows
+from spark_jobs.kernels.measures.hashing import bag, hashes, in_share
 from spark_jobs.kernels.measures.sums import Scaled, adding, total
 from spark_jobs.kernels.windows import Adaptive, Calendar, Cuts, Deltas, Hopping, Kind, Sessions, Sliding, Trigger
+from tests.effort import tries
 from tests.kernels import measure_twins as twins
 
 INT, TEXT = pa.int64(), pa.string()
@@ -95,7 +97,9 @@ def test_updates(table: pa.Table, sealed: int) -> None:
     intervals = {"T1": (1, 3), "M2": (0, 2), "U3": (3, 1 << 62)}
     judge = partial(updates.judge_updates, intervals=intervals, sealed_us=sealed, merged=["M2"])
     twin = partial(twins.update, intervals=intervals, sealed=sealed, merged=["M2"])
-    assert parted(table, judge) == twins.each(table, twin)
+    alone = {name: value for name, value in parted(table, judge).items() if name != "updates_out_of_order"}
+    assert alone == twins.each(table, twin)
+    assert updates.out_of_order(table).tolist() == twins.out_of_order(table.to_pylist())
     repeats = updates.repeated_updates(halves(table))
     assert total(updates.judge_repeats(repeats)["repeated_updates"]) == twins.repeated(table.to_pylist())
     assert total(updates.taken_from(table)["updates_added"]) == -sum(u["diff"] or 0 for u in table.to_pylist())
@@ -370,3 +374,98 @@ def test_hashes_are_equal_where_values_are(drawn: list[tuple[str | None, int | N
     found = hashes(columns).tolist()
     assert len(dict(zip(drawn, found, strict=True))) == len(set(found)) == len(set(drawn))
     assert {drawn[i]: found[i] for i in range(len(drawn))} == {drawn[~i]: found[~i] for i in range(len(drawn))}
+
+
+@given(
+    chunks=tables(
+        {
+            "seq_no": (small, INT),
+            "landing": (small, INT),
+            "diff": (st.sampled_from([1, -1]), INT),
+            "rows": (small, INT),
+            "event_times": (st.lists(perhaps | st.integers(0, 60), max_size=4), LISTS),
+            "c_a": (lists, LISTS),
+            "c_b": (st.none() | st.lists(st.none() | texts, max_size=4), pa.list_(TEXT)),
+        }
+    )
+)
+@settings(max_examples=tries(300))
+def test_drops_are_told_as_the_twin_tells_them(chunks: pa.Table) -> None:
+    whole = drops.drop_changes(pa.concat_tables(halves(chunks)), ["a", "b"], 3, 10)
+    expected = twins.drops(chunks.to_pylist(), ["a", "b"], 3, 10)
+    assert {key: asdict(change) for key, change in whole.items()} == expected
+    parts: dict[tuple[int, int], drops.DropChange] = {}
+    for half in halves(chunks):
+        for key, change in drops.drop_changes(half, ["a", "b"], 3, 10).items():
+            parts.setdefault(key, drops.DropChange()).add(change)
+    assert {key: asdict(change) for key, change in parts.items()} == expected
+
+
+ROW_TYPES = pa.schema(
+    [
+        ("n", INT), ("x", pa.float64()), ("t", TEXT), ("ok", pa.bool_()), ("at", pa.timestamp("us", "UTC")),
+        ("list", LISTS), ("texts", pa.list_(TEXT)), ("stats", pa.struct([("a", INT), ("b", pa.list_(INT))])),
+        ("extra", pa.map_(TEXT, TEXT)),
+    ]
+)  # fmt: skip
+bag_rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "n": perhaps, "x": st.none() | st.sampled_from([0.1, -0.0, 1e300]), "t": st.none() | texts,
+            "ok": st.none() | st.booleans(), "at": perhaps, "list": lists,
+            "texts": st.none() | st.lists(st.none() | texts, max_size=3),
+            "stats": st.none() | st.fixed_dictionaries({"a": perhaps, "b": lists}),
+            "extra": st.none() | st.lists(st.tuples(texts, texts), max_size=2),
+        }
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+@given(rows=bag_rows, others=bag_rows, seed=st.randoms())
+@settings(max_examples=tries(300))
+def test_a_bag_is_equal_for_equal_rows_in_any_order_and_for_no_others(
+    rows: list[dict[str, Any]], others: list[dict[str, Any]], seed: Any
+) -> None:
+    def bag_of(given: list[dict[str, Any]]) -> tuple[int, int]:
+        return bag(pa.Table.from_pylist(given, schema=ROW_TYPES))
+
+    shuffled = [*rows]
+    seed.shuffle(shuffled)
+    assert bag_of(rows) == bag_of(shuffled)
+    halved = [bag_of(rows[: len(rows) // 2]), bag_of(rows[len(rows) // 2 :])]
+    assert bag_of(rows) == (sum(n for n, _ in halved), sum(total for _, total in halved) % 2**64)
+    printed, others_printed = (sorted(repr(sorted(row.items())) for row in given) for given in (rows, others))
+    same = printed == others_printed
+    assert (bag_of(rows) == bag_of(others)) == same
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(-1, 2), small, texts, st.sampled_from([1, -1])), max_size=12),
+    cut=st.integers(0, 12),
+)
+@settings(max_examples=tries(200))
+def test_a_balance_is_what_is_left_of_each_file(rows: list[tuple[int, int, str, int]], cut: int) -> None:
+    def of(given: list[tuple[int, int, str, int]], *, at: int = 0) -> balance.Balance:
+        found = balance.Balance.of_nothing(3)
+        for part in (given[:at], given[at:]):
+            table = pa.table({"n": pa.array([r[1] for r in part], INT), "t": pa.array([r[2] for r in part], TEXT)})
+            found.add(table, np.array([r[0] for r in part], np.int64), np.array([r[3] for r in part], np.int64))
+        return found
+
+    left: dict[int, Counter[tuple[int, str]]] = {}
+    for file, n, text, diff in rows:
+        left.setdefault(file, Counter())[n, text] += diff
+    whole = of(rows, at=cut)
+    assert [whole.rows[file] for file in (0, 1, 2, -1)] == [
+        sum(left.get(file, Counter()).values()) for file in (0, 1, 2, -1)
+    ]
+    # what is left, row by row, is the same balance; with one row more it is another one of that file alone
+    plain = [
+        (file, n, text, 1 if k > 0 else -1)
+        for file, c in left.items()
+        for (n, text), k in c.items()
+        for _ in range(abs(k))
+    ]
+    assert not whole.differs(of(plain)).any()
+    assert whole.differs(of([*rows, (1, 7, "z", 1)])).tolist() == [False, True, False, False]

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_csv, read_ndjson
+from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, RowCheck, read_csv, read_ndjson
 from spark_jobs.kernels.records.naive import naive_csv, naive_ndjson
 from tests.effort import tries
 
@@ -36,19 +37,40 @@ SPEC = RecordSpec(
     delta_id=("who", "n"),
     max_record_bytes=90,
 )
+DAY_US = 86_400_000_000
+CHECKS = (
+    RowCheck("who_known", "in", "one of w, x", "who", values=("w", "x")),
+    RowCheck("n_given", "not_null", "a value", "n"),
+    RowCheck("n_small", "between", "a value from -5 to 2^40", "n", least=-5, greatest=2**40),
+    RowCheck("x_positive", "between", "a value of 0 or more", "x", least=0.0),
+    RowCheck("price_low", "between", "a value of at most 9.5", "price", greatest=Decimal("9.5")),
+    RowCheck("ok_true", "in", "true", "ok", values=(True,)),
+    RowCheck("day_modern", "between", "a date from 2000 on", "day", least=10_957),
+    RowCheck("local_early", "between", "a time until 2013-03-10", "local", greatest=1_362_873_600_000_000),
+    RowCheck("who_form", "matches", "text of the form [a-z ]+", "who", pattern="[a-z ]+"),
+    RowCheck("on_time", "lateness", "an event time at most a day before its drop", greatest=DAY_US),
+)
 SPECS = st.builds(
-    lambda policy, dst, limit, id_, digits: replace(
+    lambda policy, dst, limit, id_, digits, most, checks, drop: replace(
         SPEC,
+        checks=tuple(checks),
+        drops=(0, DAY_US),
+        drop_lo_us=drop * DAY_US,
         columns=tuple(replace(c, dst=dst, digits=c.digits and digits) for c in SPEC.columns),
         unknown_columns=policy,
         max_record_bytes=limit,
         delta_id=id_,
+        max_rejects=most[0],
+        max_lines=most[1],
     ),
     st.sampled_from(["keep", "keep", "quarantine"]),
     st.sampled_from(["earliest", "latest", "refuse"]),
     st.sampled_from([8, 90, 1000, 1000, 1000]),
     st.sampled_from([None, ("who", "n"), ("at",), ("ok", "day", "local")]),
     st.sampled_from([(12, 3), (12, 3), (1, 0), (2, 2), (19, 1), (38, 0), (38, 19), (38, 38)]),
+    st.sampled_from([(10_000, 10_000), (1, 10_000), (2, 10_000), (10_000, 3)]),
+    st.lists(st.sampled_from(CHECKS[:4] + CHECKS[5:]), max_size=3, unique=True),
+    st.sampled_from([0, 15_000, 15_774]),
 )
 NUMBERS = st.one_of(
     st.integers(-(2**63) - 2, 2**63 + 1).map(str),
@@ -238,3 +260,24 @@ def test_values_that_would_exhaust_a_parser_are_a_reject_or_a_number(text: str) 
     spec = replace(SPEC, max_record_bytes=100_000, unknown_columns="keep")
     check_ndjson(f'{{"who": "w", "at": "2013-01-01", "n": {text}, "x": {text}, "price": {text}}}'.encode(), spec, [])
     check_csv(HEADER + f"w,2013-01-01,{text},{text},,,,,{text}\n".encode(), spec, [])
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_a_row_that_breaks_a_check_is_rejected_for_it_and_one_at_its_bound_is_not(check: RowCheck) -> None:
+    keeps = {"who": "w", "n": 2**40, "x": 0, "price": "9.5", "is ok": 1, "day": "2000-01-01"}
+    keeps |= {"local": "2013-03-09T19:00", "at": "2013-03-09T00:00Z", "s": 0}
+    breaks = {"who_known": {"who": "y"}, "n_given": {"n": ""}, "n_small": {"n": 2**40 + 1}, "x_positive": {"x": -1e-9}}
+    breaks |= {"price_low": {"price": "9.501"}, "ok_true": {"is ok": 0}, "day_modern": {"day": "1999-12-31"}}
+    breaks |= {"local_early": {"local": "2013-03-09T19:01"}, "who_form": {"who": "W"}}
+    breaks |= {"on_time": {"at": "2013-03-08T23:59:59.999999Z"}}
+    # its day begins a day after `at`; a part of the id may be absent here
+    spec = replace(SPEC, checks=(check,), drops=(0, DAY_US), delta_id=None).of_drop(15_774)
+    rows = [keeps, {**keeps, **breaks[check.name]}, dict.fromkeys(keeps, "") | {"who": "w", "at": keeps["at"]}]
+    data = HEADER + "".join(",".join(str(row[c]) for c in COLUMNS) + "\n" for row in rows).encode()
+    expected = naive_csv(data, spec)
+    rejected = [check.rule if check.kind == "not_null" else None]
+    assert [row["rule"] for row in expected] == [None, check.rule, *rejected]
+    assert f"(check {check.name}), found " in expected[1]["reason"]
+    assert comparable(read_csv([data], spec)) == expected
+    lines = [json.dumps({k: (str(v) if v != "" else None) for k, v in row.items()}) + "\n" for row in rows]
+    check_ndjson("".join(lines).encode(), spec, [])

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels import windows as kernels
-from spark_jobs.kernels.comparison import CLOSING, LIVE, Published, key_codes
+from spark_jobs.kernels.comparison import CLOSING, LIVE, Published, RepeatedWindowError, key_codes
 from spark_jobs.kernels.restatement import restate, standing
 from spark_jobs.kernels.windows.monoid import WindowRows
 from spark_jobs.kernels.windows.streams import Pace, Windowing
@@ -41,12 +41,17 @@ _SHARED: dict[str, Any] = {
 
 
 INPUTS = kernels.Inputs(**_SHARED)
-
+CUTS = kernels.Cuts(
+    target=2, shortest=1, longest=7, reset=12, memory_bytes=99, rate_unit=1,
+    triggers=(kernels.Trigger("time"), kernels.Trigger("count", 3), kernels.Trigger("rate_change", 0.5)),
+)  # fmt: skip
 
 KINDS = {
     "sliding": Windowing.of(kernels.Sliding(SIZE, clip_at_zero=False), INPUTS),
     "session": Windowing.of(kernels.Sessions(SIZE), INPUTS),
     "hopping": Windowing.of(kernels.Hopping(SIZE, 2), INPUTS),
+    "adaptive": Windowing.of(kernels.Adaptive(CUTS, kernels.Deltas("row_id", "value", unique=True)), INPUTS),
+    "adaptive, ids come again": Windowing.of(kernels.Adaptive(CUTS, kernels.Deltas("value")), INPUTS),
 }
 chunks = st.integers(1, 7)
 
@@ -63,7 +68,9 @@ def corrected(
     """`restate` of whole tables, as streams of chunks of this size that are worked on one by one."""
     updates = _table(rows).sort_by([("key", "ascending"), ("placed", "ascending")])
     shown = published.append_column("era", pa.array([LIVE] * published.num_rows, pa.string()))
-    shown = shown.sort_by([("key", "ascending"), ("window_start", "ascending")])
+    kind = windowing.kind
+    shown = kind.in_place(shown)
+    shown = shown.sort_by([(name, "ascending") for name in ("key", *kind.order_columns, kind.position)])
     stream = Published(_chunks(shown, size), shown.schema)
     made = list(restate(_chunks(updates, size), stream, windowing, Pace(size, most_bytes=size), **how))
     return pa.concat_tables(made) if made else shown.slice(0, 0).append_column("known_to", pa.array([], pa.int64()))
@@ -76,6 +83,15 @@ def _chunks(table: pa.Table, size: int) -> Iterator[pa.Table]:
 row = st.tuples(
     st.sampled_from(["a", "b", ""]), st.integers(-20, 20), st.integers(-30, 25), st.integers(-9, 9), st.integers(1, 7)
 )
+crowd = st.tuples(
+    st.lists(
+        st.tuples(st.sampled_from("aab"), st.integers(0, 14), st.just(-99) | st.integers(0, 14), st.integers(1, 9),
+        st.just(1)),
+        max_size=14,
+    ),
+    st.lists(st.integers(0, 10**6), max_size=9),
+)  # fmt: skip
+"""Rows of few keys and two cells, of which many are taken back."""
 step = st.tuples(st.lists(row, max_size=6), st.lists(st.integers(0, 10**6), max_size=3))
 
 
@@ -84,8 +100,9 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _apply(published: pa.Table, made: pa.Table) -> pa.Table:
-    closed = made.filter(pc.equal(made["era"], CLOSING)).select(["key", "window_start", "known_from"]).to_pylist()
-    kept = [w for w in published.to_pylist() if {k: w[k] for k in ("key", "window_start", "known_from")} not in closed]
+    same = ["key", "window_id" if "window_id" in published.column_names else "window_start", "known_from"]
+    closed = made.filter(pc.equal(made["era"], CLOSING)).select(same).to_pylist()
+    kept = [w for w in published.to_pylist() if {name: w[name] for name in same} not in closed]
     assert len(kept) == published.num_rows - len(closed), "a closing names a published window"
     opened = made.filter(pc.equal(made["era"], LIVE)).select(published.column_names)
     return pa.concat_tables([pa.Table.from_pylist(kept, schema=published.schema), opened.cast(published.schema)])
@@ -95,7 +112,31 @@ def _apply(published: pa.Table, made: pa.Table) -> pa.Table:
 @settings(max_examples=tries(60), deadline=None)
 @given(steps=st.lists(step, min_size=1, max_size=5), size=chunks)
 def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[Any], size: int) -> None:
-    windowing = KINDS[kind]
+    _check_corrections(KINDS[kind], steps, size)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("adaptive")])
+@settings(max_examples=tries(150), deadline=None)
+@given(steps=st.lists(crowd, min_size=2, max_size=4), size=chunks)
+def test_corrections_of_crowded_cells_lead_there_whatever_is_read_at_once(
+    kind: str, steps: list[Any], size: int
+) -> None:
+    _check_corrections(KINDS[kind], steps, size)
+
+
+def test_a_key_of_which_all_rows_went_takes_nothing_from_the_key_before_it() -> None:
+    base = {"diff": 1, "min_end": -99, "ratio": 1.0, "touched": True}
+    rows = [{**base, "key": "a", "time": at, "row_id": n, "value": 1} for n, at in enumerate((0, 0, 1))]
+    gone = {**base, "key": "b", "time": 2, "row_id": 7, "value": 1}
+    rows += [gone, {**gone, "diff": -1}, *({**gone, "time": at, "row_id": at + 10} for at in (3, 9, 11))]
+    windowing = KINDS["adaptive"]
+    expected = windows_of(windowing, [row for row in rows if row["row_id"] != 7])
+    for size in range(1, 10):
+        made = corrected(rows, _empty(windowing), windowing, size, known_from=1)
+        assert _sorted(made.select(expected.column_names)) == _sorted(expected)
+
+
+def _check_corrections(windowing: Windowing, steps: list[Any], size: int) -> None:
     published = _empty(windowing)
     updates: list[dict[str, Any]] = []
     alive: list[dict[str, Any]] = []
@@ -187,6 +228,19 @@ def test_a_restated_window_counts_its_revisions() -> None:
         current = [{**r, "touched": r["row_id"] == seen - 1} for r in rows[:seen]]
         published = _apply(published, corrected(current, published, KINDS["session"], known_from=seen))
     assert published.select(["n", "revision", "known_from"]).to_pylist() == [{"n": 3, "revision": 2, "known_from": 3}]
+
+
+def test_a_window_that_is_published_twice_is_refused_by_its_name() -> None:
+    base = {"key": "a", "diff": 1, "min_end": -99, "ratio": 1.0}
+    rows = [{**base, "row_id": i, "time": 100 * i, "value": i, "touched": True} for i in range(3)]
+    published = _apply(
+        _empty(KINDS["session"]), corrected(rows, _empty(KINDS["session"]), KINDS["session"], known_from=1)
+    )
+    for window in range(3):
+        twice = pa.concat_tables([published, published.slice(window, 1)])
+        with pytest.raises(RepeatedWindowError) as refusal:
+            corrected(rows, twice, KINDS["session"], size=9, known_from=2)
+        assert refusal.value.facts["window"] == {"key": "a", "window_start": 100 * window}
 
 
 def test_a_row_that_came_and_went_does_not_stand() -> None:

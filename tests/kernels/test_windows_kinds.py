@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -58,8 +59,8 @@ def changed_by_one(kind: Kind, times: list[int], fresh: int) -> Windows:
     return windows_of(kind, times) ^ windows_of(kind, [*times, fresh])
 
 
-def bounds(kind: Kind, start: int, end: int) -> tuple[int, int]:
-    low, high = kind.changed_by(np.array([start]), np.array([end]))
+def bounds(of: Callable[..., Any], start: int, end: int) -> tuple[int, int]:
+    low, high = of(np.array([start]), np.array([end]))
     return int(low[0]), int(high[0])
 
 
@@ -69,8 +70,8 @@ def bounds(kind: Kind, start: int, end: int) -> tuple[int, int]:
 def test_a_row_changes_no_window_but_those_that_the_kind_names(name: str, times: list[int], fresh: int) -> None:
     kind = KINDS[name]
     for start, end, _ in changed_by_one(kind, times, fresh):
-        low, high = bounds(kind, start, end)
-        assert low <= fresh <= high
+        for low, high in (bounds(kind.changed_by, start, end), bounds(kind.affected_by, start, end)):
+            assert low <= fresh <= high
         if kind.halo is not None:
             before, after = kind.halo
             assert fresh - before <= start <= fresh + after
@@ -108,7 +109,7 @@ def test_what_a_row_can_change_is_one_rule_for_columns_and_sql(name: str, start:
         return int(eval(str(sql).replace("L", ""), {"pmod": lambda number, by: number % by}))
 
     low, high = kind.changed_by(SqlTicks(f"({start})"), SqlTicks(f"({end})"))
-    assert (worked_out(low), worked_out(high)) == bounds(kind, start, end)
+    assert (worked_out(low), worked_out(high)) == bounds(kind.changed_by, start, end)
     closes = kind.closes(np.array([start]), np.array([end]))
     assert worked_out(kind.closes(SqlTicks(f"({start})"), SqlTicks(f"({end})"))) == closes[0]
 

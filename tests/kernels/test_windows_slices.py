@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.kernels.windows import Adaptive, Cuts, Deltas, Hopping, Inputs, Sessions, Sliding, Trigger, count, sum_
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST
-from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, HotKey, OwnSlice, cells_of, copied
+from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, HotKey, OwnSlice, cells_of, copied, in_slices
 from tests.effort import tries
 from tests.kernels.whole_tables import window_table
 
@@ -46,6 +46,7 @@ def worked_apart(table, key, shape):
     return made
 
 
+TIMES = st.integers(-10, 90) | st.sampled_from([LEAST, GREATEST])
 ROWS = st.lists(st.tuples(st.integers(-10, 60), st.integers(-5, 5)), max_size=25)
 
 
@@ -117,3 +118,31 @@ def test_cells_hold_at_the_ends_of_int64(low):
     key = HotKey(0, 1, low, 10, 4)
     assert key.cell(np.array([LEAST, GREATEST])).tolist() == [0, 3]
     assert key.top <= GREATEST
+
+
+@settings(max_examples=tries(60), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), TIMES, TIMES), max_size=12),
+    st.booleans(),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    st.integers(-5, 20),
+    st.integers(1, 15),
+    st.integers(2, 5),
+)
+def test_rows_go_to_the_slices_that_they_bear_on(rows, broken, halo, low, length, cells):
+    breaks = tuple(None if cell % 2 else low + length * cell for cell in range(cells)) if broken else None
+    hot = tuple(HotKey(hashed, hashed, low, length, cells, breaks) for hashed in (1, 2))
+    columns = (
+        [np.array(column, np.int64) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 3
+    )
+    places, slices = in_slices(hot, None if broken else halo, *columns)
+    expected = set()
+    for place, (hashed, *times) in enumerate(rows):
+        keys = [key for key in hot if key.hashed == hashed]
+        if not keys:
+            expected.add((place, 0))
+        for key in keys:
+            cells_of_row = [slices_of(key, time, halo) for time in (times[:1] if broken else times)]
+            expected |= {(place, key.number * SLICES + cell) for near in cells_of_row for cell in near}
+    pairs = list(zip(places.tolist(), slices.tolist(), strict=True))
+    assert sorted(pairs) == sorted(expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +14,37 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_jobs.kernels.identities import hashes_of
-from spark_jobs.landing import blocks
-from spark_jobs.landing.blocks import BLOCK, FILE, REJECT, _BlockChunker, _bounds, _read, _rows
+from spark_jobs.landing import block_chunks, blocks
+from spark_jobs.landing.block_chunks import BlockChunker, payloads
+from spark_jobs.landing.blocks import (
+    _NOT_IN_BLOCKS,
+    BLOCK,
+    FILE,
+    REJECT,
+    _bounds,
+    _read,
+    _rows,
+)
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import output_schema, read_file
 from spark_jobs.sources import Source, load_source
+from spark_jobs.storage.written_files import Destination, WrittenFile
 from tests.jobs.harness import Reading, write_source
 
 HASH_RANGES = 4
 METERS = [f"m{number:02d}" for number in range(7)]
+
+
+@dataclass(frozen=True)
+class Tables(Destination):
+    """Keeps the tables that would be files."""
+
+    written: list[pa.Table] = field(default_factory=list)
+
+    def write(self, tables: Iterable[pa.Table]) -> list[WrittenFile]:
+        self.written.extend(tables)
+        return []
 
 
 @pytest.fixture
@@ -48,7 +71,7 @@ def read(source: Source, files: list[Any], bounds: list[bytes]) -> pa.Table:
 
 def rows_of(source: Source, made: pa.Table) -> pa.Table:
     """The rows that blocks hold."""
-    left_out = ("arrival", "rule", "reason", "raw")
+    left_out = {*_NOT_IN_BLOCKS} - {"seq_no", "file", "line"}
     schema = pa.schema([f for f in output_schema(record_spec(source)) if f.name not in left_out])
     return pa.Table.from_batches(_rows(of_kind(made, BLOCK).to_batches(), schema=schema))
 
@@ -89,7 +112,7 @@ def test_blocks_hold_the_rows_and_rejects_of_the_files(landed, monkeypatch, boun
 @pytest.mark.parametrize("rows_held", [20, 1 << 19])
 def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, rows_held):
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 16)
-    monkeypatch.setattr(blocks, "HELD_ROWS", rows_held)
+    monkeypatch.setattr(block_chunks, "HELD_ROWS", rows_held)
     source, files = landed
     made = of_kind(read(source, files, [b"m03"]), BLOCK)
     ids = rows_of(source, made)["row_id"].to_numpy()
@@ -99,8 +122,9 @@ def test_chunks_hold_each_row_once_in_order_but_the_hidden(landed, monkeypatch, 
         own = made.filter(pc.equal(made["bucket"], bucket)).sort_by(
             [("seq_no", "ascending"), ("least_row_id", "ascending")]
         )
-        chunker = _BlockChunker(source, 7, hidden)
-        found += pa.Table.from_batches(chunker(iter(own.to_batches(max_chunksize=3)))).to_pylist()
+        to = Tables("", {}, pa.schema([]))
+        assert list(BlockChunker(source, 7, hidden, to)(payloads(own.to_batches(max_chunksize=3))))
+        found += [chunk for table in to.written for chunk in table.to_pylist()]
     assert sorted(i for chunk in found for i in chunk["row_ids"]) == sorted(set(ids.tolist()) - set(hidden.tolist()))
     by_entity: dict[tuple[int, str], list[int]] = {}
     for chunk in found:

@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
 import zstandard
 
 from spark_jobs.landing import worker
+from spark_jobs.landing.blocks import FILE, _read_one
 from spark_jobs.landing.drift import ColumnsChangedError, check_drift
 from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
@@ -23,7 +25,7 @@ LINES = [f'{{"who": "w{n}", "at": "2024-01-01T00:00:{n % 60:02}Z", "n": {n}}}' f
 CONTENT = "\n".join(LINES).encode()
 
 
-def source_of(**landing: str) -> Source:
+def source_of(**landing: str | int) -> Source:
     document = {
         "source": "shop",
         "start": "2024-01-01",
@@ -121,6 +123,63 @@ def test_a_bomb_of_one_line_is_one_reject_in_bounded_memory(drop: Path) -> None:
     rows = read(listed(drop)[0]).to_pylist()
     assert [(row["line"], row["rule"]) for row in rows] == [(1, "too_long"), (2, None)]
     assert len(rows[0]["raw"]) == SHOP.landing.max_record_bytes
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_a_flood_of_rejects_leaves_the_first_and_a_range_of_lines(drop: Path, form: str) -> None:
+    good = {"csv": "ann,2024-01-01,1", "ndjson": '{"who": "ann", "at": "2024-01-01", "n": 1}'}[form]
+    lines = ["who,at,n", *["x"] * 1_000_000, good, *["x"] * 1_000_000, good]
+    (drop / "a").write_bytes(gzip.compress("\n".join(lines).encode()))
+    source = source_of(path="shop/{date}/*", format=form, max_rejects=100)
+    rejects = 2_000_000 + (form == "ndjson")  # the header too
+    rows = read(listed(drop, source)[0], source).to_pylist()
+    assert [row["line"] for row in rows if row["rule"] is None] == [1_000_002, 2_000_003]
+    *singles, last = [row for row in rows if row["rule"]]
+    assert [row["line"] for row in singles] == list(range(1 + (form == "csv"), 101 + (form == "csv")))
+    assert {row["records"] for row in singles} == {None}
+    assert (last["line"], last["last_line"], last["raw"]) == (singles[-1]["line"] + 1, 2_000_002, "x")
+    assert last["records"] == rejects - 100
+    assert last["reason"] == singles[-1]["reason"]
+
+
+def test_a_range_of_rejects_is_counted_with_its_last_line(drop: Path) -> None:
+    (drop / "a").write_text("x\n" * 50)
+    source = source_of(path="shop/{date}/*", max_rejects=10)
+    made = list(_read_one(listed(drop, source)[0], "ndjson", record_spec(source), [], 1))
+    (counts,) = pa.Table.from_batches(made).filter(pc.field("kind") == FILE).to_pylist()
+    assert (counts["rows"], counts["rejects"], counts["whole"], counts["lines"]) == (0, 50, 0, 50)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_a_file_that_expands_too_far_is_rejected_whole(drop: Path, compress, monkeypatch) -> None:
+    monkeypatch.setattr("spark_jobs.landing.worker.EXPANDED_BYTES", 1 << 20)
+    content = b"\n".join([LINES[0].encode()] * 200_000)
+    (drop / "a.json").write_bytes(compress(content))
+    assert rejection(listed(drop)[0]) == "expands_too_far"
+    times = len(content) // (drop / "a.json").stat().st_size + 1
+    assert read(listed(drop)[0], source_of(max_expansion=times)).num_rows == 200_000
+
+
+def test_a_parquet_file_that_expands_too_far_is_rejected_whole(drop: Path, monkeypatch) -> None:
+    monkeypatch.setattr("spark_jobs.landing.worker.EXPANDED_BYTES", 1 << 20)
+    rows = pa.table({"who": ["ann"] * 1_000_000, "at": ["2024-01-01"] * 1_000_000, "n": [1] * 1_000_000})
+    pq.write_table(rows, drop / "a.parquet")
+    source = source_of(format="parquet")
+    assert rejection(listed(drop, source)[0], source) == "expands_too_far"
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
+def test_a_file_of_too_many_lines_is_rejected_whole(drop: Path, form: str) -> None:
+    values = {"who": ["ann"] * 4, "at": ["2024-01-01"] * 4, "n": [1] * 4}
+    if form == "parquet":
+        pq.write_table(pa.table(values), drop / "a")
+    else:
+        header = {"csv": "who,at,n\n", "ndjson": ""}[form]
+        (drop / "a").write_text(header + ("ann,2024-01-01,1\n" if form == "csv" else LINES[0] + "\n") * 4)
+    most = 4 + (form == "csv")
+    kept, refused = (source_of(path="shop/{date}/*", format=form, max_lines=n) for n in (most, most - 1))
+    assert read(listed(drop, kept)[0], kept).num_rows == 4
+    assert rejection(listed(drop, refused)[0], refused) == "too_many_lines"
 
 
 def test_a_file_that_changes_after_the_listing_is_rejected_whole(drop: Path) -> None:

@@ -196,3 +196,24 @@ def test_the_command_writes_a_file_that_loads_and_overwrites_none(tmp_path: Path
     assert load_source(folder / "others.yml").name == "others"
     assert run(["init", str(folder), "--from", *files, "--name", "../up"]) == 2
     assert sorted(path.name for path in tmp_path.rglob("*.yml")) == ["meters.yml", "others.yml"]
+
+
+def test_checks_are_guessed_marked_and_hold_of_the_sample(tmp_path: Path) -> None:
+    rows = [
+        {"meter": "ab"[n % 2], "at": f"2024-03-01T{n % 24:02}:00:00Z", "load": n, "note": "" if n % 3 else "x"}
+        for n in range(40)
+    ]
+    guess = guess_source([as_csv(tmp_path / "meters.csv", rows)])
+    checks = guess.source.checks
+    assert {check.treatment for check in checks.values()} == {"warn"}
+    assert set(checks) == {"meter_known", "load_in_range", "meter_given", "at_given", "load_given"}
+    assert (checks["meter_known"].values, checks["load_in_range"].min, checks["load_in_range"].max) == (
+        ("a", "b"),
+        0,
+        78,
+    )
+    lines = [line for line in guess.text.splitlines() if "treatment:" in line and not line.startswith("#")]
+    assert len(lines) == len(checks)
+    assert all(line.endswith("# guess") for line in lines)
+    # of six records nothing is guessed
+    assert guess_source([as_csv(tmp_path / "few.csv", rows[:6])]).source.checks == {}

@@ -16,9 +16,10 @@ from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.windows import Sessions
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, SLICES, Halo, HotKey, cells_of, copied
-from spark_jobs.restatement.restater import ACCOUNT_PREFIX, Restater, given_schema
-from spark_jobs.restatement.windows import ranges_near
-from spark_jobs.windows.worker import METRICS, metric_column
+from spark_jobs.restatement.reach import ranges_near
+from spark_jobs.restatement.restater import Outcome, Restater
+from spark_jobs.windows.worker import METRICS
+from tests.restatement.given import given_schema, restate
 from tests.restatement.oracle import Row
 
 Key = tuple[Any, ...]
@@ -72,11 +73,14 @@ class Simulation:
         table = pa.Table.from_pylist(given, schema=given_schema(self.definition, sliced=bool(hot)))
         sizes = {"max_bytes": self.max_bytes, "most_rows": self.most_rows}
         worker = Restater(self.definition, self.runs, everything, expired, keys, **sizes)
-        made = pa.Table.from_batches(list(worker(iter(table.to_batches(max_chunksize=BATCH))))).to_pylist()
+        outcome = Outcome()
+        made = restate(worker, table, outcome, rows_a_batch=BATCH).to_pylist()
+        self.memory = {name: getattr(outcome.memory, name) for name in METRICS}
         self.runs += 1
         for update in self.updates:
             update.touched = False
-        return self._publish(made)
+        self._publish(made)
+        return outcome.account
 
     def published(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         """(key, start, end[, window_id]) -> what the oracle calls outputs."""
@@ -92,10 +96,7 @@ class Simulation:
             found[identity] = {**own, **outputs}
         return found
 
-    def _publish(self, made: list[dict[str, Any]]) -> Account:
-        account = made.pop()
-        assert account["era"] is None
-        self.memory = {name: account[metric_column(name)] for name in METRICS}
+    def _publish(self, made: list[dict[str, Any]]) -> None:
         names = {c: f"k_{c}" for c in self.definition.key} | {a[2:]: a for a in self.definition.aggregates}
         for row in made:
             renamed = {names.get(name, name): value for name, value in row.items()}
@@ -107,9 +108,6 @@ class Simulation:
         for row in made:
             if row["era"] == "live":
                 self.windows.append({names.get(name, name): value for name, value in row.items()})
-        return Account(
-            **{n.removeprefix(ACCOUNT_PREFIX): v for n, v in account.items() if n.startswith(ACCOUNT_PREFIX)}
-        )
 
     def _identity(self) -> list[str]:
         keys = [f"k_{k}" for k in self.definition.key]

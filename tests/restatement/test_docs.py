@@ -90,10 +90,11 @@ def test_the_page_shows_the_table_that_its_rows_make(place: int) -> None:
     assert [{name: row[name] for name in table[0]} for row in made] == table
 
 
-def test_states_and_compaction_are_shown_as_they_are_read() -> None:
+def test_the_other_parts_of_a_source_file_are_shown_as_they_are_read() -> None:
     types = {"id": "string", "meter": "string", "at": "timestamp", "load": "int", "heat": "float", "gone": "bool"}
     types |= {"op": "string", "cells": "string", "numbers": "string", "factor": "float", "how": "string"}
     shown = [block for block, _ in blocks() if not {"kind", "columns"} & {*block}]
+    busy = {"key": "meter", "kind": "tumbling", "size": "1h", "aggregates": {"n": "count()"}}
     modes = {"add": "{mode: add, components: [load]}", "diff": "{mode: diff, components: [load]}"}
     for part in [*shown, *({"state": yaml.safe_load(text)} for text in modes.values())]:
         document = {
@@ -106,10 +107,11 @@ def test_states_and_compaction_are_shown_as_they_are_read() -> None:
             "entity": "meter",
             "delta_id": "id",
             "state": yaml.safe_load(modes["add"]),
+            "windows": {"busy_hours": busy},
             **part,
         }
         assert parse_source(yaml.safe_dump(document), file="meters.yml").state is not None
-    assert [next(iter(part)) for part in shown] == ["state", "state", "compaction"]
+    assert [next(iter(part)) for part in shown] == ["landing", "state", "state", "compaction", "checks", "dag"]
 
 
 def test_the_page_shows_every_type_of_a_column() -> None:

@@ -1,24 +1,34 @@
-"""Which published segments a run reads, on Spark, beside the slow twin of the worker's test."""
+"""Which published segments and states a run works on, beside the slow twin of the worker's test."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import types as T  # noqa: N812
 
 from spark_jobs.kernels.deltas.cutting import CompactionPolicy
 from spark_jobs.kernels.deltas.frontiers import Frontiers
+from spark_jobs.restatement.chain_needs import Needs, touched_entities
 from spark_jobs.restatement.chain_stretches import SEGMENT_PART, STATE_PART
 from spark_jobs.restatement.chain_worker import oldest_age
-from spark_jobs.restatement.chains import needed_segments, touched_entities
+from spark_jobs.storage.data_files import StoredRows
 from tests.restatement.test_chain_worker import needed_rows
 
-pytestmark = pytest.mark.spark
-
 PLACES = ("entity", "start_time", "end_time", "settled_end", "ages_from", "era")
-SCHEMA = T.StructType([T.StructField(c, T.StringType() if c in ("entity", "era") else T.LongType()) for c in PLACES])
+SCHEMA = pa.schema([(column, pa.string() if column in ("entity", "era") else pa.int64()) for column in PLACES])
+ROWS = pa.schema([("entity", pa.string()), ("event_time", pa.int64())])
+
+
+def in_a_file(folder: Path, rows: list[dict[str, Any]], schema: pa.Schema, where: Any = None) -> StoredRows:
+    """The rows as a table's only file has them."""
+    path = folder / f"{len(list(folder.iterdir()))}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema), path)
+    fragments = tuple(ds.dataset(path).get_fragments())
+    return StoredRows(fragments, schema, tuple(schema.names), where)
 
 
 def stored() -> list[dict[str, Any]]:
@@ -36,25 +46,24 @@ def stored() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("frontiers", [Frontiers(), Frontiers(since=12, horizon=15)])
 @pytest.mark.parametrize("age", [None, 20])
 def test_a_run_reads_what_its_rows_reach_what_is_of_age_and_what_retention_passed(
-    spark: SparkSession, whole: bool, frontiers: Frontiers, age: int | None
+    tmp_path: Path, whole: bool, frontiers: Frontiers, age: int | None
 ) -> None:
     policy, held = CompactionPolicy(age_threshold=age), stored()
     rows = [{"entity": "b'`", "event_time": 15}, {"entity": "b'`", "event_time": 25}, {"entity": "", "event_time": 21}]
-    touched = touched_entities(
-        spark.createDataFrame([tuple(r.values()) for r in rows], "entity STRING, event_time BIGINT")
-    )
+    touched = touched_entities(in_a_file(tmp_path, rows, ROWS))
     assert touched is not None
-    table = spark.createDataFrame([tuple(row[c] for c in PLACES) for row in held], SCHEMA)
-    oldest = oldest_age(policy, 50)
-    found = needed_segments(table, touched, frontiers, whole=whole, oldest=oldest)
+    needs = Needs(touched, frontiers, whole, oldest_age(policy, 50))
+    read = in_a_file(tmp_path, held, SCHEMA, needs.segments_where()).whole()
+    found = read.filter(pa.array(needs.segments(read))).to_pylist()
     expected = needed_rows(rows, held, frontiers, policy, 50, whole)
     in_order = [repr(tuple(row[c] for c in PLACES)) for row in expected]
-    assert sorted(repr(tuple(row)) for row in found.select(*PLACES).collect()) == sorted(in_order)
+    assert sorted(repr(tuple(row.values())) for row in found) == sorted(in_order)
     states = [{"entity": entity, "part": STATE_PART} for entity in ("a", "", "zz", "b'`")]
-    of_touched = touched.of(spark.createDataFrame([(s["entity"],) for s in states], "entity STRING"))
+    of_range = in_a_file(tmp_path, states, pa.schema([("entity", pa.string())]), touched.in_range()).whole()
     needed = needed_rows(rows, [{**s, "end_time": None} for s in states], frontiers, policy, 50, whole)
-    assert sorted(row.entity for row in of_touched.collect()) == sorted(row["entity"] for row in needed)
+    of_touched = of_range.filter(pa.array(needs.states(of_range)))["entity"].to_pylist()
+    assert sorted(of_touched) == sorted(row["entity"] for row in needed)
 
 
-def test_no_row_touches_nothing(spark: SparkSession) -> None:
-    assert touched_entities(spark.createDataFrame([], "entity STRING, event_time BIGINT")) is None
+def test_no_row_touches_nothing(tmp_path: Path) -> None:
+    assert touched_entities(in_a_file(tmp_path, [], ROWS)) is None

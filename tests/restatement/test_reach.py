@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import ensure_source
 from spark_jobs.definitions.definition import Definition, definitions
+from spark_jobs.restatement.reach import reach, rows_near, touched_hours, touched_ranges
 from spark_jobs.restatement.touched import Scope
-from spark_jobs.restatement.windows import corrections, touched_hours, touched_ranges
+from spark_jobs.restatement.windows import corrections
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED, updates
@@ -53,10 +54,11 @@ def publish_windows(spark: SparkSession, history: History) -> None:
 
 def read_for(spark: SparkSession, scope: Scope, definition: Definition) -> tuple[int, int]:
     """Files that the corrections read, and the rows that they are."""
-    ranges = touched_ranges(Lake(spark), scope, [definition])[definition.name]
-    made = corrections(Lake(spark), scope, definition, ranges, token=2)
-    assert made is not None
-    return len(made.rows.inputFiles()), made.rows.count()
+    lake, ranges = Lake(spark), touched_ranges(Lake(spark), scope, [definition])
+    near, published = reach(lake, scope, definition, ranges[definition.name], None)
+    rows = rows_near(lake, scope, definition, near)
+    made = corrections(lake, scope, [definition], ranges, token=2)[definition.name]
+    return len(rows.fragments) + len(published.fragments), sum(file.rows for file in made.files)
 
 
 def test_a_late_row_reads_the_files_of_its_days_however_long_the_history(lake: SparkSession, source: Source) -> None:

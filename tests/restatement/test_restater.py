@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.restatement.restater import has_small_rows, result_schema
 from spark_jobs.sources import Source, parse_source
 from spark_jobs.storage import tables
 from tests.effort import tries
@@ -272,35 +271,3 @@ def test_statistics_are_asked_of_the_first_key_column_unless_it_is_boolean() -> 
     assert (first[0], first[3]) == ("site", "active")
     assert "site" in definition.table().skipping
     assert "active" not in by_switch.skipping
-
-
-def test_the_account_takes_no_name_from_the_outputs_of_a_source_file() -> None:
-    definition = definition_of("tumbling", "reemit")
-    counted = definition.window.aggregates["n"]
-    window = definition.window.model_copy(update={"aggregates": {"rows_late": counted, "largest_group": counted}})
-    source = definition.source.model_copy(update={"windows": {"found": window}})
-    names = result_schema(Definition(source, "found")).names
-    assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize(
-    ("aggregates", "small"),
-    [
-        ({"n": "count()", "mean": "avg(heat)", "high": "max(load)"}, True),
-        ({"n": "count()", "last": "last(label)"}, False),
-        ({"sample": "collect(load, 3)"}, False),
-    ],
-)
-def test_rows_are_small_where_they_hold_numbers_beside_their_key(aggregates: dict[str, str], small: bool) -> None:
-    document = {
-        "source": "meters",
-        "start": "2024-03-09",
-        "landing": {"path": "meters/{date}/*", "format": "ndjson"},
-        "columns": {"site": "string", "load": "int", "heat": "float", "label": "string", "at": "timestamp"},
-        "timelines": ["at"],
-        "event_time": "at",
-        "entity": "site",
-        "windows": {"found": {"kind": "sliding", "size": "3 h", "key": "site", "aggregates": aggregates}},
-    }
-    source = parse_source(yaml.safe_dump(document), file="meters.yml")
-    assert has_small_rows(Definition(source, "found")) is small

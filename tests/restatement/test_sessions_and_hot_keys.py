@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.restatement.restater import Restater, filled, given_schema
+from spark_jobs.restatement.restater import Outcome, Restater, filled
 from spark_jobs.sources import parse_source
-from spark_jobs.windows.worker import METRICS, metric_column
+from spark_jobs.windows.worker import METRICS
 from tests.effort import tries
+from tests.restatement.given import given_schema, restate
 from tests.restatement.oracle import Row, Spec, expected
 from tests.restatement.simulation import Simulation
 
@@ -129,9 +130,9 @@ def restated(
         renamed = published.rename_columns([{"meter": "k_meter", "n": "a_n"}.get(c, c) for c in published.column_names])
         tables.append(filled(renamed.append_column("is_window", pa.array([True] * len(renamed))), given_schema(found)))
     worker = Restater(found, known_from_us=diff + 5, everything=False, max_bytes=MiB)
-    made = pa.Table.from_batches(list(worker(iter(pa.concat_tables(tables).to_batches(max_chunksize=4096)))))
-    told = made.slice(made.num_rows - 1).to_pylist()[0]
-    return made.slice(0, made.num_rows - 1), {name: told[metric_column(name)] for name in METRICS}
+    outcome = Outcome()
+    made = restate(worker, pa.concat_tables(tables), outcome, rows_a_batch=4096)
+    return made, {name: getattr(outcome.memory, name) for name in METRICS}
 
 
 def test_a_hot_key_of_sessions_takes_no_more_memory_for_more_rows() -> None:
@@ -162,9 +163,10 @@ def test_published_windows_that_fall_due_together_are_taken_back_a_part_at_a_tim
     given = made.rename_columns([{"meter": "k_meter", "n": "a_n"}.get(c, c) for c in made.column_names])
     given = filled(given.append_column("is_window", pa.array([True] * made.num_rows)), given_schema(found))
     worker = Restater(found, known_from_us=9, everything=False, expired_us=2**60, max_bytes=MiB)
-    closed = list(worker(iter(given.to_batches(max_chunksize=4096))))
-    assert sum(batch.num_rows for batch in closed) == 40_000 + 1
-    assert closed[-1].column(metric_column("peak_bytes"))[-1].as_py() <= MiB
+    outcome = Outcome()
+    closed = restate(worker, given, outcome, rows_a_batch=4096)
+    assert closed.num_rows == 40_000
+    assert outcome.memory.peak_bytes <= MiB
 
 
 def test_of_two_adaptive_windows_that_start_together_one_is_taken_back() -> None:

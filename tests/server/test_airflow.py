@@ -4,11 +4,17 @@ the runs of a source in it, whoever starts them, one after another. Its stages o
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
+from typing import TypeVar
 
 import httpx
 import psutil
@@ -19,10 +25,10 @@ from spark_jobs.server import control, processes
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 from spark_jobs.server.airflow_parts import PARTS, admin_password
 from spark_jobs.server.airflow_runs import AirflowRuns
-from spark_jobs.server.backfill import backfill
+from spark_jobs.server.backfill import Slice, SliceRun, carry_out, new_backfill
 from spark_jobs.server.status import running_supervisor, status
 from spark_jobs.storage.turns import Line, NoDriver, Turn, hold_turn
-from tests.installations import ODD_NAME
+from tests.installations import ODD_NAME, TIDEMARK, readable_by_others
 from tests.jobs.harness import SOURCE, write_source
 
 pytestmark = pytest.mark.airflow
@@ -41,12 +47,16 @@ probe()
 """
 
 NOTING = """
-import json, sys, types
+import json, sys, time, types
 from pathlib import Path
+from threading import Thread
+from typing import TypeVar
 
 def noted(name, *, source, lo, hi, run_id, request):
+    while name == "window" and Path({journal!r}).with_name("hold").exists():
+        time.sleep(0.2)
     with open({journal!r}, "a") as journal:
-        journal.write(json.dumps([name, run_id, f"{{lo:%Y-%m-%d}}"]) + "\\n")
+        journal.write(json.dumps([name, run_id, f"{{lo:%Y-%m-%d}}", (hi - lo).days]) + "\\n")
     return {{"stage": name, "files": 1, "known_files": 0}}
 
 stage = types.ModuleType("spark_jobs.jobs.stage")
@@ -58,11 +68,15 @@ from _factory import source_dag
 from spark_jobs.sources import load_source
 
 _tasks._preload_beside = lambda _: None
+_tasks.StageOperator._follows_on = lambda self, drops: drops.start == {daily}
 meters = source_dag(load_source(Path({source!r})))
 """
 """The DAG of a source, as the factory makes it, with stages that write a line and do nothing else."""
 
 STAGES = ["land", "seal", "window", "compact", "publish"]
+
+DAILY = 20
+"""The day of January whose drop alone follows on those that have been run, as the DAG's stand-in says."""
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +87,19 @@ def airflow(tmp_path_factory, installation) -> Iterator[Settings]:
     dags.mkdir()
     (dags / "probe.py").write_text(DAG)
     settings = installation(folder / ODD_NAME).model_copy(update={"dags": dags})
-    write_source(settings, SOURCE + "dag: {schedule: manual}\n")
+    write_source(settings, SOURCE + "dag: {schedule: manual, retry_delay: 1 s}\n")
     source, journal = settings.home / "sources" / "meters.yml", settings.home / "journal"
     (dags / "meters.py").write_text(
-        NOTING.format(source=str(source), journal=str(journal), dags=str(CHECKOUT / "dags"))
+        NOTING.format(source=str(source), journal=str(journal), dags=str(CHECKOUT / "dags"), daily=DAILY - 1)
     )
     with pytest.MonkeyPatch.context() as patch:
         for module in ("control", "status"):
             patch.setattr(f"spark_jobs.server.{module}.code_version", lambda: "the code of this test")
+        before = os.umask(0)
         assert control.up(settings).ok
         yield settings
         control.down(settings)
+        os.umask(before)
     assert processes.marked(settings.home) == []
 
 
@@ -110,6 +126,25 @@ def test_a_wrong_password_is_refused(airflow):
     assert httpx.post(f"{airflow.airflow_url}/auth/token", json=login, trust_env=False).status_code == 401
 
 
+def test_the_portal_is_served_behind_the_login_and_in_the_navigation(airflow, api):
+    page = f"{airflow.airflow_url}/tidemark/index.html"
+    refused = httpx.get(page, trust_env=False)
+    assert (refused.status_code, refused.headers["location"]) == (307, "/auth/login?next=%2Ftidemark%2Findex.html")
+    login = {"username": "admin", "password": admin_password(airflow)}
+    token = httpx.post(f"{airflow.airflow_url}/auth/token", json=login, trust_env=False).json()["access_token"]
+    shown = httpx.get(page, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60)
+    assert shown.status_code == 200 and "nothing has run yet" in shown.text and "flights" in shown.text
+    assert api.get("plugins/importErrors")["total_entries"] == 0
+    (plugin,) = [plugin for plugin in api.get("plugins")["plugins"] if plugin["name"] == "tidemark"]
+    assert {view["destination"] for view in plugin["external_views"]} == {
+        "nav",
+        "dag",
+        "dag_run",
+        "task",
+        "task_instance",
+    }
+
+
 def test_the_generated_password_lets_us_in_and_no_example_is_loaded(airflow, api):
     deadline = time.monotonic() + 120
     while len(found := [dag["dag_id"] for dag in api.get("dags")["dags"]]) < 2 and time.monotonic() < deadline:
@@ -127,6 +162,12 @@ def test_a_dag_runs_to_success(airflow, api):
     assert state == "success"
 
 
+def test_what_airflow_writes_is_for_its_user_alone_whatever_the_umask(airflow):
+    assert list(airflow.logs_dir.glob("airflow/dag_id=probe/**/*.log"))
+    ours = airflow.home / "sources"
+    assert [path for path in readable_by_others(airflow.home) if not path.is_relative_to(ours)] == []
+
+
 def date(day: int) -> str:
     return f"2024-01-{day:02}"
 
@@ -135,15 +176,20 @@ def midnight(day: int) -> datetime:
     return datetime(2024, 1, day, tzinfo=UTC)
 
 
+def backfill(settings: Settings, api: AirflowApi, *ranges: tuple[int, int]) -> list[SliceRun]:
+    slices = [Slice(date(first), date(last), last - first + 1, 1) for first, last in ranges]
+    return carry_out(api, new_backfill(settings, "meters", slices, pass_gap=False), by_itself=False)
+
+
 def noted(settings: Settings, days: range) -> list[list[str]]:
-    """[stage, run, drop] in the order in which stages of these days ran."""
+    """[stage, run, first drop, drops] in the order in which stages of these days ran."""
     lines = (settings.home / "journal").read_text().splitlines()
     return [line for line in map(json.loads, lines) if line[2] in map(date, days)]
 
 
 def expect_whole_runs_in_order(settings: Settings, days: range) -> None:
     lines = noted(settings, days)
-    assert [(stage, day) for stage, _, day in lines] == [(stage, date(day)) for day in days for stage in STAGES]
+    assert [(stage, day) for stage, _, day, _ in lines] == [(stage, date(day)) for day in days for stage in STAGES]
 
 
 def ended(api: AirflowApi, days: range) -> dict[str, tuple[str, str]]:
@@ -151,7 +197,8 @@ def ended(api: AirflowApi, days: range) -> dict[str, tuple[str, str]]:
     deadline = time.monotonic() + 800
     while True:
         runs = api.get("dags/meters/dagRuns", limit=1000)["dag_runs"]
-        states = {run["data_interval_start"][:10]: (run["run_type"], run["state"]) for run in runs}
+        first = {run["dag_run_id"]: (run["conf"].get("from") or run["data_interval_start"])[:10] for run in runs}
+        states = {first[run["dag_run_id"]]: (run["run_type"], run["state"]) for run in runs}
         mine = {day: states.get(day, ("", "")) for day in map(date, days)}
         if all(state in ("success", "failed") for _, state in mine.values()):
             return mine
@@ -159,13 +206,50 @@ def ended(api: AirflowApi, days: range) -> dict[str, tuple[str, str]]:
         time.sleep(1)
 
 
+def told_line(settings: Settings) -> str:
+    """Who is in line before the source."""
+    places = (settings.home / "leases" / "meters.line").glob("*")
+    return " ".join(place.read_text() for place in places if not place.suffix)
+
+
+T = TypeVar("T")
+
+
+def beside(work: Callable[[], T]) -> Future[T]:
+    """Do the work in a thread that no failing test waits for."""
+    result: Future[T] = Future()
+
+    def do() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    Thread(target=do, daemon=True).start()
+    return result
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def tidemark(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **settings.environment()}
+    return subprocess.run(
+        [TIDEMARK, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 def test_a_backfill_of_a_paused_dag_runs_its_days_and_starts_nothing_else(airflow, api):
     api.patch("dags/meters", {"is_paused": True})
-    done = backfill(api, "meters", midnight(1), midnight(1), by_itself=False)
-    assert [run.state for run in done] == ["success"]
+    done = backfill(airflow, api, (1, 1))
+    assert [(run.state, run.rows) for run in done] == [("success", 0)]
     dag = api.get("dags/meters")
     assert (dag["is_paused"], dag["timetable_summary"], dag["next_dagrun_run_after"]) == (True, "manual", None)
-    assert [run["run_type"] for run in api.get("dags/meters/dagRuns")["dag_runs"]] == ["backfill"]
+    assert [run["dag_run_id"] for run in api.get("dags/meters/dagRuns")["dag_runs"]] == [done[0].run_id]
     expect_whole_runs_in_order(airflow, range(1, 2))
 
 
@@ -215,6 +299,42 @@ def test_runs_that_people_trigger_wait_for_one_beside_airflow_and_the_next_one_w
     expect_whole_runs_in_order(airflow, days)
 
 
+def test_runs_from_every_door_at_once_follow_one_another_and_the_day_goes_before_the_backfills(airflow, api):
+    leases, told = airflow.home / "leases", []
+    # Airflow takes half a minute to notice that a backfill has ended, and refuses another until then
+    wait_for(lambda: all(each["completed_at"] for each in api.get("backfills", dag_id="meters")["backfills"]))
+    with hold_turn(leases, "meters", Turn("cli-first", 0, "an earlier day"), driver=NoDriver()):
+        mine = beside(lambda: backfill(airflow, api, (8, 9), (10, 12)))
+        command = ["backfill", "create", "--dag-id", "meters", "--from-date", date(13), "--to-date", date(14)]
+        theirs = beside(lambda: tidemark(airflow, "airflow", *command))
+        wait_for(lambda: "drops__" in told_line(airflow))
+        api.post("dags/meters/dagRuns", {"logical_date": midnight(DAILY).isoformat()})
+        wait_for(lambda: "manual__" in told_line(airflow))
+        assert theirs.result().returncode == 0, theirs.result().stderr
+    later = Turn("cli-last", 10**18, "a later day")
+    with hold_turn(leases, "meters", later, driver=AirflowRuns(airflow, "meters"), on_wait=told.append):
+        lines = noted(airflow, range(8, DAILY + 1))
+    assert [run.state for run in mine.result(300)] == ["success", "success"]
+    assert told
+    assert [stage for stage, _, _, _ in lines] == STAGES * 5, "whole runs, one after another"
+    order = [(day, drops) for stage, _, day, drops in lines if stage == "land"]
+    assert sorted(order) == [(date(8), 2), (date(10), 3), (date(13), 1), (date(14), 1), (date(DAILY), 1)]
+    assert order.index((date(DAILY), 1)) == 0
+    weights = {
+        run["dag_run_id"]: api.get(f"dags/meters/dagRuns/{run['dag_run_id']}/taskInstances")["task_instances"][0]
+        for run in api.get("dags/meters/dagRuns", limit=1000)["dag_runs"]
+    }
+    daily = {task["priority_weight"] for run, task in weights.items() if run.startswith("manual__")}
+    others = {task["priority_weight"] for run, task in weights.items() if run.startswith(("drops__", "backfill__"))}
+    assert min(daily) > max(others)
+
+
+def test_the_schedulers_log_holds_no_error(airflow):
+    lines = (airflow.logs_dir / "airflow-scheduler.log").read_text().splitlines()
+    assert len(lines) > 10
+    assert [line for line in lines if "[error" in line or "Traceback" in line] == []
+
+
 def test_a_refused_call_names_path_and_status(api):
     with pytest.raises(AirflowRefused) as refusal:
         api.get("dags/no-such-dag")
@@ -252,10 +372,31 @@ def test_a_killed_scheduler_is_restarted_without_its_old_workers(airflow):
     assert status(airflow, wait_s=120).ok
 
 
+def test_a_run_completes_by_itself_after_all_processes_were_killed_in_its_middle(airflow, api):
+    hold = airflow.home / "hold"
+    hold.touch()
+    mine = beside(lambda: backfill(airflow, api, (27, 28)))
+    wait_for(lambda: [stage for stage, *_ in noted(airflow, range(27, 28))] == ["land", "seal"])
+    wait_for(lambda: "running" in states_of(api, "window"))
+    for process in processes.marked(airflow.home):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    hold.unlink()
+    assert control.up(airflow).ok
+    assert [run.state for run in mine.result(300)] == ["success"]
+    expect_whole_runs_in_order(airflow, range(27, 28))
+
+
+def states_of(api: AirflowApi, task: str) -> set[str]:
+    found = api.get("dags/meters/dagRuns/~/taskInstances", task_id=task, limit=1000)["task_instances"]
+    return {each["state"] for each in found}
+
+
 def test_up_without_airflow_ends_it_and_keeps_the_lake_server(airflow):
-    server = running_supervisor(airflow).part("lake").pid
+    running = running_supervisor(airflow)
+    servers = [running.part(name).pid for name in ("lake", "commands")]
     report = control.up(airflow, airflow=False)
     assert {service.name for service in report.services} == {"sql", "connect"}
-    assert [part.pid for part in running_supervisor(airflow).parts] == [server]
+    assert [part.pid for part in running_supervisor(airflow).parts] == servers
     commands = [" ".join(process.cmdline()) for process in processes.marked(airflow.home)]
     assert not any("airflow" in command.lower() and "spark" not in command for command in commands)

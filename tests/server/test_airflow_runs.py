@@ -18,7 +18,8 @@ START_US = 1_704_067_200_000_000
 
 
 def run(run_id: str, lo: str | None, **conf: str) -> dict[str, Any]:
-    return {"dag_run_id": run_id, "state": "running", "data_interval_start": lo, "conf": conf or None}
+    interval = {"data_interval_start": lo, "data_interval_end": lo}
+    return {"dag_run_id": run_id, "state": "running", **interval, "conf": conf or None}
 
 
 @pytest.fixture

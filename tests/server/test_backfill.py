@@ -1,47 +1,78 @@
-"""What a backfill asks of Airflow: of a paused DAG nothing that starts runs nobody asked for."""
+"""What a backfill asks of Airflow: each slice once, one after another, no more after a failure or a stop; of a paused
+DAG nothing that starts runs nobody asked for."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.server import backfill as backfills
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
-from spark_jobs.server.backfill import BackfilledRun, BackfillFailed, DagPaused, backfill
+from spark_jobs.server.airflow_runs import interval_of
+from spark_jobs.server.backfill import (
+    BackfillFailed,
+    DagPaused,
+    Slice,
+    SliceRun,
+    carry_out,
+    failed_drops,
+    last_backfill,
+    new_backfill,
+    runs_of,
+)
 
-DAY = datetime(2015, 1, 1, tzinfo=UTC)
+SLICES = [Slice("2015-01-01", "2015-01-02", 2, 20), Slice("2015-01-03", "2015-01-03", 1, 10)]
+DAY_US = 86_400_000_000
 
 
 class Airflow:
-    """As much of Airflow's API as a backfill uses: its one run ends once it has been looked at twice, unless the DAG
-    is paused. `calls` are those that change something."""
+    """As much of Airflow's API as a backfill uses: a run ends once it has been looked at twice, unless the DAG is
+    paused, as `outcomes` say of the range that it names; `away` is how often it does not answer, and how often it is
+    busy. `calls` are those that change something."""
 
-    def __init__(self, *, paused: bool, outcome: str = "success", refuses: bool = False) -> None:
-        self.paused, self.outcome, self.refuses = paused, outcome, refuses
+    def __init__(self, *, paused: bool = False, away: int = 0, **outcomes: str) -> None:
+        self.paused, self.away, self.busy, self.outcomes = paused, away, away, outcomes
         self.calls: list[tuple[str, Any]] = []
-        self.looks = 0
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.looks: dict[str, int] = {}
 
-    def get(self, path: str, **_: Any) -> Any:
+    def get(self, path: str, **parameters: Any) -> Any:
         if path == "dags/meters":
             return {"is_paused": self.paused}
-        if path == "backfills/7":
-            return {"completed_at": "2015-01-02T00:00:00Z" if self.looks > 2 else None}
-        self.looks += not self.paused
-        state = self.outcome if self.looks > 2 else "running"
-        run = {"dag_run_id": "r", "logical_date": "2015-01-01T00:00:00Z", "state": state}
-        return {"dag_runs": [{**run, "start_date": None, "end_date": None}]}
+        if path == "dags/meters/dagRuns":
+            begins = parameters["run_id_pattern"].split("%")[0]
+            found = [run for run in self.runs.values() if run["dag_run_id"].startswith(begins)]
+            page = found[parameters["offset"] : parameters["offset"] + parameters["limit"]]
+            return {"dag_runs": page, "total_entries": len(found)}
+        if path.endswith("return_value"):
+            assert parameters == {"stringify": False}
+            return {"value": {"rows": 7}}
+        if self.away:
+            self.away -= 1
+            raise AirflowRefused(expected="a", found="b", status=None, path=path)
+        run = self.runs[path.rpartition("/")[2]]
+        self.looks[run["dag_run_id"]] = self.looks.get(run["dag_run_id"], 0) + (not self.paused)
+        if self.looks[run["dag_run_id"]] == 2:
+            run["state"] = self.outcomes.get(f"of_{run['conf']['from'][-2:]}", "success")
+        return run
 
     def patch(self, path: str, body: Any) -> Any:
         self.paused = body["is_paused"]
         self.calls.append(("paused", self.paused))
 
     def post(self, path: str, body: Any) -> Any:
-        if self.refuses:
-            raise AirflowRefused(expected="a", found="b", status=409, path=path)
-        self.calls.append((path, body["dag_run_conf"]))
-        return {"id": 7}
+        assert (path, body["logical_date"]) == ("dags/meters/dagRuns", None)
+        if self.busy:
+            self.busy -= 1
+            raise AirflowRefused(expected="a", found="b", status=503, path=path)
+        assert all(run["state"] in ("success", "failed") for run in self.runs.values()), "one at a time"
+        times = {"start_date": "2015-01-01T00:00:00Z", "end_date": "2015-01-01T00:01:00Z", "queued_at": "2015"}
+        self.runs[body["dag_run_id"]] = {**body, **times, "state": "queued"}
+        self.calls.append(("run", body["conf"]))
 
 
 @pytest.fixture(autouse=True)
@@ -49,40 +80,106 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfills, "POLL_S", 0.0)
 
 
-def run(airflow: Airflow, *, by_itself: bool = False, **options: bool) -> list[BackfilledRun]:
-    return backfill(cast(AirflowApi, airflow), "meters", DAY, DAY, by_itself=by_itself, **options)
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path)
 
 
-def test_a_paused_dag_that_nothing_starts_is_unpaused_until_the_runs_have_ended() -> None:
+RUN_1 = ("run", {"from": "2015-01-01", "to": "2015-01-02"})
+RUN_2 = ("run", {"from": "2015-01-03", "to": "2015-01-03"})
+
+
+def run(settings: Settings, airflow: Airflow, *, by_itself: bool = False, **options: Any) -> list[SliceRun]:
+    made = new_backfill(settings, "meters", SLICES, pass_gap=False)
+    return carry_out(cast(AirflowApi, airflow), made, by_itself=by_itself, **options)
+
+
+def go_on(settings: Settings, airflow: Airflow) -> list[SliceRun]:
+    return carry_out(cast(AirflowApi, airflow), last_backfill(settings, "meters"), by_itself=False)
+
+
+def test_each_slice_is_one_run_after_the_other_and_says_its_range(settings: Settings) -> None:
+    airflow, looks = Airflow(away=2), []
+    done = run(settings, airflow, on_look=lambda runs: looks.append([each.state for each in runs]))
+    assert airflow.calls == [RUN_1, RUN_2]
+    assert [(each.state, each.rows, each.seconds) for each in done] == [("success", 7, 60.0)] * 2
+    assert done[0].run_id.startswith("drops__2015-01-01__2015-01-02__")
+    assert looks[0] == ["queued", "waiting"]
+    assert looks[-1] == ["success", "success"]
+
+
+def test_a_paused_dag_that_nothing_starts_is_unpaused_until_the_runs_have_ended(settings: Settings) -> None:
     airflow = Airflow(paused=True)
-    assert [each.state for each in run(airflow)] == ["success"]
-    assert airflow.calls == [("backfills", {}), ("paused", False), ("paused", True)]
+    run(settings, airflow)
+    assert airflow.calls == [("paused", False), RUN_1, RUN_2, ("paused", True)]
 
 
-def test_a_paused_dag_with_a_schedule_stays_paused_unless_told() -> None:
+def test_a_paused_dag_with_a_schedule_stays_paused_unless_told(settings: Settings) -> None:
     airflow = Airflow(paused=True)
     with pytest.raises(DagPaused, match="--unpause"):
-        run(airflow, by_itself=True)
+        run(settings, airflow, by_itself=True)
     assert airflow.calls == []
-    run(airflow, by_itself=True, unpause=True)
-    assert airflow.calls == [("backfills", {}), ("paused", False)]
+    run(settings, airflow, by_itself=True, unpause=True)
+    assert airflow.calls == [("paused", False), RUN_1, RUN_2]
 
 
-def test_a_dag_that_is_not_paused_is_left_so() -> None:
-    airflow = Airflow(paused=False)
-    run(airflow, by_itself=True, pass_gap=True)
-    assert airflow.calls == [("backfills", {"pass_gap": True})]
+def test_after_a_failure_nothing_is_started_and_the_next_time_goes_on_there(settings: Settings) -> None:
+    airflow = Airflow(paused=True, of_01="failed")
+    with pytest.raises(BackfillFailed, match=r"2015-01-01 to 2015-01-02 .* failed; 0 drops are done"):
+        run(settings, airflow)
+    assert airflow.calls == [("paused", False), RUN_1, ("paused", True)]
+    airflow.outcomes.clear()
+    done = go_on(settings, airflow)
+    assert [each.state for each in done] == ["success", "success"]
+    assert [each.attempt for each in done] == [2, 1]
+    assert [each.attempt for each in runs_of(cast(AirflowApi, airflow), last_backfill(settings, "meters"))] == [2, 1]
 
 
-def test_a_failed_run_is_told_and_the_dag_is_paused_again() -> None:
-    airflow = Airflow(paused=True, outcome="failed")
-    with pytest.raises(BackfillFailed, match="2015-01-01 failed"):
-        run(airflow)
-    assert airflow.paused
+def test_asked_to_stop_it_ends_after_the_present_run_and_goes_on_with_the_next(settings: Settings) -> None:
+    airflow, asked = Airflow(), []
+    done = run(settings, airflow, asked_to_stop=lambda: bool(asked), on_look=lambda _: asked.append(True))
+    assert airflow.calls == [RUN_1]
+    assert [each.state for each in done] == ["success", "waiting"]
+    go_on(settings, airflow)
+    assert airflow.calls == [RUN_1, RUN_2]
 
 
-def test_a_backfill_that_airflow_refuses_unpauses_nothing() -> None:
-    airflow = Airflow(paused=True, refuses=True)
-    with pytest.raises(AirflowRefused):
-        run(airflow)
-    assert airflow.paused
+def test_a_run_that_has_gone_on_meanwhile_is_waited_for_and_not_started_again(settings: Settings) -> None:
+    airflow = Airflow(paused=True)
+
+    def leave(_: list[SliceRun]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, airflow, on_look=leave)
+    assert airflow.calls == [("paused", False), RUN_1], "unpaused for as long as the run needs"
+    go_on(settings, airflow)
+    assert airflow.calls == [("paused", False), RUN_1, RUN_2]
+
+
+def test_without_a_backfill_there_is_nothing_to_go_on_with(settings: Settings) -> None:
+    with pytest.raises(ParameterError, match="a backfill of meters that was begun"):
+        last_backfill(settings, "meters")
+
+
+def answer(run_id: str, state: str, queued: str, first: str, last: str) -> dict[str, Any]:
+    conf = {"from": first, "to": last}
+    return {"dag_run_id": run_id, "state": state, "queued_at": queued, "conf": conf, "data_interval_start": None}
+
+
+def test_drops_have_failed_whose_newest_run_did() -> None:
+    airflow = Airflow()
+    runs = [
+        answer("a", "failed", "2015-02-01", "2015-01-01", "2015-01-04"),
+        answer("b", "success", "2015-02-02", "2015-01-02", "2015-01-02"),
+        answer("c", "failed", "2015-01-31", "2015-01-05", "2015-01-05"),
+        answer("d", "success", "2015-02-01", "2015-01-05", "2015-01-06"),
+    ]
+    airflow.runs = {run["dag_run_id"]: run for run in runs}
+
+    def days(run: dict[str, Any]) -> range:
+        interval = interval_of(run, DAY_US)
+        assert interval is not None
+        return range(interval[0] // DAY_US - 16436, interval[1] // DAY_US - 16436)
+
+    assert failed_drops(cast(AirflowApi, airflow), "meters", days) == {1 - 1, 3 - 1, 4 - 1}

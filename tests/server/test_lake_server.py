@@ -25,6 +25,7 @@ from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.logins import login
 from spark_jobs.server.status import Status, running_supervisor, status
 from spark_jobs.session import connect_version, write_properties
+from tests.installations import readable_by_others
 
 pytestmark = pytest.mark.server
 
@@ -44,9 +45,11 @@ def code_stands_still() -> Iterator[pytest.MonkeyPatch]:
 def lake_server(tmp_path_factory, installation, code_stands_still) -> Iterator[Settings]:
     settings = installation(tmp_path_factory.mktemp("lake-server") / "home")
     checkout_before = set(CHECKOUT.iterdir())
+    before = os.umask(0)
     assert control.up(settings, airflow=False).ok
     yield settings
     control.down(settings)
+    os.umask(before)
     assert processes.marked(settings.home) == []
     assert {path for path in set(CHECKOUT.iterdir()) - checkout_before if "." not in path.name[:1]} == set()
 
@@ -164,6 +167,13 @@ def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server):
     holders = [file for file in lake_server.home.rglob("*") if file.is_file() and token.encode() in file.read_bytes()]
     assert {file.name for file in holders} == {"connect.token", "server.conf"}
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in holders)
+
+
+def test_what_is_written_is_for_its_user_alone_whatever_the_umask(lake_server):
+    statement = "CREATE OR REPLACE TABLE default.private USING DELTA AS SELECT id FROM range(10)"
+    assert client(lake_server, f"from spark_jobs.session import open_session; open_session().sql({statement!r})")
+    assert list(lake_server.home.glob("lake/**/private/*.parquet"))
+    assert readable_by_others(lake_server.home) == []
 
 
 def test_up_again_changes_nothing(lake_server):

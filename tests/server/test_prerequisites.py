@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.code_version import code_version
 from spark_jobs.server import jars
-from spark_jobs.server.code_version import code_version
 from spark_jobs.server.errors import JarsMissing, JavaUnusable, PortTaken
 from spark_jobs.server.java import find_java
 from spark_jobs.server.ports import expect_free
-from spark_jobs.session import delta_jars
+from spark_jobs.session import lake_jars
 
 
 def fake_java(folder: Path, version: str, modules: bool = True) -> None:
@@ -72,18 +72,27 @@ def test_a_taken_port_is_refused_with_its_owner():
 
 def test_missing_jars_name_the_way_to_get_them(settings):
     with pytest.raises(JarsMissing, match="make setup"):
-        delta_jars(settings.model_copy(update={"jars": settings.home}))
+        lake_jars(settings.model_copy(update={"jars": settings.home}))
+
+
+def test_only_a_lake_on_s3_asks_for_the_jars_of_s3(settings, tmp_path):
+    copies = tmp_path / "jars"
+    shutil.copytree(settings.jars, copies, ignore=shutil.ignore_patterns("s3"))
+    local = settings.model_copy(update={"jars": copies, "landing": "s3a://bucket/landing"})
+    assert [jar.name for jar in lake_jars(local)] == sorted(jar.file_name for jar in jars.DELTA.pinned())
+    with pytest.raises(JarsMissing, match="make setup-s3"):
+        lake_jars(local.model_copy(update={"lake": "s3://bucket/lake"}))
 
 
 def test_a_jar_that_is_not_the_pinned_one_is_seen(settings, tmp_path):
     copies = tmp_path / "jars"
     shutil.copytree(settings.jars, copies)
-    assert jars.wrong_jars(copies) == []
-    victim = copies / jars.pinned()[0].file_name
+    assert jars.DELTA.wrong(copies) == []
+    victim = copies / jars.DELTA.pinned()[0].file_name
     victim.write_bytes(victim.read_bytes()[:-1] + b"x")
-    missing = copies / jars.pinned()[1].file_name
+    missing = copies / jars.DELTA.pinned()[1].file_name
     missing.unlink()
-    assert jars.wrong_jars(copies) == [victim.name, missing.name]
+    assert jars.DELTA.wrong(copies) == [victim.name, missing.name]
 
 
 def test_the_code_version_follows_content_and_names(tmp_path):

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.s3 import environment_options, options_of, spark_settings
 
 
 def test_every_place_is_under_home_unless_named(tmp_path):
@@ -18,16 +19,40 @@ def test_every_place_is_under_home_unless_named(tmp_path):
 
 
 def test_a_child_process_gets_the_same_settings_from_the_environment(tmp_path, monkeypatch):
-    parent = Settings(home=tmp_path, thrift_port=12345, lake="s3a://bucket/lake/", heap="512m", master="local[2]")
+    parent = Settings(home=tmp_path, thrift_port=12345, lake="s3a://bucket/lake/", heap="512m", spark_conf={"a": "b"})
     for name, value in parent.environment().items():
         monkeypatch.setenv(name, value)
     assert load_settings() == parent
     assert parent.lake == "s3a://bucket/lake"
 
 
+def test_one_set_of_variables_says_where_s3_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "here")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
+    sparks = spark_settings(str(tmp_path))
+    assert "a-secret" not in str(sparks)
+    assert options_of(sparks) == {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9000",
+        "AWS_REGION": "here",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    assert environment_options("s3a://bucket/lake") == {"AWS_ALLOW_HTTP": "true"}
+    assert environment_options("/srv/lake") == environment_options("hdfs://name/lake") == {}
+    assert options_of({"spark.hadoop.fs.s3a.endpoint": "s3.example.org"}) == {
+        "AWS_ENDPOINT_URL": "https://s3.example.org"
+    }
+
+
 def test_the_token_is_not_in_the_environment_of_children(tmp_path):
     settings = Settings(home=tmp_path, token="a-secret")
     assert "a-secret" not in str(settings.environment())
+    assert "a-secret" not in repr(settings)
+
+
+def test_the_password_of_the_mail_server_is_left_to_the_environment_that_has_it(tmp_path):
+    settings = Settings(home=tmp_path, smtp="smtp://user:a-secret@mail.example.org")
+    assert "TIDEMARK_SMTP" not in settings.environment()
     assert "a-secret" not in repr(settings)
 
 

@@ -50,6 +50,12 @@ def eventually(condition: Callable[[], object], within_s: float = 20.0) -> None:
 
 
 @pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Of a supervisor whose only part is the tests' own."""
+    return settings.model_copy(update={"command_server": False})
+
+
+@pytest.fixture
 def supervise(settings: Settings) -> Iterator[Callable[[str], subprocess.Popen]]:
     started = []
 
@@ -171,3 +177,19 @@ def test_a_state_file_of_a_process_that_ended_is_not_believed(settings, supervis
     supervisor.kill()
     supervisor.wait()
     assert running_supervisor(settings) is None
+
+
+def test_up_goes_on_without_a_supervisor_that_ends_while_it_is_asked(settings, monkeypatch):
+    """As after a kill of all processes: it is still there when `up` looks, and gone a moment later."""
+    process = psutil.Process()
+    dying = SupervisorState(
+        process.pid, process.create_time(), "v1", airflow=False, setup=settings.environment(), parts=()
+    )
+    monkeypatch.setattr(control, "running_supervisor", lambda _: dying)
+    monkeypatch.setattr(control.os, "kill", lambda *_: None)
+    launches = []
+    monkeypatch.setattr(control, "_preflight", lambda *_, **__: launches.append("preflight"))
+    monkeypatch.setattr(control.subprocess, "Popen", lambda *_, **__: pytest.fail("launched"))
+    with pytest.raises(pytest.fail.Exception, match="launched"):
+        control.up(settings, airflow=False)
+    assert launches == ["preflight"]

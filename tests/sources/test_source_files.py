@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources import Source, SourceFileError, find_source, load_source, parse_source, read_sources
+from spark_jobs.sources.source import Dag
 
 SHIPPED = Path(__file__).parents[2] / "dags" / "sources"
 
@@ -632,3 +634,85 @@ def test_decimals_are_summed_by_windows_and_refused_where_doubles_would_round_th
     assert "sum(…) of each decimal column" in told["windows.sales.aggregates.both"][0]
     assert "a window's sum(…) adds decimals exactly" in told["state.components.amount"][0]
     assert "`amount` of type decimal(18, 2)" in told["entity"][1]
+
+
+CHECKS: dict[str, tuple[dict[str, Any], str]] = {
+    "another kind": ({"kind": "betwen", "column": "amount", "max": 1}, "checks.mine.kind"),
+    "no such column": ({"kind": "not_null", "column": "amout"}, "checks.mine.column"),
+    "no such table": ({"kind": "row_count", "table": "sale", "min": 1}, "checks.mine.table"),
+    "a column of another table": ({"kind": "not_null", "table": "sales", "column": "amount"}, "checks.mine.column"),
+    "no bound": ({"kind": "between", "column": "amount"}, "checks.mine"),
+    "bounds the wrong way": ({"kind": "between", "column": "amount", "min": 2, "max": 1}, "checks.mine"),
+    "a bound of another type": ({"kind": "between", "column": "amount", "min": "low"}, "checks.mine.min"),
+    "a fraction of an int": ({"kind": "between", "column": "amount", "min": 0.5}, "checks.mine.min"),
+    "a value of another type": ({"kind": "in", "column": "amount", "values": [1, "x"]}, "checks.mine.values.1"),
+    "a form of numbers": ({"kind": "matches", "column": "amount", "pattern": "a"}, "checks.mine.column"),
+    "a broken form": ({"kind": "matches", "column": "till", "pattern": "("}, "checks.mine.pattern"),
+    "a look ahead": ({"kind": "matches", "column": "till", "pattern": "(?=a)"}, "checks.mine.pattern"),
+    "freshness of text": ({"kind": "freshness", "column": "till", "within": "1 h"}, "checks.mine.column"),
+    "a share beyond 1": ({"kind": "not_null", "column": "amount", "mostly": 1.1}, "checks.mine.mostly"),
+    "mostly of a count": ({"kind": "row_count", "min": 1, "mostly": 0.5}, "checks.mine"),
+    "quarantine of all": ({"kind": "unique", "columns": "till", "treatment": "quarantine"}, "checks.mine"),
+    "quarantine of a window": (
+        {"kind": "not_null", "table": "sales", "column": "n", "treatment": "quarantine"},
+        "checks.mine",
+    ),
+    "another treatment": ({"kind": "not_null", "column": "amount", "treatment": "drop"}, "checks.mine.treatment"),
+    "another type": ({"kind": "type", "column": "amount", "type": "integer"}, "checks.mine.type"),
+    "an unknown key": ({"kind": "not_null", "column": "amount", "most": 1}, "checks.mine.most"),
+}
+
+
+@pytest.mark.parametrize("case", CHECKS)
+def test_a_wrong_check_names_itself(case: str) -> None:
+    check, path = CHECKS[case]
+    found = problems({**shop(), "checks": {"fine": {"kind": "not_null", "column": "till"}, "mine": check}})
+    assert len(found) == 1, found
+    assert next(iter(found)).startswith(path.rpartition(".")[0] if case in ("an unknown key",) else path), found
+
+
+def test_a_check_that_quarantines_is_part_of_what_lands_and_no_other_is() -> None:
+    plain = read(shop()).definition_parts()
+    check = {"kind": "between", "column": "amount", "max": 10}
+
+    def parts(**more: Any) -> dict[str, str]:
+        return read({**shop(), "checks": {"mine": {**check, **more}}}).definition_parts()
+
+    assert parts() == parts(treatment="warn") == plain
+    quarantines = parts(treatment="quarantine")
+    assert {part for part in plain if plain[part] != quarantines[part]} == {"parse"}
+    assert parts(treatment="quarantine", severity="info", mostly=0.5, description="high") == quarantines
+    assert parts(treatment="quarantine", max=11) != quarantines
+
+
+def test_the_page_on_source_files_shows_checks_that_read() -> None:
+    page = (SHIPPED / "README.md").read_text()
+    shown = next(block for block in page.split("```yaml\n")[1:] if block.startswith("checks:")).partition("```")[0]
+    columns = {"meter": "string", "at": "timestamp", "load": "int", "heat": "float"}
+    window = {"kind": "tumbling", "size": "1 h", "key": "meter", "aggregates": {"n": "count()"}}
+    document = {**shop(), "columns": columns, "timelines": ["at"], "entity": "meter", "windows": {"busy_hours": window}}
+    del document["state"]
+    source = read({**document, **yaml.safe_load(shown)})
+    assert len({check.kind for check in source.checks.values()}) == 12
+
+
+@pytest.mark.parametrize("deadline", ["2 h after hi", "2 h", "120 min  after hi"])
+def test_a_deadline_counts_from_the_end_of_the_drop(deadline: str) -> None:
+    section = Dag.model_validate({"deadline": deadline, "notify": ["team@example.org"]})
+    assert section.deadline_us == 2 * 3_600_000_000
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"deadline": "2 h"}, "`notify` beside `deadline`"),
+        ({"deadline": "2 h", "notify": ["a@b.org"], "schedule": "manual"}, "`schedule` is `every`"),
+        ({"deadline": "soon", "notify": ["a@b.org"]}, "a duration with its unit"),
+        ({"notify": ["the team"]}, "an e-mail address, or a URL"),
+        ({"notify": ["file:///etc/passwd"]}, "an e-mail address, or a URL"),
+        ({"notify": ["a@b.org\nBcc: c@d.org"]}, "an e-mail address, or a URL"),
+    ],
+)
+def test_wrong_alerts_are_refused_with_what_would_be_right(section: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        Dag.model_validate(section)

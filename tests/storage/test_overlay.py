@@ -15,6 +15,8 @@ READS = {
     "files_read",
     "files_stored",
     "logged_bounds",
+    "in_use",
+    "on_disk",
 }
 """Methods that look and leave everything as it is."""
 

@@ -15,10 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from spark_jobs.storage.commits import CommitsContended
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.records import (
-    RecordsContended,
     RecordsLost,
     append_records,
     arrow_records,
@@ -106,8 +106,8 @@ def test_a_commit_that_never_gets_its_version_says_who_stands_in_its_way(
             Opened(uri).alter.set_table_description(f"seen at {self.version()}")
 
     monkeypatch.setattr("deltalake.DeltaTable", Overtaken)
-    monkeypatch.setattr("spark_jobs.storage.records.ATTEMPTS", 3)
-    with pytest.raises(RecordsContended, match="within 3 tries"):
+    monkeypatch.setattr("spark_jobs.storage.commits.ATTEMPTS", 3)
+    with pytest.raises(CommitsContended, match="within 3 tries"):
         append_records(uri, {}, [row("a", 1)], None)
     monkeypatch.undo()
     assert rows(uri) == []

@@ -168,3 +168,39 @@ def test_processes_that_want_the_source_at_once_have_it_one_after_the_other(fold
     assert len(events) >= 8
     for begins, ends in zip(events[::2], events[1::2], strict=True):
         assert (begins[0], begins[1], ends[1]) == (ends[0], "begins", "ends")
+
+
+def test_a_backfill_lets_a_run_go_first_whose_drops_follow_on(folder: Path) -> None:
+    present = line(folder, "present slice", 1)
+    assert present.step() is None
+    following = line(folder, "next slice", 2)
+    following.keep_place()
+    skipping = line(folder, "leaves drops out", 9)
+    daily = Line(folder, "flights", Turn("daily", 8, "day 8", first=True), NoDriver())
+    for each in (skipping, daily):
+        assert each.step() is not None
+    present.end()
+    assert skipping.step() == "run daily of day 8"
+    assert following.step() == "run daily of day 8"
+    assert daily.step() is None
+    daily.end()
+    assert skipping.step() == "run next slice of day 2"
+    assert following.step() is None
+    following.end()
+    assert skipping.step() is None
+
+
+def test_a_run_that_goes_first_lets_nobody_pass_who_is_not_in_line(folder: Path) -> None:
+    runs = Runs(earlier="a backfill of Monday")
+    assert Line(folder, "flights", Turn("daily", 8, "day 8", first=True), runs).step() is None
+
+
+def test_an_attempt_has_the_turn_of_the_one_before_whatever_it_says_of_itself(folder: Path) -> None:
+    runs = Runs("staged")
+    turn = Turn("staged", 1, "day 1", staged=True, first=True)
+    assert Line(folder, "flights", turn, runs).step() is None
+    other = line(folder, "other", 0, runs)
+    assert other.step() == "run staged of day 1"
+    again = line(folder, "staged", 1, runs, staged=True)
+    assert again.has_turn()
+    assert again.step() is None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.gates.measures import trace as measure_trace
@@ -23,12 +23,26 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 from spark_jobs.trace.maintenance import Budget, Upkeep, maintain
 from spark_jobs.trace.source_plane import batch_rows, trace_handles
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 DAY_US = 86_400_000_000
 Update = tuple[int, int, int]
 """Row id, event time in microseconds since the source's start, diff."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """Rows that have landed, all in one part."""
+
+    table: pa.Table
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.num_rows
+
+    def split(self, most_rows: int) -> list[Landed]:
+        return [self]
+
+    def tables(self) -> Iterator[pa.Table]:
+        yield self.table
 
 
 @dataclass
@@ -58,7 +72,7 @@ class Days:
     def standing(self) -> SourceFrontiers:
         return frontiers.load(self.lake, self.source, near=self.token)
 
-    def rows(self, day: int, added: Iterable[Update]) -> DataFrame:
+    def rows(self, day: int, added: Iterable[Update]) -> Landed:
         columns = row_columns(self.source)
         made = [
             {
@@ -70,9 +84,9 @@ class Days:
             | {"diff": diff, "extra": {"b": "1", "a": str(row_id)}}
             for row_id, time, diff in added
         ]
-        schema = ", ".join([*(f"`{c.name}` {c.type}" for c in columns), "diff BIGINT"])
-        values = [tuple(row.get(c) for c in [*(c.name for c in columns), "diff"]) for row in made]
-        return self.lake.spark.createDataFrame(values, schema)
+        stored = self.lake.destination(updates(self.source)).schema
+        schema = pa.schema([stored.field(name) for name in [*(c.name for c in columns), "diff"]])
+        return Landed(pa.Table.from_pylist(made, schema=schema))
 
     def land(self, day: int, added: list[Update], *, last: int | None = None) -> frontiers.Move:
         """One run's `seal`; the model takes the updates in at the time at which they must become visible."""

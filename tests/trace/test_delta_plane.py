@@ -90,7 +90,7 @@ class TestDeltaPlane(DataPlaneContract):
         wanted = [(f"k{i % 7}", "x", i, 1) for i in range(35)]
         handle = plane.new_handle("T")
         rows = self.table(wanted).selectExpr("*", f"'{handle}' AS batch")
-        plane.write(rows, [handle], n_rows=35)
+        plane.write(rows, n_rows=35)
         stored = plane.stored([handle])[handle]
         assert (stored.n_updates, stored.least, stored.greatest) == (35, 0, 34)
         placed = plane._lake.read(plane._table).where(f"batch = '{handle}'")
@@ -101,21 +101,6 @@ class TestDeltaPlane(DataPlaneContract):
         assert all(rows == sorted(rows) for rows in files.values())
         keys = [{key for key, _ in rows} for rows in files.values()]
         assert sum(map(len, keys)) == len(set().union(*keys))
-
-    def test_settled_rows_are_written_in_the_order_in_which_they_lie(self, plane: DeltaPlane) -> None:
-        rows = [(f"k{i // 3}", "x", 9 - i, 1) for i in range(9)]
-        handles = [plane.new_handle("T"), plane.new_handle("U")]
-        batch = f"IF(unix_micros(time) % 2 = 0, '{handles[0]}', '{handles[1]}') AS batch"
-        placed = self.table(rows).coalesce(1).selectExpr("*", batch)
-        plane.write(placed, handles, settled=True)
-        stored = plane.stored(handles)
-        assert {handle: batch.n_updates for handle, batch in stored.items()} == {handles[0]: 4, handles[1]: 5}
-        read = plane._lake.read(plane._table).where(f"batch IN ('{handles[0]}', '{handles[1]}')")
-        files: dict[str, list[Any]] = {}
-        for row in read.selectExpr("_metadata.file_path AS file", "key", "unix_micros(time) AS time").collect():
-            files.setdefault(row.file, []).append((row.key, row.time))
-        expected = [[(key, time) for key, _, time, _ in rows if time % 2 == odd] for odd in (0, 1)]
-        assert sorted(files.values()) == sorted(expected)
 
 
 def test_the_two_zeros_stay_apart(spark: SparkSession, database: str) -> None:

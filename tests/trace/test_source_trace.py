@@ -136,8 +136,8 @@ def _sweep_and_vacuum(days: Days, spark_settings: Settings, home: Path) -> None:
     """An attempt that ended before its commit left a batch, and rows of a stage; then the files go, too."""
     lake, settings = days.lake, spark_settings.model_copy(update={"home": home})
     plane = SourcePlane(lake, days.source)
-    unmarked = F.lit(None).cast("int")
-    orphan = plane.put(days.rows(6, a_day(6)).withColumns({"time": F.col("event_time"), "below_horizon": unmarked}))
+    unmarked, landed = F.lit(None).cast("int"), lake.spark.createDataFrame(days.rows(6, a_day(6)).table)
+    orphan = plane.put(landed.withColumns({"time": F.col("event_time"), "below_horizon": unmarked}))
     lake.ensure({"silver": "", "gold": ""}, [LATE, STATE])
     common = {"source": days.source.name, "entity": "e1"}
     staged, given_up = days.fence().token, days.fence().token
@@ -168,7 +168,8 @@ def test_the_report_names_a_batch_that_is_not_stored_in_order(days: Days) -> Non
     rows = (
         days.lake.read(table).where(F.col("batch") == batch.handle).coalesce(1).sortWithinPartitions(F.desc("entity"))
     )
-    days.lake.replace_values(table, rows.localCheckpoint(), "batch", [batch.handle])
+    kept = rows.localCheckpoint().select(*table.column_names)
+    kept.writeTo(table.qualified).overwrite(F.col("batch") == batch.handle)
     [fault] = [found.fault for found in report_of(days).batches if found.batch == batch.handle]
     assert fault is not None
     assert fault.startswith("unsorted: ")

@@ -1,182 +1,248 @@
-"""`backfill`: a range of drops through Airflow; `demo`: the whole way on the sample."""
+"""`backfill`: a range of drops through Airflow, many drops a run."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from spark_jobs.cli.arguments import (
-    FirstDrop,
-    LastDrop,
-    PassGapOption,
-    SourceArgument,
-    drops_between,
-    known_source,
-    server_session,
-)
-from spark_jobs.cli.commands.plan import document, for_people, make_plan
-from spark_jobs.cli.commands.run import run_source
-from spark_jobs.cli.output import JsonOption, emit, note, show, table
+from spark_jobs.cli.arguments import FIRST_DROP, LAST_DROP, PassGapOption, SourceArgument, known_source, server_session
+from spark_jobs.cli.arguments import instant as parsed
+from spark_jobs.cli.backfill_progress import shown, stopping
+from spark_jobs.cli.drops import drops_asked_for
+from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
+from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
-    from spark_jobs.server.backfill import BackfilledRun, BackfillFailed
+    from spark_jobs.jobs.drops import Drop
+    from spark_jobs.server.backfill import Backfill, SliceRun
     from spark_jobs.sources import Source
 
-FIRST, LAST = "2013-01-01", "2013-01-07"
+SLICE_BYTES = 16 << 20
+"""Of files that one run takes where nobody says how many drops: some minutes of work, so that a run that fails, or a
+reader that waits for the next publication, costs no more."""
+
+STOPPED = 130
+"""Exit code after Ctrl-C, as of any command."""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     app.command()(backfill)
-    app.command()(demo)
 
 
 def backfill(
     source: SourceArgument,
-    first: FirstDrop,
-    last: LastDrop,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, as `plan` does.")] = False,
+    first: Annotated[str | None, typer.Option("--from", help=FIRST_DROP)] = None,
+    last: Annotated[str | None, typer.Option("--to", help=LAST_DROP)] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Drops per run; default: `dag.batch` of the source file, else by size.")
+    ] = None,
+    only_missing: Annotated[
+        bool, typer.Option("--only-missing", help="Of the range, or of all, the drops that have not landed as a whole.")
+    ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Of the range, or of all, the drops whose newest run in Airflow failed.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the backfill that was begun last.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say which runs it takes, with rows and time; `tidemark plan` says more.")
+    ] = False,
     pass_gap: PassGapOption = False,
     unpause: Annotated[
         bool, typer.Option("--unpause", help="Unpause a DAG that has a schedule; its scheduled runs begin, too.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a range of drops through Airflow, again where they ran before, and wait until they have ended."""
+    """Run a range of drops through Airflow, again where they ran before, many drops a run, and wait until they have
+    ended.
+
+    Each run is one publication. Ctrl-C stops after the present one; --resume goes on.
+    """
+    from spark_jobs.server import backfill as backfills
+
     settings = load_settings()
-    if dry_run:
-        made = make_plan(source, first, last)
-        emit(as_json, document(made), lambda: for_people(made))
-        return
-    runs = _through_airflow(settings, source, first, last, pass_gap=pass_gap, unpause=unpause)
+    checked = known_source(settings, source)
+    if resume:
+        if any((first, last, batch, only_missing, failed, pass_gap)):
+            raise ParameterError(
+                expected="--resume alone", found="--resume with what to run", next_step="leave either out"
+            )
+        made = backfills.last_backfill(settings, source)
+    else:
+        if not (only_missing or failed or (first and last)):
+            raise ParameterError(
+                expected="--from and --to, --only-missing, --failed or --resume",
+                found="none of them",
+                next_step="say which drops to run",
+            )
+        drops = drops_asked_for(settings, checked, first, last, only_missing=only_missing, failed=failed)
+        if dry_run or not drops:
+            plan = planned(settings, checked, drops, batch)
+            emit(as_json, plan, lambda: _plan_shown(plan))
+            return
+        slices = [_slice(checked, each) for each in sliced(checked, drops, batch)]
+        made = backfills.new_backfill(settings, source, slices, pass_gap=pass_gap)
+    runs = through_airflow(settings, checked, made, unpause=unpause)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
+    if any(run.state != "success" for run in runs):
+        note(f"stopped; go on with: tidemark backfill {source} --resume")
+        raise typer.Exit(STOPPED)
 
 
-def _through_airflow(settings: Settings, source: str, first: str, last: str, **options: bool) -> list[BackfilledRun]:
+def sliced(source: Source, drops: list[Drop], batch: int | None) -> list[list[Drop]]:
+    """The drops of each run."""
+    from spark_jobs.jobs.drops import slices
+
+    return slices(drops, batch=batch or source.dag.batch, most_bytes=SLICE_BYTES)
+
+
+def backfill_range(settings: Settings, source: Source, first: str, last: str, *, batch: int) -> list[SliceRun]:
+    """Run a range, so many drops a run, as the command does."""
+    from spark_jobs.server import backfill as backfills
+
+    drops = drops_asked_for(settings, source, first, last)
+    slices = [_slice(source, each) for each in sliced(source, drops, batch)]
+    made = backfills.new_backfill(settings, source.name, slices, pass_gap=False)
+    return through_airflow(settings, source, made)
+
+
+def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, unpause: bool = False) -> list[SliceRun]:
+    """Carry out a backfill, and show how it gets on. Raises as `server.backfill.carry_out`, and the refusal of drops
+    that were left out where that is why a run failed."""
     from spark_jobs.server import backfill as airflow
     from spark_jobs.server.airflow_api import AirflowApi
 
-    checked = known_source(settings, source)
-    lo, hi = drops_between(checked, first, last)
-    last_lo = datetime.fromtimestamp(hi.timestamp() - checked.drops.every_us / 1e6, hi.tzinfo)
-    told: set[str] = set()
+    total = sum(each.drops for each in backfill.slices)
+    with (
+        AirflowApi(settings) as api,
+        stopping(source.name) as stop,
+        _place_in_line(settings, source, backfill) as keep_place,
+        shown(source.name, total) as tell,
+    ):
 
-    def tell(runs: list[BackfilledRun]) -> None:
-        for run in runs:
-            if run.state in airflow.ENDED and run.run_id not in told and run.seconds is not None:
-                told.add(run.run_id)
-                note(f"  {source} {run.lo[:10]}: {run.state} in {run.seconds} s")
+        def look(runs: list[SliceRun]) -> None:
+            tell(runs)
+            keep_place(runs, stop.asked)
 
-    with AirflowApi(settings) as api:
-        scheduled = checked.dag.schedule == "every"
         try:
-            return airflow.backfill(api, source, lo, last_lo, by_itself=scheduled, on_change=tell, **options)
+            scheduled = source.dag.schedule == "every"
+            return airflow.carry_out(
+                api, backfill, by_itself=scheduled, unpause=unpause, asked_to_stop=stop, on_look=look
+            )
         except airflow.BackfillFailed as failure:
-            if not options.get("pass_gap"):
-                _tell_gap(settings, checked, (lo, hi), failure)
+            if not backfill.pass_gap:
+                _tell_gap(settings, source, backfill, failure)
             raise
 
 
-def _tell_gap(settings: Settings, source: Source, interval: tuple[datetime, datetime], failure: BackfillFailed) -> None:
-    """Where the runs were refused for drops that were left out, that refusal says more than that they failed."""
+@contextmanager
+def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> Iterator[Any]:
+    """Keep the next run's place in the line before the source while the present one runs: a run whose drops come after
+    those of the backfill, and that would leave some out, waits for all of it."""
+    from spark_jobs.storage.times import micros
+    from spark_jobs.storage.turns import Line, NoDriver, Turn
+
+    lines: dict[str, Line] = {}
+
+    def leave() -> None:
+        for line in lines.values():
+            line.leave_line()
+        lines.clear()
+
+    def keep(runs: list[SliceRun], stops: bool) -> None:
+        number = next((n for n, run in enumerate(runs) if run.state == "waiting"), None)
+        if number is None or stops:
+            return leave()
+        run_id = backfill.run_id(number)
+        if run_id not in lines:
+            lines.clear()  # the place of the run before is that run's own
+            each = backfill.slices[number]
+            turn = Turn(run_id, micros(parsed(each.first)), f"{each.first} to {each.last}", staged=True)
+            lines[run_id] = Line(settings.home / "leases", source.name, turn, NoDriver())
+        lines[run_id].keep_place()
+
+    try:
+        yield keep
+    finally:
+        leave()
+
+
+def _slice(source: Source, drops: list[Drop]) -> Any:
+    from spark_jobs.server.backfill import Slice
+
+    labels = [source.drops.label(drops[end].seq_no) for end in (0, -1)]
+    return Slice(labels[0], labels[1], len(drops), sum(drop.bytes for drop in drops))
+
+
+def planned(settings: Settings, source: Source, drops: list[Drop], batch: int | None) -> list[dict[str, Any]]:
+    """The runs that a backfill of these drops takes: files, bytes, rows and seconds of each, None where no past run
+    tells."""
+    from spark_jobs.jobs.estimate import estimate_seconds
+    from spark_jobs.storage import fence
+
+    with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+        past = lease.past
+    known = [drop for drop in drops if drop.state == "landed" and drop.bytes]
+    known_bytes = sum(drop.bytes for drop in known)
+    per_byte = sum(drop.rows for drop in known) / known_bytes if known_bytes else None
+    result = []
+    for each in sliced(source, drops, batch):
+        made = _slice(source, each)
+        rows = None
+        if per_byte is not None or all(drop.state == "landed" for drop in each):
+            guessed = sum(drop.bytes for drop in each if drop.state != "landed") * (per_byte or 0.0)
+            rows = round(sum(drop.rows for drop in each if drop.state == "landed") + guessed)
+        result.append(
+            {
+                "from": made.first,
+                "to": made.last,
+                "drops": made.drops,
+                "files": sum(drop.files for drop in each),
+                "bytes": made.bytes,
+                "rows": rows,
+                "seconds": None if rows is None else estimate_seconds(past, rows),
+            }
+        )
+    return result
+
+
+def _plan_shown(plan: list[dict[str, Any]]) -> Any:
+    if not plan:
+        return Text("no drop to run")
+    known = [each["seconds"] for each in plan if each["seconds"] is not None]
+    spent = f", about {sum(known):,.0f} s of work" if len(known) == len(plan) else ""
+    drops, files = (sum(each[name] for each in plan) for name in ("drops", "files"))
+    total = Text(f"{len(plan)} runs of {drops} drops with {files} files{spent}; nothing was started")
+    return Group(table(list(plan[0]), [tuple(each.values()) for each in plan]), total)
+
+
+def _tell_gap(settings: Settings, source: Source, backfill: Backfill, failure: Any) -> None:
+    """Where a run was refused for drops that were left out, that refusal says more than that it failed."""
     from spark_jobs.storage.times import micros
 
+    ends = [each for number, each in enumerate(backfill.slices) if _has_failed(backfill, number, failure)]
+    interval = (micros(parsed(ends[0].first)), micros(parsed(ends[-1].last)) + source.every_us)
     with server_session(settings, "tidemark-backfill") as spark:
         from spark_jobs.jobs.plan import gap_of_run
 
-        gap = gap_of_run(source, (micros(interval[0]), micros(interval[1])), spark)
+        gap = gap_of_run(source, interval, spark)
     if gap is not None:
         raise gap from failure
 
 
-def _runs_table(runs: list[BackfilledRun]) -> Any:
-    return table(["interval", "state", "seconds", "run"], [(r.lo[:10], r.state, r.seconds, r.run_id) for r in runs])
+def _has_failed(backfill: Backfill, number: int, failure: Any) -> bool:
+    states = failure.facts["runs"]
+    return any(run_id.startswith(backfill.run_id(number)) and state == "failed" for run_id, state in states.items())
 
 
-def demo() -> None:
-    """The whole way on real input: a week of flights through Airflow, of weather without it, and what came of them."""
-    settings = load_settings()
-    begun = time.monotonic()
-    spent: dict[str, float] = {}
-
-    def timed(what: str, since: float) -> float:
-        now = time.monotonic()
-        spent[what] = round(now - since, 1)
-        return now
-
-    from spark_jobs.server import control
-
-    note("starting the lake server and Airflow")
-    control.up(settings, airflow=True, progress=note)
-    mark = timed("start", begun)
-    _prepare(settings)
-    mark = timed("sample data", mark)
-    note(f"backfilling flights from {FIRST} to {LAST} through Airflow")
-    _through_airflow(settings, "flights", FIRST, LAST)
-    mark = timed("seven runs of flights through Airflow", mark)
-    note(f"running weather from {FIRST} to {LAST} as one run, without Airflow")
-    _without_airflow(settings, "weather")
-    mark = timed("one run of weather", mark)
-    show(_results(settings))
-    timed("results", mark)
-    shown = ", ".join(f"{what} {seconds} s" for what, seconds in spent.items())
-    show(Text(f"\n{time.monotonic() - begun:.1f} s in all: {shown}"))
-
-
-def _without_airflow(settings: Settings, source: str) -> None:
-    lo, hi = drops_between(known_source(settings, source), FIRST, LAST)
-    run_source(settings, source, lo, hi, prefix="demo")
-
-
-def _prepare(settings: Settings) -> None:
-    from datetime import date
-
-    from spark_jobs.sample import prepare_sample
-
-    prepare_sample(settings.landing_folder, first=date.fromisoformat(FIRST), last=date.fromisoformat(LAST))
-
-
-QUERIES = {
-    "Rows landed, quarantined and late per day (flights)": """
-        SELECT date(f.drop_lo) AS day, sum(f.rows) AS landed, sum(f.rejects) AS quarantined,
-               coalesce(max(l.late), 0) AS late
-        FROM bronze.files f
-        LEFT JOIN (SELECT drop_lo, count(DISTINCT row_id) AS late FROM silver.late
-                   WHERE source = 'flights' GROUP BY drop_lo) l ON l.drop_lo = f.drop_lo
-        WHERE f.source = 'flights' GROUP BY f.drop_lo ORDER BY day""",
-    "The ten worst delay windows": """
-        SELECT origin, window_start, window_end, departures, round(mean_delay, 1) AS mean_delay, max_delay, revision
-        FROM silver.departure_delays WHERE departures >= 5 ORDER BY mean_delay DESC, window_start LIMIT 10""",
-    "State of three aircraft": """
-        SELECT tailnum, flights, air_minutes, miles, delay_minutes, timestamp AS newest_event
-        FROM gold.flights ORDER BY flights DESC, tailnum LIMIT 3""",
-    "The weather now": "SELECT * FROM marts.weather_now ORDER BY origin",
-    "The gates' verdicts": """
-        SELECT source, gate, count(DISTINCT run_id) AS runs, count_if(success) AS held, count_if(NOT success) AS failed
-        FROM quality.verdicts GROUP BY source, gate ORDER BY source, gate""",
-}
-
-
-def _results(settings: Settings) -> Group:
-    from spark_jobs.gates import data_docs_index
-
-    shown: list[Any] = []
-    with server_session(settings, "tidemark-demo") as spark:
-        for title, query in QUERIES.items():
-            result = spark.sql(query).toArrow()
-            rows = list(zip(*(column.to_pylist() for column in result.columns), strict=True))
-            shown += [Text(), table(result.column_names, rows, title=title)]
-    password = settings.airflow_home / "passwords.json"
-    addresses = [
-        ("Airflow", settings.airflow_url, f"admin, password in {password}"),
-        ("SQL (JDBC)", settings.jdbc_url, f"beeline, DBeaver: user reader, password in {settings.logins_file}"),
-        ("Data quality", data_docs_index(settings).as_uri(), "Great Expectations Data Docs"),
-    ]
-    return Group(*shown, Text(), table(["what", "address", "how"], addresses))
+def _runs_table(runs: list[SliceRun]) -> Any:
+    columns = ["from", "to", "drops", "state", "seconds", "rows", "run"]
+    rows = [(r.slice.first, r.slice.last, r.slice.drops, r.state, r.seconds, r.rows, r.run_id) for r in runs]
+    return table(columns, rows)

@@ -21,6 +21,7 @@ from spark_jobs.cli.arguments import (
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
+from spark_jobs.storage.kept_plans import keep_plan
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.plan import Plan
@@ -53,7 +54,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """What a run or backfill of these drops would change, or their retraction or replay; writes nothing but the file of
-    --save."""
+    --save, and for the page of the run that applies it what it says."""
     if save is not None and not save.parent.is_dir():
         raise ParameterError(
             expected="a file in a folder that is there", found=str(save), next_step=f"make the folder {save.parent}"
@@ -63,6 +64,7 @@ def plan(
     made = make_plan(source, first, last, file, rows, retract=retract, replay=replay)
     if save is not None:
         save.write_text(made.base.to_json(), encoding="utf-8")
+        keep_plan(load_settings().home, made.plan_id, {table.table: table.counts for table in made.tables})
     emit(as_json, document(made), lambda: for_people(made))
 
 

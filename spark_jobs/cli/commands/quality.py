@@ -1,7 +1,8 @@
-"""`quality`: verdicts of the last runs, and where the report is."""
+"""`quality`: what the last runs checked and what came of it, and where the report is."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,8 @@ from spark_jobs.cli.arguments import known_source, server_session
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
 
+COLUMNS = ["source", "run", "gate", "passed", "not passed", "what did not pass"]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -21,37 +24,58 @@ def register(app: typer.Typer) -> None:
 def quality(
     source: Annotated[str | None, typer.Argument(help="One source; default: all.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Newest runs to show of each source.")] = 5,
+    run: Annotated[
+        str | None, typer.Option("--run", help="One run by its id, with the rows that break a check.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Verdicts of the gates in the last runs; exit code 1 if the newest run of a source failed one."""
+    """What was checked in the last runs: gates, the source file's checks, suites of one's own, drift, dbt's tests.
+
+    Exit code 1 if the newest run shown of a source failed a check; what only warns does not count.
+    """
     settings = load_settings()
     from spark_jobs.gates import data_docs_index
+    from spark_jobs.gates.results import newest_runs
 
     if source is not None:
         known_source(settings, source)
     with server_session(settings, "tidemark-quality") as spark:
-        verdicts = spark.table("quality.verdicts").toArrow().to_pylist()
-    rows = []
-    broken = False
-    for name in sorted({v["source"] for v in verdicts if source in (None, v["source"])}):
-        of_source = [v for v in verdicts if v["source"] == name]
-        newest = sorted({v["token"] for v in of_source}, reverse=True)[:runs]
-        broken |= any(not v["success"] for v in of_source if v["token"] == newest[0])
-        rows += [row for token in newest for row in _gates([v for v in of_source if v["token"] == token])]
+        results = spark.table("quality.results").toArrow().to_pylist()
+    shown = newest_runs(results, source=source, run_id=run, runs=runs)
+    newest = {of_run[0]["source"]: of_run for of_run in reversed(shown)}
+    broken = any(r["verdict"] in ("failed", "error") for of_run in newest.values() for r in of_run)
+    rows = [row for of_run in shown for row in _gates(of_run)]
     report = str(data_docs_index(settings))
-    columns = ["source", "run", "gate", "held", "failed", "what failed"]
-    document = {"verdicts": [dict(zip(columns, row, strict=True)) for row in rows], "report": report}
-    emit(as_json, document, lambda: Group(table(columns, rows), Text(f"report: {report}")))
+    told = [r for of_run in shown for r in of_run if run is not None or r["verdict"] != "passed"]
+    document = {
+        "verdicts": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
+        "results": [{**r, "sample": json.loads(r["sample"] or "[]")} for r in told],
+        "report": report,
+    }
+    people = [Text(_line(r)) for r in told] if run is not None else []
+    emit(as_json, document, lambda: Group(table(COLUMNS, rows), *people, Text(f"report: {report}")))
     if broken:
         raise typer.Exit(1)
 
 
 def _gates(of_run: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """One row per gate of one run's verdicts."""
+    """One row per gate of one run's results."""
     rows = []
-    for gate in dict.fromkeys(v["gate"] for v in of_run):
-        of_gate = [v for v in of_run if v["gate"] == gate]
-        failed = [f"{v['measure']}={v['observed']}" for v in of_gate if not v["success"]]
-        held = len(of_gate) - len(failed)
-        rows.append((of_run[0]["source"], of_run[0]["run_id"], gate, held, len(failed), "; ".join(failed)))
+    for gate in dict.fromkeys(r["gate"] for r in of_run):
+        of_gate = [r for r in of_run if r["gate"] == gate]
+        others = [f"{r['name']} {r['verdict']}: {r['observed']}" for r in of_gate if r["verdict"] != "passed"]
+        first = of_gate[0]
+        rows.append(
+            (first["source"], first["run_id"], gate, len(of_gate) - len(others), len(others), "; ".join(others))
+        )
     return rows
+
+
+def _line(result: dict[str, Any]) -> str:
+    """A result in lines, with up to three of its rows."""
+    expected = f", expected {result['expected']}" if result["expected"] else ""
+    because = f" (because: {result['because']})" if result["because"] else ""
+    lines = [f"{result['gate']} {result['name']} {result['verdict']}: {result['expectation']}"]
+    lines.append(f"  found {result['observed']}{expected}{because}")
+    lines += [f"  e.g. {row}" for row in json.loads(result["sample"] or "[]")[:3]]
+    return "\n".join([*lines, *([f"  -> {result['on_failure']}"] if result["on_failure"] else [])])

@@ -25,7 +25,7 @@ RuleOption = Annotated[str | None, typer.Option("--rule", help="Only records tha
 AllOption = Annotated[
     bool, typer.Option("--all", help="Also records that were dismissed, replayed, replaced or are gone.")
 ]
-SHOWN_COLUMNS = ("file", "line", "rule", "reason", "raw", "replay_state")
+SHOWN_COLUMNS = ("file", "line", "last_line", "records", "rule", "reason", "raw", "replay_state")
 """What people see of a record."""
 SHOWN_REASONS = 20
 """Reasons that fit on a screen."""

@@ -1,15 +1,14 @@
-"""`report`: a source on one HTML page."""
+"""`report`: a source on one HTML page, or the whole portal as static files."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from spark_jobs.cli.arguments import SourceArgument, known_source, server_session
+from spark_jobs.cli.arguments import known_source
 from spark_jobs.cli.output import JsonOption, emit
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
@@ -21,26 +20,46 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    source: SourceArgument,
+    source: Annotated[str | None, typer.Argument(help="The source whose page is written; with --site none.")] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="The file to write; default: reports/SOURCE.html in TIDEMARK_HOME.", dir_okay=False),
     ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option("--site", help="Write all pages of the portal into this folder instead.", file_okay=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a source's report as one HTML file: frontiers, drops, lateness, windows, chains, gates."""
+    """Write a source's page as one HTML file: drops, frontiers, quarantine, lateness, windows, chains, runs.
+
+    With --site all of the portal: every source, run and mart, quarantine, and why rows are what they are. No server is
+    asked: the lake's files are read.
+    """
     settings = load_settings()
+    if (source is None) == (site is None) or (site is not None and out is not None):
+        raise ParameterError(
+            expected="a source, or --site DIR",
+            found="both" if source is not None else "neither",
+            next_step="`tidemark report SOURCE --out FILE`, or `tidemark report --site DIR`",
+        )
+    if site is not None:
+        from spark_jobs.portal.site import write_site
+
+        pages = write_site(settings, site)
+        first = str(site / "index.html")
+        emit(as_json, {"path": first, "pages": pages}, lambda: Text(f"{pages} pages; the first is {first}"))
+        return
+    assert source is not None, "checked above"
     checked = known_source(settings, source)
     path = out or settings.home / "reports" / f"{source}.html"
     if out is not None and not out.parent.is_dir():
         raise ParameterError(
             expected="a file in a folder that is there", found=str(out), next_step=f"make the folder {out.parent}"
         )
-    from spark_jobs.jobs.report import as_html, source_report
-    from spark_jobs.storage.lake import Lake
+    from spark_jobs.portal.pages import Portal
 
-    with server_session(settings, "tidemark-report") as spark:
-        made = source_report(Lake(spark), checked)
+    page = Portal(settings, is_live=False).report(checked)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(as_html(made), encoding="utf-8")
-    emit(as_json, {"path": str(path), **asdict(made)}, lambda: Text(f"report: {path}"))
+    path.write_text(page, encoding="utf-8")
+    emit(as_json, {"path": str(path), "source": source}, lambda: Text(f"report: {path}"))

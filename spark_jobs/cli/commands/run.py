@@ -28,6 +28,7 @@ from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import STAGES
+from spark_jobs.storage.kept_plans import note_applied
 from spark_jobs.storage.times import instant as of_micros
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ def run(
         bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
     ] = False,
     pass_gap: PassGapOption = False,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--override", help="A check that may fail in this run; with --because. Repeatable."),
+    ] = None,
+    because: Annotated[str, typer.Option("--because", help="Why; kept in quality.overrides.")] = "",
     wait: Annotated[
         float | None,
         typer.Option(
@@ -72,9 +78,10 @@ def run(
     settings = load_settings()
     checked = known_source(settings, source)
     planned = None if plan is None else _planned(checked, plan, file, first, last)
-    request = Request(only_file=file, accept_definition=accept_definition, pass_gap=pass_gap)
+    overrides = _overrides(override or [], because)
+    request = Request(only_file=file, accept_definition=accept_definition, pass_gap=pass_gap, overrides=overrides)
     if planned is not None:
-        request = Request.of_plan(planned, pass_gap=pass_gap)
+        request = Request.of_plan(planned, pass_gap=pass_gap, overrides=overrides)
         lo, hi = of_micros(planned.lo_us), of_micros(planned.hi_us)
     elif first is not None and last is not None:
         lo, hi = drops_between(checked, first, last)
@@ -91,7 +98,20 @@ def run(
             request=request,
             on_stage=on_stage,
         )
+    if planned is not None:
+        note_applied(settings.home, report.run_id, planned.plan_id)
     emit(as_json, document(report), lambda: for_people(report))
+
+
+def _overrides(names: list[str], because: str) -> dict[str, str]:
+    """The reason for each check that may fail."""
+    if bool(names) == bool(because.strip()):
+        return dict.fromkeys(names, because.strip())
+    raise ParameterError(
+        expected="--override CHECK and --because REASON together",
+        found="--override alone" if names else "--because alone",
+        next_step="name the check and the reason, which is kept in quality.overrides",
+    )
 
 
 def run_source(
@@ -215,7 +235,8 @@ def for_people(report: RunReport) -> Group:
         first = (stage["stage"], stage["seconds"], stage["commits"])
         lines = measures or [("", "nothing to do")]
         rows += [(*(first if number == 0 else ("", "", "")), *line) for number, line in enumerate(lines)]
-    warnings = [Text(f"no file in {_drops(empty)}: taken as empty", style="yellow")] if empty else []
+    warnings = [Text(line, style="yellow") for stage in report.stages for line in stage.get("not_passed", [])]
+    warnings += [Text(f"no file in {_drops(empty)}: taken as empty", style="yellow")] if empty else []
     if land.get("resumed_files"):
         resumed = f"{land['resumed_files']} files with {land['resumed_rows']} rows"
         sentence = f"{resumed} had been landed by an earlier run that published nothing; this run took them in"
@@ -223,7 +244,19 @@ def for_people(report: RunReport) -> Group:
     return Group(table(["stage", "seconds", "commits", "measure", "value"], rows), *warnings, summary)
 
 
-_ALWAYS = ("files", "rows", "rejects", "duplicates", "appended", "drained", "unsealed", "moved", "gate", "marts")
+_ALWAYS = (
+    "files",
+    "rows",
+    "rejects",
+    "duplicates",
+    "appended",
+    "drained",
+    "unsealed",
+    "moved",
+    "gate",
+    "checks",
+    "marts",
+)
 """Measures of a stage that people see, also where they are 0."""
 _WHERE_ANY = ("rows_back", "rejects_back", "duplicates_back", "moved_files")
 """Those that they see where there are any."""

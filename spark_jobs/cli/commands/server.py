@@ -10,6 +10,8 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
+from spark_jobs.cli import drops as drops_of_source
+from spark_jobs.cli.arguments import known_source
 from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
 
@@ -62,12 +64,24 @@ def down(as_json: JsonOption = False) -> None:
 
 def status(
     wait: Annotated[float, typer.Option(help="Seconds to wait for parts that are starting.")] = WAIT_S,
+    drops: Annotated[
+        str | None, typer.Option("--drops", metavar="SOURCE", help="Instead: which drops of a source have landed.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What runs, whether it answers, and where; exit code 1 unless all of it serves with the present code."""
+    """What runs, whether it answers, and where; exit code 1 unless all of it serves with the present code.
+
+    With --drops: which drops of a source are landed, missing, failed (in Airflow) or partial (files came, changed or
+    went since, or were landed and never published); needs no server.
+    """
     from spark_jobs.server import status as server_status
 
     settings = load_settings()
+    if drops is not None:
+        source = known_source(settings, drops)
+        found = drops_of_source.document(settings, source)
+        emit(as_json, found, lambda: drops_of_source.for_people(found, source.name))
+        return
     result = server_status.status(settings, wait_s=wait)
     _show(settings, result, as_json)
     if not result.ok:

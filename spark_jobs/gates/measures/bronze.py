@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Measurement, OfShare, Part, Together, measure, of_landings
+from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShare, Part, Together, measure, of_landings
 from spark_jobs.kernels.measures.chunks import CHUNK, judge_chunks, judge_repeats, repeated_row_ids
 from spark_jobs.kernels.measures.sums import Adds
 from spark_jobs.kernels.plain import numbers
@@ -30,7 +30,8 @@ _SHOWN = {
 def bronze(lake: Lake, source: Source, *, landings: Sequence[int]) -> Measurement:
     """What these landings left in bronze: reads their rows of the ledger, chunks, quarantine and duplicates."""
     parts = [_ledger(lake, source, landings), *(_listed(lake, table, source, landings) for table in _LISTED)]
-    return measure(lake.spark, [*parts, *_chunks(lake, source, landings)])
+    by_drop = Ground("seq_no", "drop", source.drops.label)
+    return measure(lake.spark, [*parts, *_chunks(lake, source, landings)], ground=by_drop)
 
 
 def _ledger(lake: Lake, source: Source, landings: Sequence[int]) -> Part:
@@ -47,12 +48,16 @@ def _came_and_went(ledger: pa.Table) -> Adds:
 
 
 def _listed(lake: Lake, table: Table, source: Source, landings: Sequence[int]) -> Part:
-    rows = lake.stored(table, ["landing"], of_landings(landings), {"source": [source.name]})
+    columns = ["records"] if table is QUARANTINE else ["landing"]
+    rows = lake.stored(table, columns, of_landings(landings), {"source": [source.name]})
     return Part(rows, partial(_each, measure=_LISTED[table]), _SHOWN[table])
 
 
 def _each(rows: pa.Table, *, measure: str) -> Adds:
-    return {measure: np.ones(rows.num_rows, np.bool_)}
+    """How many records each row stands for."""
+    if "records" in rows.column_names:
+        return {measure: numbers(rows["records"], null=1)}
+    return {measure: np.ones(rows.num_rows, np.int64)}
 
 
 def _chunks(lake: Lake, source: Source, landings: Sequence[int]) -> list[AnyPart]:

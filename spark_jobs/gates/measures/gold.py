@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Judge, Measurement, OfShare, Part, Together, measure
+from spark_jobs.gates.measures.parts import AnyPart, Ground, Judge, Measurement, OfShare, Part, Together, measure
 from spark_jobs.gates.measures.silver import SHOWABLE
 from spark_jobs.kernels.comparison import LIVE
 from spark_jobs.kernels.measures.chains import (
@@ -69,7 +69,7 @@ def gold(lake: Lake, scope: Scope, *, token: int) -> Measurement:
     """
     state = scope.source.state
     parts = [] if state is None else _Gold(lake, scope, state, token).parts()
-    measured = measure(lake.spark, parts, dict.fromkeys(_MEASURES, 0))
+    measured = measure(lake.spark, parts, dict.fromkeys(_MEASURES, 0), Ground("entity", "entity"))
     if state is not None and measured.values[REFUSING] and additive(state):
         balance = _Gold(lake, scope, state, token).balance_beside_refused()
         measured.values.update(measure(lake.spark, balance, dict.fromkeys(balance_measures(state), 0)).values)

@@ -10,33 +10,38 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.exchange import answers
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.kernels.measures.hashing import in_share
-from spark_jobs.kernels.measures.sums import Adds, adding, total
+from spark_jobs.kernels.measures.sums import Addends, Adds, adding, taken, total
 from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.threads import THREADS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ANYWHERE = object()
+"""In place of a value, where rows do not tell it."""
+
 Judge = Callable[[pa.Table], Adds]
 """Per row of a table what it adds to each measure."""
 
-ROWS_HERE = 1 << 20
-"""Rows that this process goes through itself; a Spark job takes longer to begin."""
-ROWS_A_TASK = 1 << 21
+ROWS_A_TASK = 1 << 19
 """Rows of a task of a large pass."""
-SHARES_READ = 4
-"""How many times as many a task keeps numbers of, where it has to keep any."""
+MEASURED_HERE = 1 << 25
+"""Rows of a part that this process goes through itself, a few at a time."""
+ROWS_TOGETHER = 1 << 23
+"""Rows of which numbers are kept at once, some 40 bytes of each, where several rows tell of one thing. Each share of
+more is a further reading of all."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,9 @@ class Together:
     label: Mapping[str, str] = field(default_factory=dict)
 
     def pieces(self, most_rows: int) -> list[Together]:
-        """The part in shares of a few times so many rows: each reads all rows to find those of its things, of which it
-        keeps little."""
-        shares = max(-(-self.n_rows // (SHARES_READ * most_rows)), 1)
+        """The part in shares: each reads all rows to find those of its things."""
+        del most_rows  # to read again costs more than to keep
+        shares = max(-(-self.n_rows // ROWS_TOGETHER), 1)
         return [
             replace(self, rows=[replace(rows, share=(share, shares)) for rows in self.rows]) for share in range(shares)
         ]
@@ -121,65 +126,128 @@ AnyPart = Part | Together
 
 
 @dataclass(frozen=True)
+class Ground:
+    """By what two sums that must be equal are broken down, to say where they differ.
+
+    Args:
+        column: of the rows of both sides, or of the label of a part.
+        name: under which an example has a value of the column.
+        shown: how it has it.
+        known: of measures that no part adds to: per value what they are.
+    """
+
+    column: str
+    name: str
+    shown: Callable[[Any], Any] = str
+    known: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Measured values by name, the seconds that it took, and the way to rows that violate."""
 
     parts: Sequence[AnyPart]
     values: dict[str, int]
     seconds: float = 0.0
+    ground: Ground | None = None
 
-    def examples(self, measures: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-        """Per measure up to `MAX_EXAMPLES` rows that add to it; nothing for a measure that no row adds to."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for part in self.parts:
-            for piece in part.pieces(ROWS_A_TASK):
-                _add_examples(piece, measures, found)
-        return found
+    def examples(self, broken: Sequence[tuple[str, ...]]) -> dict[str, list[dict[str, Any]]]:
+        """What breaks invariants, by the first measure of each; nothing where no row says so.
+
+        An invariant of one measure is broken by the rows that add to it, of which there are up to `MAX_EXAMPLES`. Of an
+        invariant that compares two, no row that adds to a sum is wrong by itself: the examples say where the sums
+        differ, by the `ground`, with both of them.
+        """
+        examples = self._adding([measures[0] for measures in broken if len(measures) == 1])
+        pairs = [measures for measures in broken if len(measures) == 2]
+        if self.ground is not None and pairs:
+            sums = self._sums_by(self.ground, {measure for pair in pairs for measure in pair})
+            for pair in pairs:
+                examples[pair[0]] = _differences(self.ground, pair, *(sums[measure] for measure in pair))
+        return {measure: rows for measure, rows in examples.items() if rows}
+
+    def _adding(self, measures: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        examples: dict[str, list[dict[str, Any]]] = {measure: [] for measure in measures}
+        for piece in self._pieces():
+            wanted = [measure for measure, rows in examples.items() if len(rows) < MAX_EXAMPLES]
+            if not wanted:
+                break
+            _add_examples(piece, wanted, examples)
+        return examples
+
+    def _sums_by(self, ground: Ground, measures: Collection[str]) -> dict[str, Counter[Any]]:
+        sums: dict[str, Counter[Any]] = {measure: Counter(ground.known.get(measure, {})) for measure in measures}
+        for piece in self._pieces():
+            for rows, adds in piece.judged(shown=True):
+                for measure in adds.keys() & sums.keys():
+                    for value, added in _by_value(rows, piece.label, ground, adds[measure]):
+                        sums[measure][value] += added
+        return sums
+
+    def _pieces(self) -> Iterator[AnyPart]:
+        return (piece for part in self.parts for piece in part.pieces(ROWS_A_TASK))
 
 
-def _add_examples(piece: AnyPart, measures: Sequence[str], found: dict[str, list[dict[str, Any]]]) -> None:
+def _add_examples(piece: AnyPart, measures: Sequence[str], examples: dict[str, list[dict[str, Any]]]) -> None:
     for rows, adds in piece.judged(shown=True):
         for measure in measures:
-            room = MAX_EXAMPLES - len(found.get(measure, []))
+            room = MAX_EXAMPLES - len(examples[measure])
             places = adding(adds[measure])[:room] if measure in adds else np.zeros(0, np.int64)
             if places.size:
                 shows = list(piece.shows) if isinstance(piece, Part) else rows.column_names
                 shown = rows.select(shows).take(pa.array(places)).to_pylist()
-                found.setdefault(measure, []).extend({**piece.label, **row} for row in shown)
+                examples[measure].extend({**piece.label, **row} for row in shown)
 
 
-def measure(spark: SparkSession, parts: Sequence[AnyPart], known: Mapping[str, int] | None = None) -> Measurement:
+def _by_value(rows: pa.Table, label: Mapping[str, str], ground: Ground, addends: Addends) -> Iterator[tuple[Any, int]]:
+    """What rows add for each value of the ground, null among them."""
+    if ground.column not in rows.column_names:
+        yield label.get(ground.column, _ANYWHERE), total(addends)
+        return
+    values = rows[ground.column].combine_chunks().dictionary_encode()
+    places = pc.fill_null(values.indices, len(values.dictionary)).to_numpy()
+    order = np.argsort(places, kind="stable")
+    bounds = np.flatnonzero(np.diff(places[order], prepend=-1, append=-1))
+    for begin, end in pairwise(bounds.tolist()):
+        place = int(places[order[begin]])
+        value = values.dictionary[place].as_py() if place < len(values.dictionary) else None
+        yield value, total(taken(addends, order[begin:end]))
+
+
+def _differences(ground: Ground, pair: Sequence[str], one: Counter[Any], other: Counter[Any]) -> list[dict[str, Any]]:
+    values = one.keys() | other.keys()
+    if _ANYWHERE in values:
+        return []
+    apart = [value for value in values if one[value] != other[value]]
+    return [
+        {ground.name: None if value is None else ground.shown(value), pair[0]: one[value], pair[1]: other[value]}
+        for value in sorted(apart, key=lambda value: (value is None, value))
+    ]
+
+
+def measure(
+    spark: SparkSession,
+    parts: Sequence[AnyPart],
+    known: Mapping[str, int] | None = None,
+    ground: Ground | None = None,
+) -> Measurement:
     """What all parts add up to. `known`: values of measures that no part adds to, or that are 0 without rows."""
     begun = time.monotonic()
-    pieces = [piece for part in parts for piece in part.pieces(ROWS_A_TASK)]
+    here = all(part.n_rows <= MEASURED_HERE for part in parts)
+    pieces = [piece for part in parts for piece in part.pieces(MEASURED_HERE // THREADS if here else ROWS_A_TASK)]
     sums = Counter[str](known or {})
-    small = sum(part.n_rows for part in parts) <= ROWS_HERE
-    for of_piece in map(_sums, pieces) if small else _in_tasks(spark, pieces):
-        for name, value in of_piece.items():
-            sums[name] += value
-    return Measurement(parts, dict(sums), time.monotonic() - begun)
+    for of_piece in answers(spark, pieces, _sums, here=here):
+        sums.update(json.loads(of_piece))
+    return Measurement(parts, dict(sums), time.monotonic() - begun, ground)
 
 
-def _sums(piece: AnyPart) -> dict[str, int]:
-    """What the rows of a piece add up to."""
+def _sums(piece: AnyPart) -> bytes:
+    """What the rows of a piece add up to, as JSON: numbers may pass 64 bits."""
     sums = Counter[str]()
     for _, adds in piece.judged(shown=False):
         for name, addends in adds.items():
             sums[name] += total(addends)
-    return dict(sums)
-
-
-def _in_tasks(spark: SparkSession, pieces: Sequence[AnyPart]) -> Iterator[dict[str, int]]:
-    """`_sums` of each piece, in the tasks of one job; numbers that pass 64 bits travel as text."""
-    numbered = spark.range(0, len(pieces), 1, len(pieces))
-    rows = numbered.mapInArrow(partial(_sums_of_listed, pieces=pieces), "sums STRING").collect()
-    return (json.loads(row.sums) for row in rows)
-
-
-def _sums_of_listed(batches: Iterator[pa.RecordBatch], *, pieces: Sequence[AnyPart]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        sums = [json.dumps(_sums(pieces[place])) for place in batch.column("id").to_pylist()]
-        yield pa.RecordBatch.from_pydict({"sums": pa.array(sums, pa.string())})
+    return json.dumps(sums).encode()
 
 
 def of_landings(landings: Sequence[int]) -> pc.Expression:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.gates.measures.parts import AnyPart, Measurement, OfShare, Part, Together, measure
+from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShare, Part, Together, measure
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.measures.versions import faulty_things, judge_versions
@@ -57,14 +57,17 @@ def silver(
     for definition in definitions:
         parts.append(_own_windows(lake, scope, definition, token))
         parts.append(_versions(lake, scope, definition, token, (ranges or {}).get(definition.name)))
-    counted = [a.accepted + a.moved for d in definitions if _is_balanced(scope, d) and (a := accounts.get(d.name))]
+    balanced = [d.name for d in definitions if _is_balanced(scope, d) and d.name in accounts]
+    by_definition = {
+        "rows_counted": {name: accounts[name].accepted + accounts[name].moved for name in balanced},
+        "late_rows_due": {name: account.late for name, account in accounts.items()},
+    }
     known = dict.fromkeys(_MEASURES, 0) | {
         "rows_accounted": sum(account.rows for account in accounts.values()),
         "rows_astray": sum(account.astray for account in accounts.values()),
-        "rows_counted": sum(counted),
-        "late_rows_due": sum(account.late for account in accounts.values()),
+        **{measure: sum(of.values()) for measure, of in by_definition.items()},
     }
-    return measure(lake.spark, parts, known)
+    return measure(lake.spark, parts, known, Ground("definition", "definition", known=by_definition))
 
 
 def _own_windows(lake: Lake, scope: Scope, definition: Definition, token: int) -> Part:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Measurement, OfShare, Part, Together, measure, of_landings
+from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShare, Part, Together, measure, of_landings
 from spark_jobs.kernels.arrangement import ArrangementError, ArrangementState, TraceBatch, UnsealedBatch, check_state
 from spark_jobs.kernels.measures.sums import Adds
 from spark_jobs.kernels.measures.updates import Interval, judge_repeats, judge_updates, repeated_updates, taken_from
@@ -56,13 +56,14 @@ def trace(
     batches: list[TraceBatch | UnsealedBatch] = [*added, *unsealed]
     stated = [batch for batch in batches if batch.n_updates]
     parts: list[AnyPart] = [
-        Part(written, judge, _SHOWN),
-        Part(consumed, taken_from, _SHOWN),
+        Part(written, judge, (*_SHOWN, "seq_no")),
+        Part(consumed, taken_from, (*_SHOWN, "seq_no")),
         Together([OfShare(alike, "row_id")], repeated_updates, judge_repeats),
         _landed(lake, source, landings),
         _batches(lake, source, stated),
     ]
-    return measure(lake.spark, parts, {"batches_stated": len(stated), **_frontier_measures(before, after)})
+    by_drop = Ground("seq_no", "drop", source.drops.label)
+    return measure(lake.spark, parts, _frontier_measures(before, after), by_drop)
 
 
 def _landed(lake: Lake, source: Source, landings: Sequence[int]) -> Part:
@@ -85,11 +86,11 @@ def _batches(lake: Lake, source: Source, stated: Sequence[TraceBatch | UnsealedB
         stands[file.partition] = (n + file.rows, min(lo, least), max(hi, greatest))
     fits = [stands.get(batch.handle) == (batch.n_updates, batch.least, batch.greatest) for batch in stated]
     batches = pa.table({"batch": [b.handle for b in stated], "n_updates": [b.n_updates for b in stated], "fits": fits})
-    return Part(batches, _as_stated, ("batch", "n_updates"))
+    return Part(batches, _not_as_stated, ("batch", "n_updates"))
 
 
-def _as_stated(batches: pa.Table) -> Adds:
-    return {"batches_as_stated": np.array(batches["fits"].to_pylist(), np.bool_)}
+def _not_as_stated(batches: pa.Table) -> Adds:
+    return {"batches_not_as_stated": ~np.array(batches["fits"].to_pylist(), np.bool_)}
 
 
 def _frontier_measures(before: SourceFrontiers, after: SourceFrontiers) -> dict[str, int]:

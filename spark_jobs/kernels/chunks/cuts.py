@@ -12,7 +12,7 @@ from numba import njit
 NO_LIMIT = np.iinfo(np.int64).max
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def flush_segments(entity_runs: np.ndarray, row_bytes: np.ndarray, max_rows: int, max_bytes: int) -> np.ndarray:
     """Number, ascending, of the flush that each row falls into.
 
@@ -35,7 +35,7 @@ def flush_segments(entity_runs: np.ndarray, row_bytes: np.ndarray, max_rows: int
     return segments
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def piece_starts(groups: np.ndarray, times: np.ndarray, max_rows_if_unsorted: int, split_first: bool) -> np.ndarray:
     """True for each row that starts a chunk.
 

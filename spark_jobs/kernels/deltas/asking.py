@@ -97,7 +97,7 @@ def _parents_at_hand(batch: DeltaBatch, refusal: Array, at_hand: tuple[Array, Ar
     return np.where(before, np.where(missing & (batch.parent != NO_PARENT), UNRESOLVED_PARENT, NO_PARENT), batch.parent)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _places(
     entity: Array, start_time: Array, settled: Array, bounds: Array, times: Array,
     asked_entity: Array, asked_time: Array, asked_known: Array,

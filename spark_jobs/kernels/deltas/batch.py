@@ -269,7 +269,7 @@ class DeltaBatch:
         )
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _runs(begins: Array, bounds: Array, indices: Array, values: Array, nulls: Array) -> tuple[Array, Array, Array]:
     """The cells of rows that begin at `begins`, to stand at `bounds`, run by run."""
     size = bounds[-1]

@@ -95,7 +95,7 @@ def compact_cells(cells: Cells) -> tuple[Array, Array, Array, Array]:
     return offsets, cells.values[kept], cells.seen[kept], cells.nulls[kept]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def fold_until_transform(
     starts: Array, cursor: Array, continues: Array, columns: Columns, cells: Cells, known_dims: int
 ) -> float:
@@ -134,7 +134,7 @@ def fold_until_transform(
     return fetched
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _inherit(entity: int, cells: Cells) -> None:
     before = entity - 1
     for column in (cells.dims, cells.event_time, cells.row_id, cells.delta_count):
@@ -147,7 +147,7 @@ def _inherit(entity: int, cells: Cells) -> None:
         cells.nulls[here + i] = cells.nulls[there + i]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _fetch(row: int, end: int, columns: Columns) -> float:
     """Touch the payloads of a chain before folding it.
 
@@ -163,7 +163,7 @@ def _fetch(row: int, end: int, columns: Columns) -> float:
     return touched
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cells, known_dims: int) -> int:
     """Fold consecutive Sparse, Upsert and Add deltas of an entity that is not deleted, to which the first two are the
     same; returns the position of the first delta that is none of them.
@@ -209,7 +209,7 @@ def _change_run(entity: int, begin: int, end: int, columns: Columns, cells: Cell
     return stop
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _parent_applied(parent: int, earlier: Array, outcome: Array) -> bool:
     """Whether no parent is declared, or any delta of its identity before is applied."""
     while parent >= 0 and outcome[parent] != LEGAL:
@@ -217,7 +217,7 @@ def _parent_applied(parent: int, earlier: Array, outcome: Array) -> bool:
     return parent != MISSING_PARENT_ROW
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add(
     base: int, first: int, end: int, indices: Array, terms: Array, values: Array, seen: Array, nulls: Array,
     before: Array,
@@ -239,7 +239,7 @@ def _add(
     return LEGAL
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: int) -> int:
     if not _parent_applied(columns.parent[row], columns.earlier, columns.outcome):
         return _NO_PARENT_APPLIED
@@ -264,7 +264,7 @@ def _apply(entity: int, row: int, columns: Columns, cells: Cells, known_dims: in
     return outcome
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _change(entity: int, row: int, op: int, columns: Columns, cells: Cells) -> int:
     if op == _UPSERT:
         return _assign(entity, row, columns, cells)
@@ -275,7 +275,7 @@ def _change(entity: int, row: int, op: int, columns: Columns, cells: Cells) -> i
     return _WAIT
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _replace(entity: int, row: int, columns: Columns, cells: Cells) -> int:
     first, length = columns.first[row], columns.end[row] - columns.first[row]
     if cells.status[entity] == _LIVE and cells.dims[entity] != length:
@@ -291,7 +291,7 @@ def _replace(entity: int, row: int, columns: Columns, cells: Cells) -> int:
     return LEGAL
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _delete(entity: int, cells: Cells) -> int:
     for cell in range(cells.offsets[entity], cells.offsets[entity + 1]):
         cells.values[cell] = 0
@@ -302,7 +302,7 @@ def _delete(entity: int, cells: Cells) -> int:
     return LEGAL
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _in_bounds(first: int, end: int, indices: Array, dims: int) -> bool:
     for i in range(first, end):  # noqa: SIM110 - a generator would not compile to a loop
         if indices[i] >= dims:
@@ -310,7 +310,7 @@ def _in_bounds(first: int, end: int, indices: Array, dims: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _assign(entity: int, row: int, columns: Columns, cells: Cells) -> int:
     first, end, base = columns.first[row], columns.end[row], cells.offsets[entity]
     if not _in_bounds(first, end, columns.indices, cells.dims[entity]):
@@ -323,7 +323,7 @@ def _assign(entity: int, row: int, columns: Columns, cells: Cells) -> int:
     return LEGAL
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _scale(entity: int, factor: Any, cells: Cells) -> int:
     first = cells.offsets[entity]
     for cell in range(first, first + cells.dims[entity]):
@@ -336,7 +336,7 @@ def _scale(entity: int, factor: Any, cells: Cells) -> int:
     return LEGAL
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _offset(entity: int, term: Any, cells: Cells) -> int:
     first = cells.offsets[entity]
     for cell in range(first, first + cells.dims[entity]):

@@ -131,7 +131,7 @@ def cuts(
     return _behind(starts, lengths, last[numbers], row_ends, prefix, dropped, piece, over, by_time)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _behind(
     starts: Array, lengths: Array, last: Array, row_ends: Array, prefix: Array, dropped: Array, piece: Array,
     over: Array, by_time: bool,

@@ -82,7 +82,7 @@ def parents_of(batch: DeltaBatch, order: Array, family: Array) -> Parents:
     return Parents(last, earlier)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def in_chain_order(entity: Array, event_time: Array, row_id: Array, entity_count: int) -> tuple[Array, Array, int]:
     """Rows ordered by (entity, event_time, row_id), the bounds of each entity's rows, and a repeated row or -1.
 
@@ -111,7 +111,7 @@ def in_chain_order(entity: Array, event_time: Array, row_id: Array, entity_count
     return order, starts, repeated
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _ascends(chain: Array, event_time: Array, row_id: Array) -> bool:
     for i in range(1, len(chain)):
         before, row = chain[i - 1], chain[i]

@@ -170,7 +170,7 @@ def _droppable(heads: Segments, pool: Pool, frontiers: Frontiers) -> Array:
     return np.arange(len(deltas)) < first_held[deltas.entity]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _accumulate(settled: Array, continues: Array, bounds: Array, changed: Array) -> None:
     """Fill `settled` of segments that continue: nothing before them has changed since the latest of these times."""
     for segment in range(1, len(settled)):

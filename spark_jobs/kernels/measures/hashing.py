@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..identities import Hashes, hashes_of
 from ..plain import Flags
-
-Hashes = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hashes(columns: Sequence[pa.ChunkedArray]) -> Hashes:
     """Per row a hash of the columns' values together; nulls are equal. Two things share one once in 10^19."""
-    found = np.zeros(len(columns[0]), np.uint64)
+    together = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        found = _mixed(found * np.uint64(3) + _of_values(column.combine_chunks()))
-    return found
+        together = _mixed(together * np.uint64(3) + _of_values(column.combine_chunks()))
+    return together
 
 
 def in_share(column: pa.ChunkedArray, share: int, shares: int) -> Flags:
@@ -42,22 +40,46 @@ def _of_values(array: pa.Array) -> Hashes:
         narrow = array.cast(pa.int32()) if not pa.types.is_integer(kind) and kind.bit_width == 32 else array
         whole = pc.fill_null(narrow.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
         return np.where(array.is_null().to_numpy(zero_copy_only=False), _NULL, _mixed(whole.view(np.uint64)))
+    if pa.types.is_floating(kind):
+        values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        bits = np.where(np.isnan(values), np.float64("nan"), values).view(np.uint64)
+        return np.where(array.is_null().to_numpy(zero_copy_only=False), _NULL, _mixed(bits))
     encoded = (array if pa.types.is_string(kind) else array.cast(pa.string())).dictionary_encode()
-    of_distinct = np.append(_of_texts(encoded.dictionary), _NULL)
+    of_distinct = np.append(hashes_of(encoded.dictionary), _NULL)
     return of_distinct[pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)]
 
 
-def _of_texts(texts: pa.Array) -> Hashes:
-    """Sums of the texts' bytes, each times a number of its place."""
-    wide = texts.cast(pa.large_binary())
-    offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset : wide.offset + len(wide) + 1]
-    lengths = np.diff(offsets)
-    found = _mixed(lengths.astype(np.uint64))
-    if not lengths.sum():
-        return found
-    places = np.arange(offsets[0], offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    letters = np.frombuffer(wide.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64) + np.uint64(1)
-    weights = _mixed(np.arange(1, lengths.max() + 1, dtype=np.uint64)) | np.uint64(1)
-    filled = lengths > 0
-    found[filled] ^= np.add.reduceat(letters * weights[places], (offsets[:-1] - offsets[0])[filled])
-    return _mixed(found)
+def bag(table: pa.Table) -> tuple[int, int]:
+    """How many rows, and the sum of their hashes: equal for equal rows in any order, each as often as it stands. Lists
+    and structs count by their elements, floating point numbers by their bits, any NaN as one."""
+    return (table.num_rows, int(row_hashes(table).sum(dtype=np.uint64))) if table.num_rows else (0, 0)
+
+
+def row_hashes(table: pa.Table) -> Hashes:
+    """Per row a hash of all columns, which are taken by their names; there must be rows."""
+    together = np.zeros(table.num_rows, np.uint64)
+    for name in sorted(table.column_names):
+        together = _mixed(together * np.uint64(3) + _of_any(table[name].combine_chunks()))
+    return together
+
+
+def _of_any(array: pa.Array) -> Hashes:
+    kind = array.type
+    if pa.types.is_map(kind):
+        # a map is a list of pairs here, whose order is as it was written
+        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+        kind = array.type
+    if pa.types.is_struct(kind):
+        fields = np.zeros(len(array), np.uint64)
+        for place in range(kind.num_fields):
+            fields = _mixed(fields * np.uint64(3) + _of_any(pc.struct_field(array, place)))
+        return np.where(array.is_null().to_numpy(zero_copy_only=False), _NULL, fields)
+    if not pa.types.is_list(kind):
+        return _of_values(array)
+    sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
+    ends = np.cumsum(sizes)
+    places = np.arange(int(ends[-1])) - np.repeat(ends - sizes, sizes)
+    elements = _of_any(array.flatten())
+    placed = np.concatenate(([np.uint64(0)], np.cumsum(_mixed(elements + places.astype(np.uint64)), dtype=np.uint64)))
+    whole = _mixed(placed[ends] - placed[ends - sizes] + sizes.astype(np.uint64))
+    return np.where(array.is_null().to_numpy(zero_copy_only=False), _NULL, whole)

@@ -46,6 +46,13 @@ def total(addends: Addends) -> int:
     return total(Scaled(addends.astype(np.int64, copy=False), np.ones(1, np.int64)))
 
 
+def taken(addends: Addends, rows: Ints) -> Addends:
+    """What the rows at some places add."""
+    if isinstance(addends, Scaled):
+        return Scaled(addends.values[rows], addends.by if len(addends.by) == 1 else addends.by[rows])
+    return addends[rows]
+
+
 def adding(addends: Addends) -> Ints:
     """The places of the rows that add anything."""
     if isinstance(addends, Scaled):

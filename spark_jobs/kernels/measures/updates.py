@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..plain import among, numbers, present, repeated
+from ..plain import Flags, among, holds, numbers, present, repeated
 from .sums import Adds
 
 Interval = tuple[int, int]
@@ -23,7 +23,7 @@ def judge_updates(
     """Per update that an attempt wrote what it adds to the measures of the trace.
 
     Args:
-        updates: the columns batch, time, diff, row_id, entity, event_time.
+        updates: the columns batch, time, diff, row_id, entity, event_time, in the order in which a file has them.
         intervals: of the batches that the attempt may have written to.
         sealed_us: the seal before the attempt: nothing may be added below it.
         merged: the batches in which older ones were merged, whose updates are below it.
@@ -43,8 +43,24 @@ def judge_updates(
         "updates_without_identity": ~(has_time & has_event_time & present(updates["row_id"]))
         | ~present(updates["entity"]),
         "visible_before_event": has_time & has_event_time & (time < event_time),
+        "updates_out_of_order": out_of_order(updates),
         "updates_added": diff,
     }
+
+
+def out_of_order(updates: pa.Table) -> Flags:
+    """Which updates belong before the one that they follow, by entity, then event time, then row id, if both are of one
+    batch."""
+    if updates.num_rows < 2:
+        return np.zeros(updates.num_rows, np.bool_)
+    before, after = updates.slice(0, updates.num_rows - 1), updates.slice(1)
+    same_batch = holds(pc.equal(before["batch"], after["batch"]))
+    falls, same = (holds(compare(after["entity"], before["entity"])) for compare in (pc.less, pc.equal))
+    for name in ("event_time", "row_id"):
+        values = numbers(updates[name])
+        falls |= same & (values[1:] < values[:-1])
+        same &= values[1:] == values[:-1]
+    return np.concatenate([[False], same_batch & falls])
 
 
 def taken_from(updates: pa.Table) -> Adds:

@@ -68,34 +68,46 @@ def faulty_things(tables: Iterable[pa.Table], *, identity: Sequence[str], token:
 
 def _doubtful(marks: _Marks) -> Hashes:
     """The hashes of things that show a fault."""
-    order = np.argsort(marks.things)
-    starts = _starts(marks.things[order])
-    sizes = np.diff(np.append(starts, len(order)))
-    alone = marks.take(order[starts[sizes == 1]])
-    # a first version
-    faulty_alone = alone.things[alone.own & ~(alone.live & (alone.revision == 0))]
-    rows = marks.take(order[np.repeat(sizes > 1, sizes)])
+    rows = marks.take(_in_company(marks.things))
+    no_first = marks.take(np.flatnonzero(marks.own & ~(marks.live & (marks.revision == 0)))).things
+    faulty_alone = no_first[~np.isin(no_first, rows.things)]
     if not len(rows.things):
         return faulty_alone
     rows = rows.take(np.lexsort((rows.known_from, rows.things)))
-    by_version = np.union1d(_starts(rows.things), _starts(rows.known_from))
+    begins_thing = _begins(rows.things)
+    begins_version = begins_thing | _begins(rows.known_from)
+    by_version, by_thing = np.flatnonzero(begins_version), np.flatnonzero(begins_thing)
     opened, closed = (np.add.reduceat(flags.astype(np.int64), by_version) for flags in (rows.live, ~rows.live))
-    of_thing = _starts(rows.things[by_version])
+    of_thing = np.flatnonzero(begins_thing[by_version])
     standing = np.add.reduceat(((opened > 0) & (closed == 0)).astype(np.int64), of_thing)
     twice_or_none = np.add.reduceat(((opened > 1) | (closed > 1) | (opened == 0)).astype(np.int64), of_thing)
-    first = by_version[of_thing]
-    new = np.maximum.reduceat(np.where(rows.own & rows.live, rows.revision, -1), first)
-    old = np.maximum.reduceat(np.where(rows.own & ~rows.live, rows.revision, -1), first)
+    new = np.maximum.reduceat(np.where(rows.own & rows.live, rows.revision, -1), by_thing)
+    old = np.maximum.reduceat(np.where(rows.own & ~rows.live, rows.revision, -1), by_thing)
     wrong = (standing > 1) | (twice_or_none > 0) | ((new >= 0) & (new != old + 1))
-    written = np.logical_or.reduceat(rows.own, first)
-    return np.concatenate([faulty_alone, rows.things[first][wrong & written]])
+    written = np.logical_or.reduceat(rows.own, by_thing)
+    return np.concatenate([faulty_alone, rows.things[by_thing][wrong & written]])
 
 
-def _starts(ordered: npt.NDArray[Any]) -> Ints:
+def _in_company(things: Hashes) -> Ints:
+    """The places of rows that share their thing with others, and perhaps of a few that do not.
+
+    What is sorted is one number a row: the upper bits of its hash, and its place. Of 16 million rows that takes 0.7 s;
+    to sort places by hashes takes 2.3.
+    """
+    lower = np.uint64((1 << len(things).bit_length()) - 1)
+    ordered = things & ~lower
+    ordered |= np.arange(len(things), dtype=np.uint64)
+    ordered.sort()
+    alike = (ordered[1:] ^ ordered[:-1]) <= lower
+    several = np.zeros(len(things), np.bool_)
+    several[1:] |= alike
+    several[:-1] |= alike
+    return (ordered[several] & lower).astype(np.int64)
+
+
+def _begins(ordered: npt.NDArray[Any]) -> Flags:
     """Where runs of equal values begin."""
-    return (
-        np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(ordered) else np.zeros(0, np.int64)
-    )
+    return np.concatenate(([True], ordered[1:] != ordered[:-1]))
 
 
 def versions_of_things(rows: pa.Table, *, identity: Sequence[str], token: int) -> pa.Table:

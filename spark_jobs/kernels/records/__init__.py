@@ -8,9 +8,17 @@ from spark_jobs.kernels.records.cells import FileRejectedError
 from spark_jobs.kernels.records.parquet import read_parquet
 from spark_jobs.kernels.records.reading import read_csv, read_ndjson
 from spark_jobs.kernels.records.rules import DRIFT_RULES, FILE_RULES, RULES, RULES_VERSION, raw_bytes
-from spark_jobs.kernels.records.spec import COLUMN_PREFIX, TIMELINE_PREFIX, ColumnSpec, RecordSpec
+from spark_jobs.kernels.records.spec import (
+    CHECK_PREFIX,
+    COLUMN_PREFIX,
+    TIMELINE_PREFIX,
+    ColumnSpec,
+    RecordSpec,
+    RowCheck,
+)
 
 __all__ = [
+    "CHECK_PREFIX",
     "COLUMN_PREFIX",
     "DRIFT_RULES",
     "FILE_RULES",
@@ -20,6 +28,7 @@ __all__ = [
     "ColumnSpec",
     "FileRejectedError",
     "RecordSpec",
+    "RowCheck",
     "raw_bytes",
     "read_csv",
     "read_ndjson",

@@ -282,3 +282,10 @@ def wrong_delimiter(declared: str, seeming: str) -> FileRejectedError:
 def empty_file() -> FileRejectedError:
     """The error of a file without a record."""
     return FileRejectedError("empty_file", expected="a file with records", found="an empty one")
+
+
+def check_lines(last_line: int, spec: RecordSpec) -> None:
+    """Refuse a file that goes on beyond its greatest line."""
+    if last_line > spec.max_lines:
+        expected = f"at most {spec.max_lines} lines (`landing.max_lines`)"
+        raise FileRejectedError("too_many_lines", expected=expected, found="more")

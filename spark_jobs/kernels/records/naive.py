@@ -9,13 +9,15 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from typing import Any
 
 from spark_jobs.kernels.records import slow, times
-from spark_jobs.kernels.records.cells import FileRejectedError, empty_file, wrong_delimiter
-from spark_jobs.kernels.records.rules import record_reason, show_raw, value_reason
+from spark_jobs.kernels.records.cells import FileRejectedError, check_lines, empty_file, wrong_delimiter
+from spark_jobs.kernels.records.naive_checks import first_broken_check
+from spark_jobs.kernels.records.rules import RULES, check_reason, record_reason, show_raw, value_reason
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX, TIMELINE_PREFIX, ColumnSpec, RecordSpec
 from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
 
@@ -49,7 +51,7 @@ def naive_csv(data: bytes, spec: RecordSpec) -> list[Row]:
     for line, raw, fields in records:
         rule, argument, members = _csv_members(raw, fields, header)
         rows.append(_row(line, raw, rule, argument, members, spec, len(header)))
-    return rows
+    return _limited(rows, spec)
 
 
 def naive_ndjson(data: bytes, spec: RecordSpec) -> list[Row]:
@@ -65,7 +67,23 @@ def naive_ndjson(data: bytes, spec: RecordSpec) -> list[Row]:
             rows.append(_row(line, record, broken, 0, {} if isinstance(members, str) else members, spec, 0))
     if not rows:
         raise empty_file()
-    return rows
+    return _limited(rows, spec)
+
+
+def _limited(rows: list[Row], spec: RecordSpec) -> list[Row]:
+    """The rows, with all rejects of a rule beyond the limit in one range at the end."""
+    if rows:
+        check_lines(rows[-1]["line"], spec)
+    singles, ranges, seen = [], dict[str, Row](), Counter[str | None]()
+    for row in rows:
+        seen[row["rule"]] += 1
+        if row["rule"] is None or seen[row["rule"]] <= spec.max_rejects:
+            singles.append(row)
+        else:
+            of_rule = ranges.setdefault(row["rule"], row | {"records": 0})
+            of_rule["last_line"], of_rule["records"] = row["line"], of_rule["records"] + 1
+    order = [*RULES, *(check.rule for check in spec.checks)]
+    return singles + sorted(ranges.values(), key=lambda row: order.index(row["rule"]))
 
 
 def _is_utf8(record: bytes) -> bool:
@@ -233,7 +251,12 @@ def _fill(row: Row, members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[st
         return "missing_delta_id", None, spec.place((spec.delta_id or ())[parts.index(None)])
     if spec.delta_id:
         row["delta_id"] = "|".join((part or "").replace("\\", "\\\\").replace("|", "\\|") for part in parts)
-    return None, None, 0
+    first = first_broken_check(row, spec)
+    if first is None:
+        return None, None, 0
+    check, place = first[0], spec.place(first[1])
+    _, text = members.get(spec.columns[place].header, (NULL, ""))
+    return check.rule, check_reason(check, spec.columns[place], text), place
 
 
 def _key_text(column: ColumnSpec, row: Row) -> str | None:

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.kernels.records import decimals, times, tokens
-from spark_jobs.kernels.records.cells import FileRejectedError, empty_file
-from spark_jobs.kernels.records.rows import Reject, add_notes, assemble, mark, reason_of, row_parts
-from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER, RULES
+from spark_jobs.kernels.records.cells import FileRejectedError, check_lines, empty_file
+from spark_jobs.kernels.records.rejects import Reject, RejectCounter
+from spark_jobs.kernels.records.rows import add_notes, assemble, mark, reason_of, row_parts
+from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER, rule_name
 from spark_jobs.kernels.records.spec import EXTRA, ColumnSpec, RecordSpec
 from spark_jobs.kernels.records.values import Values, read_column, settle_decimals, settle_times
 
@@ -31,12 +32,14 @@ def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file (seekable), a bounded number at a time, as batches of `spec.schema()`.
 
     `line` is the row's number, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`,
-    `duplicate_header`), also after some batches: then nothing of the file counts.
+    `duplicate_header`, `too_many_lines`), also after some batches: then nothing of the file counts.
     """
-    line = 1
+    line, counter = 1, RejectCounter(spec)
     for batch in _file_batches(file):
-        yield _rows_of_batch(batch, spec, line)
+        yield _rows_of_batch(batch, spec, line, counter)
         line += batch.num_rows
+        check_lines(line - 1, spec)
+    yield from counter.ranges()
 
 
 def _file_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
@@ -56,7 +59,7 @@ def _file_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
         raise FileRejectedError("unreadable_file", expected="a whole Parquet file", found=found) from None
 
 
-def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int) -> pa.RecordBatch:
+def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int, counter: RejectCounter) -> pa.RecordBatch:
     count = batch.num_rows
     rules, arguments = np.zeros(count, np.int16), np.zeros(count, np.int32)
     held = {}
@@ -76,8 +79,9 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int) -> 
         mark(rules, arguments, columns[-1].rules, place)
     parts = row_parts(columns, spec, rules, arguments)
     extra = _extra(held, unknown, columns, rules == 0)
-    rejects = {int(index): _reject(held, spec, rules, arguments, int(index)) for index in np.flatnonzero(rules)}
-    return assemble(spec, np.arange(first_line, first_line + count), parts, columns, extra, rejects)
+    lines = np.arange(first_line, first_line + count)
+    rejects = counter.kept(rules, lines, lambda index: _reject(held, spec, rules, arguments, index))
+    return assemble(spec, lines, rules == 0, parts, columns, extra, rejects)
 
 
 def _plain(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
@@ -121,9 +125,20 @@ def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values
         values.rules[present] = BAD_VALUE["decimal"]
     elif column.type in ("timestamp", "date") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         _read_times(values, array)
+    elif column.type == "string" and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        _take_strings(values, array.cast(pa.string()))
     else:
         return _read_as_text(column, array, good)
     return values
+
+
+def _take_strings(values: Values, texts: pa.Array) -> None:
+    """Texts as they are, but for the null values and the rows that are refused."""
+    if values.column.null_values:
+        is_null = pc.is_in(texts, value_set=pa.array(values.column.null_values, pa.string()))
+        values.present &= ~is_null.to_numpy(zero_copy_only=False)
+    absent = not values.present.all()
+    values.strings = pc.if_else(pa.array(values.present), texts, pa.scalar(None, pa.string())) if absent else texts
 
 
 def _numpy(array: pa.Array, kind: pa.DataType) -> np.ndarray:
@@ -206,4 +221,4 @@ def _reject(
     number, argument = int(rules[index]), int(arguments[index])
     unknown = held.keys() - {column.header for column in spec.columns}
     reason = reason_of(number, argument, spec, row.get(spec.columns[argument].header) or "", len(held), unknown)
-    return RULES[number], reason, json.dumps(row, ensure_ascii=False)
+    return rule_name(number, spec), reason, json.dumps(row, ensure_ascii=False)

@@ -12,18 +12,26 @@ import pyarrow.compute as pc
 
 from spark_jobs.kernels.records import tokens
 from spark_jobs.kernels.records.cells import Cells
-from spark_jobs.kernels.records.rules import NUMBER, RULES, record_reason, show_raw, value_reason
+from spark_jobs.kernels.records.rejects import Reject, RejectCounter
+from spark_jobs.kernels.records.row_checks import mark_checks
+from spark_jobs.kernels.records.rules import (
+    NUMBER,
+    RULES,
+    check_reason,
+    record_reason,
+    rule_name,
+    show_raw,
+    value_reason,
+)
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX, EXTRA, INSTANT, TIMELINE_PREFIX, RecordSpec
 from spark_jobs.kernels.records.values import NOTE_PREFIX, Values, gather_strings, read_column
 
-Reject = tuple[str, str, str]
-"""`(rule, reason, raw)`."""
 _VALUE_RULES = range(NUMBER["nested_value"], NUMBER["missing_entity"])
 
 
-def rows_of_cells(cells: Cells, spec: RecordSpec) -> pa.RecordBatch:
+def rows_of_cells(cells: Cells, spec: RecordSpec, counter: RejectCounter) -> pa.RecordBatch:
     """The batch of `spec.schema()` for the records of `cells`: each a good row, or a reject with the first rule it
-    breaks.
+    breaks; without those rejects that `counter` counts in ranges.
     """
     rules, arguments = cells.rules, cells.arguments
     _check_drift(cells, spec)
@@ -34,8 +42,8 @@ def rows_of_cells(cells: Cells, spec: RecordSpec) -> pa.RecordBatch:
         mark(rules, arguments, columns[-1].rules, place)
     parts = row_parts(columns, spec, rules, arguments)
     extra = _extra(cells, columns)
-    rejects = {int(index): _reject(cells, spec, int(index)) for index in np.flatnonzero(rules)}
-    return assemble(spec, cells.lines, parts, columns, extra, rejects)
+    rejects = counter.kept(rules, cells.lines, lambda index: _reject(cells, spec, index))
+    return assemble(spec, cells.lines, rules == 0, parts, columns, extra, rejects)
 
 
 def mark(rules: np.ndarray, arguments: np.ndarray, broken: np.ndarray, argument: int) -> None:
@@ -58,17 +66,21 @@ def _check_drift(cells: Cells, spec: RecordSpec) -> None:
 def row_parts(columns: list[Values], spec: RecordSpec, rules: np.ndarray, arguments: np.ndarray) -> dict[str, pa.Array]:
     """Entity, event time, arrival, delta id and timelines of each record, by their names in the schema.
 
-    Records that lack an entity, an event time or a part of the delta id get that rule.
+    Records that lack an entity, an event time or a part of the delta id get that rule; others that of the first check
+    which they break.
     """
     entity = as_text(columns[spec.place(spec.entity)])
     timelines = {name: columns[spec.place(column)] for name, column in spec.timelines}
-    event_us, timed = _first_present([timelines[name] for name in spec.event_time])
+    event_us, timed_by = _first_present([timelines[name] for name in spec.event_time])
     ids = {spec.place(name): as_text(columns[spec.place(name)]) for name in spec.delta_id or ()}
     named = _true(pc.greater(pc.binary_length(entity), 0))
     mark(rules, arguments, ~named * NUMBER["missing_entity"], 0)
-    mark(rules, arguments, ~timed * NUMBER["missing_time"], 0)
+    mark(rules, arguments, (timed_by < 0) * NUMBER["missing_time"], 0)
     for place, text in ids.items():
         mark(rules, arguments, _true(text.is_null()) * NUMBER["missing_delta_id"], place)
+    if spec.checks:
+        places = np.array([spec.place(dict(spec.timelines)[name]) for name in spec.event_time])
+        mark_checks(columns, spec, event_us, places[timed_by], rules, arguments)
     good = rules == 0
     arrival = timelines[spec.arrival] if spec.arrival else None
     nothing = len(rules)
@@ -84,14 +96,15 @@ def row_parts(columns: list[Values], spec: RecordSpec, rules: np.ndarray, argume
 def assemble(
     spec: RecordSpec,
     lines: np.ndarray,
+    good: np.ndarray,
     parts: dict[str, pa.Array],
     columns: list[Values],
     extra: pa.Array,
     rejects: dict[int, Reject],
 ) -> pa.RecordBatch:
-    """The batch of `spec.schema()`; in the records of `rejects` all is null but the line, rule, reason and raw text."""
-    good = np.ones(len(lines), bool)
-    good[list(rejects)] = False
+    """The batch of `spec.schema()`: the good records and those of `rejects`, in which all is null but the line, rule,
+    reason and raw text.
+    """
     told: list[list[str | None]] = [[None] * len(lines) for _ in range(3)]
     for index, reject in rejects.items():
         for texts, text in zip(told, reject, strict=True):
@@ -104,7 +117,11 @@ def assemble(
         **{name: pa.array(texts, pa.string()) for name, texts in zip(("rule", "reason", "raw"), told, strict=True)},
     }
     schema = spec.schema()
-    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    filled = [arrays[f.name] if f.name in arrays else pa.nulls(len(lines), f.type) for f in schema]
+    batch = pa.RecordBatch.from_arrays(filled, schema=schema)
+    left = good.copy()
+    left[list(rejects)] = True
+    return batch if left.all() else batch.filter(pa.array(left))
 
 
 def as_text(values: Values) -> pa.Array:
@@ -127,12 +144,12 @@ def _join(texts: list[pa.Array]) -> pa.Array:
 
 
 def _first_present(timelines: list[Values]) -> tuple[np.ndarray, np.ndarray]:
-    time_us, present = timelines[0].numbers.copy(), timelines[0].present.copy()
-    for timeline in timelines[1:]:
-        added = ~present & timeline.present
-        time_us[added] = timeline.numbers[added]
-        present |= added
-    return time_us, present
+    """The time of the first timeline that each record has, and which one that is; -1: it has none."""
+    time_us, which = np.zeros(len(timelines[0].present), np.int64), np.full(len(timelines[0].present), -1)
+    for index, timeline in enumerate(timelines):
+        added = (which < 0) & timeline.present
+        time_us[added], which[added] = timeline.numbers[added], index
+    return time_us, which
 
 
 def _instants(times: Values, good: np.ndarray) -> pa.Array:
@@ -184,10 +201,10 @@ def _extra_of_header(cells: Cells, first: int, good: np.ndarray) -> pa.Array:
 
 def _reject(cells: Cells, spec: RecordSpec, index: int) -> Reject:
     number, argument = int(cells.rules[index]), int(cells.arguments[index])
-    text = cells.text(argument, index) if number in _VALUE_RULES else ""
-    raw = show_raw(cells.record(index), escape=RULES[number] == "bad_utf8")
+    text = cells.text(argument, index) if number in _VALUE_RULES or number >= len(RULES) else ""
+    raw = show_raw(cells.record(index), escape=number == NUMBER["bad_utf8"])
     unknown = [*cells.extra_names, *(name for name, _ in cells.extras.get(index, ()))]
-    return RULES[number], reason_of(number, argument, spec, text, cells.width, unknown), raw
+    return rule_name(number, spec), reason_of(number, argument, spec, text, cells.width, unknown), raw
 
 
 def reason_of(
@@ -195,6 +212,8 @@ def reason_of(
 ) -> str:  # fmt: skip
     """The sentence for the rule `number` with its `argument`; `text` is the value, `width` the file's columns,
     `unknown` those of the record that nobody declared."""
+    if number >= len(RULES):
+        return check_reason(spec.checks[number - len(RULES)], spec.columns[argument], text)
     if number in _VALUE_RULES:
         return value_reason(RULES[number], spec.columns[argument], text)
     return record_reason(RULES[number], spec, argument, width, unknown)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_jobs.kernels.records.spec import ColumnSpec, RecordSpec
+from spark_jobs.kernels.records.spec import ColumnSpec, RecordSpec, RowCheck
 
 RULES_VERSION = 3
 RULES = (
@@ -47,7 +47,15 @@ DRIFT_RULES = frozenset({"unknown_column", "missing_column"})
 """Rules of a source whose `unknown_columns` is not `keep`; where it is `fail`, a row with one of them fails the run."""
 FILE_RULES = frozenset(
     {"empty_file", "truncated_file", "unreadable_file", "bad_header", "duplicate_header", "changed_file"}
-    | {"not_a_file", "not_a_directory", "outside_landing", "bad_name", "too_many_lines", "wrong_delimiter"}
+    | {
+        "not_a_file",
+        "not_a_directory",
+        "outside_landing",
+        "bad_name",
+        "too_many_lines",
+        "wrong_delimiter",
+        "expands_too_far",
+    }
 )
 """Rules that reject a file whole: its only row has no line."""
 BAD_VALUE = {
@@ -73,9 +81,20 @@ _EXPECTED = {
 }
 
 
+def rule_name(number: int, spec: RecordSpec) -> str:
+    """The id of a rule by its number; those beyond `RULES` are the source's checks."""
+    return RULES[number] if number < len(RULES) else spec.checks[number - len(RULES)].rule
+
+
+def check_reason(check: RowCheck, column: ColumnSpec, text: str) -> str:
+    """The sentence for a record that breaks a check; `text` is the value of `column` as in the file."""
+    found = "none" if check.kind == "not_null" else _quoted(text)
+    return f"column `{column.name}`: expected {check.expected} (check {check.name}), found {found}"
+
+
 def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
     """The sentence for a value (`text`, as in the file) of `column` that breaks `rule`."""
-    found = repr(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…")
+    found = _quoted(text)
     if rule == "ambiguous_local_time":
         expected = f"a local time that {column.timezone} has once, found {found}, which it has twice"
         return f"column `{column.name}`: expected {expected}"
@@ -90,6 +109,10 @@ def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
     if rule == "bad_date" and column.time_format != "iso":
         expected += f" ({column.time_format})"
     return f"column `{column.name}`: expected {expected}, found {found}"
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…")
 
 
 def record_reason(rule: str, spec: RecordSpec, argument: int, width: int, unknown: Iterable[str] = ()) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 }
 TIMELINE_PREFIX = "t_"
 COLUMN_PREFIX = "c_"
+CHECK_PREFIX = "check."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,39 @@ class ColumnSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RowCheck:
+    """A check of a source whose breakers go to quarantine, under the rule `check.<name>`.
+
+    `column` is what it is about (none: `lateness`). `least` and `greatest` bound values, both included, `values` lists
+    them: as their column has them in Arrow, times in microseconds, dates in days. Of `lateness` `greatest` are the
+    microseconds that an event time may be before its drop. `expected` says it in words.
+    """
+
+    name: str
+    kind: Literal["not_null", "between", "in", "matches", "lateness"]
+    expected: str
+    column: str = ""
+    least: Any = None
+    greatest: Any = None
+    values: tuple[Any, ...] = ()
+    pattern: str = ""
+
+    @property
+    def rule(self) -> str:
+        """The id under which quarantine lists what breaks it."""
+        return f"{CHECK_PREFIX}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class RecordSpec:
     """How the records of a source become rows.
 
     `timelines` are pairs of a timeline and its column; `event_time` and `arrival` name timelines, `entity` and
     `delta_id` columns. `unknown_columns`: keep, quarantine or fail (the last two both reject, see
-    `rules.DRIFT_RULES`).
+    `rules.DRIFT_RULES`). Of each rule `max_rejects` rejects of a file are kept one by one, see `rejects`. A file with
+    more lines than `max_lines` is rejected whole, as is one of more than `max_expansion` times its size, decompressed.
+    `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` (first start
+    and length, in microseconds) gives by its number.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -65,6 +93,16 @@ class RecordSpec:
     unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
     delimiter: str = ","
     max_record_bytes: int = 1 << 20
+    max_rejects: int = 10_000
+    max_lines: int = (1 << 29) - 1
+    max_expansion: int = 200
+    checks: tuple[RowCheck, ...] = ()
+    drops: tuple[int, int] = (0, 0)
+    drop_lo_us: int = 0
+
+    def of_drop(self, seq_no: int) -> RecordSpec:
+        """The same for the files of one drop."""
+        return replace(self, drop_lo_us=self.drops[0] + seq_no * self.drops[1])
 
     def place(self, column: str) -> int:
         """The position of a declared column."""
@@ -76,10 +114,13 @@ class RecordSpec:
         `line` (1 is the first line of the file; for Parquet the row), `entity`, `event_time`, `arrival`, `delta_id`,
         a column `t_<timeline>` per timeline, `c_<column>` per declared column, `extra` (what undeclared columns hold,
         as text), and `rule`, `reason`, `raw`: null in a good row; in a rejected one all others but `line` are null.
+        Of a range of rejects `line` and `last_line` are the first and last one, `records` is how many lines from one
+        to the other break the rule, `reason` and `raw` are those of the first; else `last_line`, `records` are null.
         """
         fields = [pa.field("line", pa.int64()), pa.field("entity", pa.string()), pa.field("event_time", INSTANT)]
         fields += [pa.field("arrival", INSTANT), pa.field("delta_id", pa.string())]
         fields += [pa.field(TIMELINE_PREFIX + name, INSTANT) for name, _ in self.timelines]
         fields += [pa.field(COLUMN_PREFIX + column.name, column.arrow) for column in self.columns]
         fields.append(pa.field("extra", EXTRA))
-        return pa.schema([*fields, *(pa.field(name, pa.string()) for name in ("rule", "reason", "raw"))])
+        fields += [pa.field(name, pa.string()) for name in ("rule", "reason", "raw")]
+        return pa.schema([*fields, pa.field("last_line", pa.int64()), pa.field("records", pa.int64())])

@@ -145,7 +145,7 @@ def _fold(
     return results, -1, 0.0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add(total: Ints, low: int, high: int, sign: int) -> None:
     total[0] += sign * (low & _MASK)
     total[1] += sign * ((low >> 32) & _MASK)
@@ -153,7 +153,7 @@ def _add(total: Ints, low: int, high: int, sign: int) -> None:
     total[3] += sign * (high >> 32)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _magnitude(total: Ints, size: Ints) -> bool:
     """Write the magnitude of `total` into `size` as limbs of 0 .. 2**32-1; whether it is below zero."""
     for sign in (1, -1):
@@ -167,7 +167,7 @@ def _magnitude(total: Ints, size: Ints) -> bool:
     return False
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _scaled_quotient(size: Ints, factor: int, count: int) -> None:
     """`size * factor / count`, rounded half up; both are below 2**30."""
     carry = 0
@@ -189,7 +189,7 @@ def _scaled_quotient(size: Ints, factor: int, count: int) -> None:
         i += 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _above(size: Ints, greatest: Ints) -> bool:
     for i in range(_LIMBS - 1, -1, -1):
         if size[i] != greatest[i]:

@@ -38,7 +38,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def limb_range(bits: Ints) -> tuple[int, int]:
     """The lowest limb and the number of limbs that sums of these doubles (given as their bits) can reach."""
     least, greatest = 2048, 0
@@ -53,7 +53,7 @@ def limb_range(bits: Ints) -> tuple[int, int]:
     return least >> 5, (greatest >> 5) - (least >> 5) + 4
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _decode(word: int) -> tuple[int, int]:
     """Mantissa and place of a finite double."""
     exponent = (word >> 52) & _EXPONENT
@@ -62,7 +62,7 @@ def _decode(word: int) -> tuple[int, int]:
     return (word & _FRACTION) | _HIDDEN, exponent - 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add(limbs: Ints, base: int, word: int, sign: int) -> None:
     """Add the finite double (its bits) once (`sign` 1), or take it away (-1)."""
     mantissa, place = _decode(word)
@@ -77,7 +77,7 @@ def _add(limbs: Ints, base: int, word: int, sign: int) -> None:
     limbs[index + 2] += sign * (high >> 32)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _add_square(limbs: Ints, base: int, word: int, sign: int) -> None:
     """Add the square of a finite double; limb 0 of `limbs` has the weight `2**(2 * (32 * base - 1074))`."""
     mantissa, place = _decode(word)
@@ -104,7 +104,7 @@ def _add_square(limbs: Ints, base: int, word: int, sign: int) -> None:
         carry = shifted >> 32
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _normalise(limbs: Ints, scratch: Ints) -> int:
     """Write the magnitude of `limbs` into `scratch` as limbs of 0 .. 2**32-1; returns the sign (-1, 0, 1)."""
     size = limbs.size
@@ -127,7 +127,7 @@ def _normalise(limbs: Ints, scratch: Ints) -> int:
     return 0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _leading(scratch: Ints, size: int) -> tuple[int, bool, int]:
     """`(kept, below, exponent)` of normalised limbs: their leading 54 bits, whether a bit below those is set, and the
     exponent of the 53rd bit. All 0 for zero."""
@@ -156,7 +156,7 @@ def _leading(scratch: Ints, size: int) -> tuple[int, bool, int]:
     return kept, below, 32 * top + width - 53
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _half_even(kept: int, below: bool) -> float:
     """The bits without the last one, which rounds."""
     rounded = kept >> 1
@@ -165,14 +165,14 @@ def _half_even(kept: int, below: bool) -> float:
     return float(rounded)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _round(scratch: Ints, size: int) -> tuple[float, int]:
     """`(fraction, exponent)` of normalised limbs: an integer of 53 bits, rounded half to even, times 2**exponent."""
     kept, below, exponent = _leading(scratch, size)
     return _half_even(kept, below), exponent
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _nearest(scratch: Ints, weight: int, remainder: bool) -> float:
     """The double nearest to normalised limbs, the lowest of weight `2**weight`; `remainder`: and a little more."""
     kept, below, exponent = _leading(scratch, scratch.size)
@@ -187,7 +187,7 @@ def _nearest(scratch: Ints, weight: int, remainder: bool) -> float:
     return math.ldexp(_half_even(kept, below), exponent)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _mean(limbs: Ints, count: int, weight: int, wide: Ints) -> float:
     """The double nearest to `limbs / count`, the lowest limb of weight `2**weight`; `wide` is room for them and for
     _GUARD more. `count` is below 2**30."""
@@ -203,7 +203,7 @@ def _mean(limbs: Ints, count: int, weight: int, wide: Ints) -> float:
     return sign * _nearest(wide, weight - 32 * _GUARD, rest != 0)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _special(word: int) -> int:
     """0 for a finite double, 1 for +inf, 2 for -inf, 3 for NaN."""
     if (word >> 52) & _EXPONENT != _EXPONENT:
@@ -213,7 +213,7 @@ def _special(word: int) -> int:
     return 2 if word < 0 else 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _special_sum(specials: Ints) -> float:
     if specials[3] or (specials[1] and specials[2]):
         return math.nan
@@ -281,7 +281,7 @@ def integer_means(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows:
     return means
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _spread(squares: Ints, magnitude: Ints, count: int, size: int, wide: Ints, product: Ints) -> tuple[float, int]:
     """`count * sum(x*x) - sum(x)**2` as `(fraction, exponent)`, from both accumulators."""
     _normalise(squares, wide)

@@ -115,3 +115,48 @@ def cells_of(kind: Kind, *, rows: int, rows_a_slice: int, low: int, high: int) -
         if (low - grain.offset) % grain.length:
             return low, length, 1
     return low, length, -(-span // length)
+
+
+def in_slices(hot: tuple[HotKey, ...], halo: Halo | None, hashed: Ints, *times: Ints) -> tuple[Ints, Ints]:
+    """Places of rows, once for each slice that a row bears on, and those slices.
+
+    Args:
+        hot: the keys that are cut.
+        halo: see `copied`.
+        hashed: per row its key as one number.
+        times: per row the ticks at which it may count; where slices end at breaks, the first of them tells.
+    """
+    places = [np.flatnonzero(~np.isin(hashed, np.array([key.hashed for key in hot], np.int64)))]
+    slices = [np.zeros(places[0].size, np.int64)]
+    for key in hot:
+        own = np.flatnonzero(hashed == key.hashed)
+        if halo is None:
+            of_row, cells = np.arange(own.size), _slice_at_breaks(key, times[0][own])
+        else:
+            of_row, cells = _cells_near(key, halo, [of_time[own] for of_time in times])
+        places.append(own[of_row])
+        slices.append(key.number * SLICES + cells)
+    return np.concatenate(places), np.concatenate(slices)
+
+
+def _slice_at_breaks(key: HotKey, times: Ints) -> Ints:
+    """How many breaks there are up to each time."""
+    breaks = np.array([at for at in key.breaks or () if at is not None], np.int64)
+    return np.searchsorted(breaks, times, side="right")
+
+
+def _cells_near(key: HotKey, halo: Halo, times: list[Ints]) -> tuple[Ints, Ints]:
+    """Places of rows, once for each cell within reach of one of their times, and those cells."""
+    before, after = halo
+    places, cells = [], []
+    for of_time in times:
+        first = key.cell(np.maximum(of_time, _LEAST + before) - before)
+        last = key.cell(np.minimum(of_time, 2**63 - 1 - after) + after)
+        counts = last - first + 1
+        place = np.repeat(np.arange(of_time.size), counts)
+        places.append(place)
+        cells.append(np.arange(place.size) - np.repeat(np.cumsum(counts) - counts, counts) + first[place])
+    if len(times) == 1:
+        return places[0], cells[0]
+    pairs = np.unique(np.concatenate(places) * SLICES + np.concatenate(cells))
+    return pairs // SLICES, pairs % SLICES

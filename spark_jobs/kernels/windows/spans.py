@@ -28,6 +28,8 @@ class Settled:
     """No row to come bears on windows that start earlier."""
     rows_from: int
     """Windows that start at `before` or later need no row before this time."""
+    number: int = 0
+    """Of windows that are numbered within a cell: the number of the first that starts at `before` or later."""
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from .kinds import Kind, Settled
 from .slices import HotKey, OwnSlice
-from .tables import Found, Inputs, Wanted
+from .tables import Found, Inputs, Reached, Wanted
 
 Rows = Iterator[pa.Table]
-Find = Callable[[pa.Table], Found]
-"""The windows of a table's rows."""
 Settle = Callable[[int, int | None], Settled]
 """`Kind.settled`."""
 Made = TypeVar("Made")
@@ -33,12 +31,22 @@ _TRIED = 64
 """Windows of a first table, by whose bytes the next ones are cut."""
 
 
+class Find(Protocol):
+    """How windows are found."""
+
+    def __call__(self, table: pa.Table, standing: Any = None) -> Found:
+        """The windows of a table's rows; `standing`: what `Found.following` gave, if the rows go on from there."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """A place in the order (key, start of a window): the row `key` of a table with one row, and a time."""
+    """A place in the order (key, start of a window): the row `key` of a table with one row, and a time.
+
+    `number`: see `Settled`."""
 
     key: pa.Table
     time: int
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,12 +64,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Carried:
-    """Rows that are worked on again with those after them. Of the first key what lies before `before` is done. `find`:
-    how windows are found from there on, if otherwise than of a table by itself."""
+    """Rows that are worked on again with those after them. Of the first key what lies before `before` is done.
+    `standing`: what the windows of the rows go on from, of kinds that remember more than rows."""
 
     rows: pa.Table
     before: int
-    find: Find | None = None
+    standing: Any = None
 
 
 class Tables:
@@ -108,17 +116,17 @@ class Windowing:
     @classmethod
     def of(cls, kind: Kind, inputs: Inputs, hot: tuple[HotKey, ...] = ()) -> Windowing:
         """Windows of a kind as it finds them."""
-        return cls(tuple(inputs.key), kind, partial(kind.windows, inputs=inputs), hot)
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """Columns of which each value occurs once."""
-        return (*self.key, self.kind.identity)
+        return cls(tuple(inputs.key), kind, partial(find_windows, kind, inputs), hot)
 
     @property
     def own_slice(self) -> OwnSlice | None:
         """Asks for the windows that start in the slice that makes them; None: there are no slices."""
         return OwnSlice(self.hot) if self.hot else None
+
+
+def find_windows(kind: Kind, inputs: Inputs, table: pa.Table, standing: Any = None) -> Found:
+    """The windows of a table's rows, which go on from `standing` if there is such."""
+    return kind.windows(table, inputs) if standing is None else kind.windows_after(standing, table, inputs)
 
 
 def _ignore(_: int) -> None:
@@ -159,7 +167,7 @@ def steps(
     """
 
     def found(rows: pa.Table, carried: Carried | None) -> Found:
-        return (find if carried is None or carried.find is None else carried.find)(rows)
+        return find(rows, None if carried is None else carried.standing)
 
     return in_portions(
         chunks,
@@ -224,12 +232,13 @@ def _step(table: pa.Table, found: Found, carried: Carried | None, settle: Settle
     opens, last = int(rows.offsets[-2]), rows.offsets.size - 2
     last_key = int(windows.group.searchsorted(last))
     last_start = int(windows.start[-1]) if last_key < end else None
+    reached = Reached(rows.keys.slice(last, 1), int(rows.times[-1]))
     if found.following is None:
-        settled, find = settle(int(rows.times[-1]), last_start), None
+        settled, standing = settle(reached.time, last_start), None
     else:
-        settled, find = found.following()
+        settled, standing = found.following(reached)
     if last_key < end:
         end = max(last_key + int(windows.start[last_key:].searchsorted(settled.before)), begin)
     kept = opens + int(rows.times[opens:].searchsorted(settled.rows_from))
-    upto = Place(rows.keys.slice(last, 1), settled.before)
-    return Step(found, begin, end, upto), Carried(rows.following(kept).select(table.column_names), settled.before, find)
+    left = Carried(rows.following(kept).select(table.column_names), settled.before, standing)
+    return Step(found, begin, end, Place(reached.key, settled.before, settled.number)), left

@@ -82,7 +82,7 @@ def greatest_in_order(keys: Ints, first: Ints, past: Ints, n_windows: int) -> In
     return best
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _push(heap: Ints, size: int, keys: Ints, row: int) -> None:
     hole = size
     while hole > 0 and keys[heap[(hole - 1) >> 1]] < keys[row]:
@@ -91,7 +91,7 @@ def _push(heap: Ints, size: int, keys: Ints, row: int) -> None:
     heap[hole] = row
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _pop(heap: Ints, size: int, keys: Ints) -> None:
     row, hole = heap[size - 1], 0
     while True:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,19 +50,28 @@ class Inputs:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """How far the rows of a stream have come: to a key, which is the row of a table with its columns, and a time."""
+
+    key: pa.Table
+    time: int
+
+
+@dataclass(frozen=True)
 class Found:
     """The windows of some rows, made when asked for: `table(begin, end, wanted)` gives those numbered `begin .. end-1`,
     of them the `wanted` ones (None: all).
 
     `late_rows`: how many rows are late for all their windows. `following`: of a kind that remembers more than rows,
-    where the last key stands if its rows go on: what they leave alone, and how the windows of the next rows are found.
+    where a key stands after its last row.
     """
 
     rows: SortedRows
     windows: Windows
     table: Callable[[int, int, Wanted | None], pa.Table]
     late_rows: int = 0
-    following: Callable[[], tuple[Settled, Callable[[pa.Table], Found]]] | None = None
+    following: Callable[[Reached], tuple[Settled, Any]] | None = None
+    """What rows to come leave alone, and what `Kind.windows_after` is given with them."""
 
     @property
     def skipped(self) -> SkippedRows:

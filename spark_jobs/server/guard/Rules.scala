@@ -263,6 +263,8 @@ object Settings {
     "spark.sql.shuffle.partitions" -> "[1-9]\\d{0,2}",
     "spark.sql.autobroadcastjointhreshold" -> "-1|0",
     "spark.sql.adaptive.enabled" -> "true|false",
+    "spark.sql.codegen.wholestage" -> "true|false",
+    "spark.sql.codegen.factorymode" -> "FALLBACK|NO_CODEGEN",
     "spark.sql.ansi.enabled" -> "true|false")
   private val writer = Map("spark.databricks.delta.commitinfo.usermetadata" -> "(?s).*")
 

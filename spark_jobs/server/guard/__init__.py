@@ -1,4 +1,5 @@
-"""The guard of SQL: Scala sources beside this file, compiled into a jar by the compiler that is among Spark's jars.
+"""What runs in Spark's JVM: the guard of SQL, and the stores of Delta's log on local file systems and on S3. Scala
+sources beside this file, compiled into a jar by the compiler that is among Spark's jars.
 
 `make setup` compiles (about 25 s, no JDK), `tidemark up` where that was left out. The jar's name holds a hash of what
 it is made of, so another version of the sources or of Spark is never served by an old jar.
@@ -21,6 +22,8 @@ from spark_jobs.server.java import find_java
 PACKAGE = "org.apache.spark.sql.hive.thriftserver.tidemark"
 SERVER_CLASS = f"{PACKAGE}.LakeServer"
 EXTENSION = f"{PACKAGE}.Guard"
+LOG_STORE = f"{PACKAGE}.AtomicLog"
+S3_LOG_STORE = f"{PACKAGE}.ConditionalLog"
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.scala"))
 
@@ -37,18 +40,18 @@ def guard_jar(settings: Settings) -> Path:
         name.update(source.read_bytes())
     jar = settings.jars / "guard" / f"tidemark-guard-{name.hexdigest()[:16]}.jar"
     if not jar.exists():
-        _compile(jar)
+        _compile(jar, settings.jars)
     return jar
 
 
-def _compile(jar: Path) -> None:
+def _compile(jar: Path, delta: Path) -> None:
     jar.parent.mkdir(parents=True, exist_ok=True)
     spark_jars = Path(pyspark.__file__).parent / "jars"
     with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
         classes = Path(scratch) / "classes"
         classes.mkdir()
         command = [
-            *(str(find_java().executable), "-Xss4m", "-Dscala.usejavacp=true", "-cp", f"{spark_jars}/*"),
+            *(str(find_java().executable), "-Xss4m", "-Dscala.usejavacp=true", "-cp", f"{spark_jars}/*:{delta}/*"),
             *("scala.tools.nsc.Main", "-nowarn", "-d", str(classes), *map(str, _SOURCES)),
         ]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -13,13 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.equality import same_values
+
 from ..aggregates import exact_totals
 from ..exact import integer_means
 from ..monoid import Aggregate, WindowRows
 from ..rows import SortedRows, encode, own, settle_ties, sort_rows
 from ..spans import Spans, Windows
 from ..sweeps import distinct_counts
-from ..tables import Found, Inputs, Wanted, asked_for, rows_between, window_columns, with_results
+from ..tables import Found, Inputs, Reached, Wanted, asked_for, rows_between, window_columns, with_results
 from .cuts import REASONS, Cuts, CutState, adaptive_spans, cell_ends, first_of_deltas, in_time, state_before
 from .kind import Bounds, Grain, Kind, Settled
 from .seen import Seen
@@ -39,6 +40,8 @@ class Deltas:
     """What a row changes; a window counts the different ones."""
     size_bytes: str | None = None
     """The size of a row; None: 0."""
+    unique: bool = False
+    """No two rows that stand have one id: none need be remembered."""
 
     def columns(self) -> list[str]:
         """The columns that must not be null."""
@@ -65,6 +68,8 @@ class Adaptive(Kind):
     cuts: Cuts
     deltas: Deltas
     identity = "window_id"
+    order_columns = ("__cell",)
+    position = "__number"
 
     def required(self, aggregates: Mapping[str, Aggregate]) -> list[str]:
         """What describes a row."""
@@ -84,6 +89,10 @@ class Adaptive(Kind):
         """Rows of its cell."""
         cell = start - start % self.cuts.reset
         return cell, cell + (self.cuts.reset - 1)
+
+    def affected_by(self, start: Ints, end: Ints) -> Bounds:
+        """Rows of its cell up to the instant at which it closes: a cell is cut from its beginning on."""
+        return start - start % self.cuts.reset, end
 
     def closes(self, start: Ticks, end: Ticks) -> Ticks:
         """All windows of a cell close with it."""
@@ -107,13 +116,35 @@ class Adaptive(Kind):
         """The windows of a table's rows, in any order."""
         return _find(table, self.cuts, self.deltas, inputs, _Standing())
 
+    def windows_after(self, standing: _Standing, table: pa.Table, inputs: Inputs) -> Found:
+        """The windows of a table's rows, of which those of one key go on from where it stands."""
+        return _find(table, self.cuts, self.deltas, inputs, standing)
+
+    def in_place(self, windows: pa.Table) -> pa.Table:
+        """Windows with the number of their cell and their place in it."""
+        parts = pc.split_pattern(windows.column("window_id"), ".")
+        for place, column in enumerate((*self.order_columns, self.position)):
+            windows = windows.append_column(column, pc.list_element(parts, place).cast(pa.int64()))
+        return windows
+
+    def place(self, time: int, number: int) -> tuple[tuple[int, ...], int]:
+        """The cell, and the number in it."""
+        return (time // self.cuts.reset,), number
+
 
 @dataclass(frozen=True)
 class _Standing:
-    """How a table's first key stands before its rows, within the cell of `state`: the ids that counted in it."""
+    """How a key stands before the rows to come, within the cell of `state`: the ids that counted in it."""
 
+    key: pa.Table | None = None
     state: CutState | None = None
     seen: Seen | None = None
+
+    def before(self, rows: SortedRows) -> _Standing:
+        """Itself if the first of these rows are the key's that go on, else nothing: all of them may have been taken
+        back."""
+        goes_on = self.key is not None and rows.offsets.size > 1 and _same_key(rows.keys.slice(0, 1), self.key)
+        return self if goes_on else _Standing()
 
 
 @dataclass(frozen=True)
@@ -137,20 +168,21 @@ def counting_rows(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs) -
     rows, ids = replace(rows, order=rows.order[order], in_place=False), ids.take(pa.array(order))
     cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
     punctual = in_time(rows.times, cuts, rows.ticks(inputs.min_end))
-    return Counting(rows, ids, punctual, _once(ids, punctual, cells))
+    return Counting(rows, ids, punctual, punctual if deltas.unique else _once(ids, punctual, cells))
 
 
 def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs, standing: _Standing) -> Found:
     """The windows of a table; those of its first key's cell go on from where it stands."""
     counting = counting_rows(table, cuts, deltas, inputs)
     rows, ids, punctual = counting.rows, counting.ids, counting.punctual
-    chosen = counting.chosen & _unseen(rows, ids, cuts, standing)
+    before = standing.before(rows)
+    chosen = counting.chosen & _unseen(rows, ids, cuts, before)
     sizes = np.zeros(rows.times.size, np.int64)
     if deltas.size_bytes is not None:
         sizes = own(rows.column(deltas.size_bytes).cast(pa.int64()))
     cells: dict[str, Any] = {"offsets": rows.offsets, "times": rows.times, "cuts": cuts}
-    windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen, state=standing.state)
-    names = _ids(windows, cuts.reset, standing.state)
+    windows, spans, reason = adaptive_spans(**cells, sizes=sizes, counted=chosen, state=before.state)
+    names = _ids(windows, cuts.reset, before.state)
 
     def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
         part = windows.between(begin, end)
@@ -170,30 +202,37 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs, standing:
         read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival))
         return with_results(described, inputs.aggregates, read)
 
-    def following() -> tuple[Settled, Callable[[pa.Table], Found]]:
-        before, after = _following(rows, ids, chosen, sizes, cuts, standing)
-        return Settled(before, before), partial(_find, cuts=cuts, deltas=deltas, inputs=inputs, standing=after)
+    def following(reached: Reached) -> tuple[Settled, _Standing]:
+        return _following(rows, ids if not deltas.unique else None, chosen, sizes, cuts, standing, reached)
 
     late = int(punctual.size - np.count_nonzero(punctual))
     return Found(rows, windows, made, late, following)
 
 
 def _following(
-    rows: SortedRows, ids: pa.Array, chosen: Flags, sizes: Ints, cuts: Cuts, standing: _Standing
-) -> tuple[int, _Standing]:
-    """The time from which on rows are needed again if the last key goes on, and how it stands before them.
+    rows: SortedRows,
+    ids: pa.Array | None,
+    chosen: Flags,
+    sizes: Ints,
+    cuts: Cuts,
+    standing: _Standing,
+    reached: Reached,
+) -> tuple[Settled, _Standing]:
+    """From when on the rows of the key that is reached are needed again, and how it stands before them.
 
     Rows of the last time may be followed by others of that time which count before them, so that nothing is decided by
-    them yet. From the start of the window that is open on all rows are needed.
+    them yet. From the start of the window that is open on all rows are needed. `ids` are remembered (None: none are).
     """
-    opens, last = int(rows.offsets[-2]), int(rows.times[-1])
-    cell = last // cuts.reset
-    goes_on = opens == 0 and standing.state is not None and standing.state.cell == cell
+    last, cell = reached.time, reached.time // cuts.reset
+    opens, past = _rows_of(rows, reached.key)
+    same_key = standing.key is not None and _same_key(standing.key, reached.key)
+    goes_on = same_key and standing.state is not None and standing.state.cell == cell
     state, seen = (standing.state, standing.seen) if goes_on else (None, None)
-    first = opens + int(np.searchsorted(rows.times[opens:] // cuts.reset, cell))
+    times = rows.times[opens:past]
+    first = opens + int(np.searchsorted(times // cuts.reset, cell))
 
     def until(time: int) -> Ints:
-        return first + np.flatnonzero(chosen[first : opens + int(rows.times[opens:].searchsorted(time))])
+        return first + np.flatnonzero(chosen[first : opens + int(times.searchsorted(time))])
 
     before, decided = last, until(last)
     after = state_before(rows.times[decided], sizes[decided], cuts, cell, state)
@@ -201,9 +240,24 @@ def _following(
         before = after.open_since
         decided = until(before)
         after = state_before(rows.times[decided], sizes[decided], cuts, cell, state)
-    seen = Seen.of(ids.type) if seen is None else seen
-    seen.add(ids.take(pa.array(decided)))
-    return before, _Standing(after, seen)
+    if ids is not None:
+        seen = Seen.of(ids.type) if seen is None else seen
+        seen.add(ids.take(pa.array(decided)))
+    number = 0 if after is None else after.windows + int(after.open_since is not None)
+    return Settled(before, before, number), _Standing(reached.key, after, seen)
+
+
+def _rows_of(rows: SortedRows, key: pa.Table) -> tuple[int, int]:
+    """Where the rows of a key begin and end: they are the last ones, or there are none."""
+    last = rows.offsets.size - 2
+    if last >= 0 and _same_key(rows.keys.slice(last, 1), key):
+        return int(rows.offsets[last]), int(rows.offsets[last + 1])
+    return rows.times.size, rows.times.size
+
+
+def _same_key(one: pa.Table, other: pa.Table) -> bool:
+    """Whether two tables with one row are equal; NaN is NaN."""
+    return all(same_values(own, its)[0] for own, its in zip(one.columns, other.columns, strict=True))
 
 
 def _unseen(rows: SortedRows, ids: pa.Array, cuts: Cuts, standing: _Standing) -> Flags:

@@ -65,7 +65,7 @@ class Cuts:
     """Ticks in the unit of time in which a change of rate is measured: one second of a timestamp, one tick else."""
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _changed(samples: Floats, count: int, threshold: float) -> bool:
     """Whether the mean of the last samples differs from that of those before by more than this share of it."""
     if count < _RECENT + _RECENT:
@@ -80,7 +80,7 @@ def _changed(samples: Floats, count: int, threshold: float) -> bool:
     return abs(recent - older) / max(older, 1.0) > threshold
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _added(size: int, wraps: int, more: int) -> tuple[int, int]:
     """`size + wraps * 2**64` and `more`, in the same form."""
     total = size + more
@@ -92,7 +92,7 @@ def _added(size: int, wraps: int, more: int) -> tuple[int, int]:
     return total, wraps
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _fired(
     kinds: Ints, limits: Ints, shares: Floats, rows: int, size: int, wraps: int, samples: Floats, sampled: int
 ) -> int:
@@ -210,7 +210,7 @@ def _cut(
     return number, start[: window + 1], end[: window + 1], reason[: window + 1]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _end(time: int, duration: int, cell_end: int, timed: bool, reset: int) -> tuple[int, int]:
     """The end and the reason of a window from `time` on that hold unless another trigger fires first."""
     if timed and duration <= reset - time % reset:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,10 @@ class Kind(ABC):
     """The most windows that a row may add."""
     identity: str = "window_start"
     """The column that tells the windows of a key apart."""
+    order_columns: tuple[str, ...] = ()
+    """Columns that windows are ordered by between their key and `position`; see `in_place`."""
+    position: str = "window_start"
+    """The column, ascending, by which windows are ordered that are equal in their key and `order_columns`."""
 
     @property
     @abstractmethod
@@ -71,6 +75,11 @@ class Kind(ABC):
     @abstractmethod
     def changed_by(self, start: Ticks, end: Ticks) -> tuple[Ticks, Ticks]:
         """Per window the first and the last time at which a row that comes or goes can change it."""
+
+    def affected_by(self, start: Ints, end: Ints) -> Bounds:
+        """The same, as close as a comparison of published windows with new ones can have it: of a window with no such
+        row both are equal."""
+        return self.changed_by(start, end)
 
     def closes(self, start: Ticks, end: Ticks) -> Ticks:
         """Per window the end, of all windows over rows that can change it, that comes last."""
@@ -102,6 +111,18 @@ class Kind(ABC):
     @abstractmethod
     def windows(self, table: pa.Table, inputs: Inputs) -> Found:
         """The windows of a table's rows, in any order."""
+
+    def windows_after(self, standing: Any, table: pa.Table, inputs: Inputs) -> Found:
+        """The windows of rows that go on from what `Found.following` gave."""
+        raise NotImplementedError(f"{type(self).__name__} windows follow from the rows alone")
+
+    def in_place(self, windows: pa.Table) -> pa.Table:
+        """Windows with the columns by which they are ordered."""
+        return windows
+
+    def place(self, time: int, number: int) -> tuple[tuple[int, ...], int]:
+        """The `order_columns` and the position of the first window at or after `time`, whose number is `number`."""
+        return (), time
 
 
 class SpanKind(Kind):

@@ -79,20 +79,20 @@ class Sliding(SpanKind):
         )
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _left_bounds(time: int, size: int, clip: bool) -> tuple[int, int]:
     if clip:
         return max(time - size, 0), max(time, size)
     return (time - size if time >= _LEAST + size else _LEAST), time
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _plus(time: int, distance: int) -> int:
     """`time + distance`, saturated; distance >= 0."""
     return time + distance if time <= _GREATEST - distance else _GREATEST
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> tuple[int, int]:
     """The next row from `row` on whose right window may be there, and the next row in time; (stop, stop): none."""
     while row < stop:
@@ -109,7 +109,7 @@ def _next_right(times: Ints, min_end: Ints, row: int, stop: int, size: int) -> t
     return stop, stop
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _next_left(times: Ints, min_end: Ints, row: int, stop: int, size: int, clip: bool) -> int:
     """The next row at or after `row` that counts in its left window."""
     while min_end.size and row < stop and min_end[row] > _left_bounds(times[row], size, clip)[1]:
@@ -142,7 +142,7 @@ def _candidates(offsets: Ints, times: Ints, min_end: Ints, size: int, clip: bool
     return group[:n], start[:n], end[:n]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _first_reaching(end: Ints, low: int, high: int, bound: int) -> int:
     """The first window of low .. high-1 that ends at or after `bound`."""
     while low < high:

@@ -1,0 +1,43 @@
+"""The DAG that keeps the installation small and known to be whole: a task for each source, then one for the rest."""
+
+from datetime import UTC, datetime, timedelta
+
+from _tasks import MaintenanceOperator
+from airflow.sdk import DAG, CronTriggerTimetable
+
+from spark_jobs.config import load_settings
+from spark_jobs.sources import read_sources
+
+DOCUMENTATION = """\
+What `tidemark maintain` does: chunks and trace merge, history folds, small files are joined, old results and what
+nothing reads any more leave, the audit proves the source; then a backup, where `TIDEMARK_BACKUP` says where to, and old
+logs, reports and plans leave. No answer changes, and runs go on meanwhile.
+
+Each task's log ends with a table of its steps: files and bytes before and after. **If a step fails**, the others are
+done all the same; the task fails, and says which and what to do. When it runs: `TIDEMARK_MAINTENANCE_SCHEDULE`.
+"""
+
+_settings = load_settings()
+_schedule = _settings.maintenance_schedule
+with DAG(
+    # no source's name has a hyphen
+    dag_id="tidemark-maintenance",
+    description="Merge, fold, compact, vacuum, audit, back up; remove old logs and reports.",
+    doc_md=DOCUMENTATION,
+    schedule=None if _schedule == "manual" else CronTriggerTimetable(_schedule, timezone="UTC"),
+    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    catchup=False,
+    # nobody should have to think of it
+    is_paused_upon_creation=False,
+    max_active_runs=1,
+    # runs of sources need the other slots, and go first
+    max_active_tasks=1,
+    tags=["tidemark", "maintenance"],
+    default_args={"owner": "tidemark", "retries": 2, "retry_delay": timedelta(minutes=10), "weight_rule": "absolute"},
+) as dag:
+    _of_sources = [
+        MaintenanceOperator(task_id=f"maintain_{_name}", source=_name)
+        for _name in sorted(read_sources(_settings.sources).sources)
+    ]
+    _rest = MaintenanceOperator(task_id="installation", source=None, trigger_rule="all_done")
+    _of_sources >> _rest

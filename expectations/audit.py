@@ -1,0 +1,61 @@
+"""The audit: what must hold over all that ever landed, whichever run brought it. It stops nothing by itself."""
+
+from expectations.invariant import Invariant
+
+_BRONZE = (
+    "What is in bronze is not what landed. Take the files named below back and land them again (`tidemark retract"
+    " SOURCE --drop D --file F`, then `tidemark run SOURCE --from D --to D --file F`), or restore the table from a"
+    " backup."
+)
+_TRACE = (
+    "The trace is not what bronze says: every answer about these rows is wrong. Restore the table named below to the"
+    " version before (`DESCRIBE HISTORY`), or from a backup, then run the audit again."
+)
+_PUBLISHED = (
+    "What is published is not what the trace says. Restore the history table named below to the version before"
+    " (`DESCRIBE HISTORY`), or from a backup; a changed definition that is accepted computes it anew, too."
+)
+
+INVARIANTS = (
+    Invariant(
+        "records_at_odds",
+        "The records of the lake agree: one publication, one state of the frontiers a token, no batch without files.",
+        "Do as each finding says; `tidemark doctor --deep` shows them, too.",
+    ),
+    Invariant(
+        "files_with_other_rows",
+        "Of every file bronze holds as many rows as the ledger counts, and no rows are of no file.",
+        _BRONZE,
+    ),
+    Invariant(
+        "files_with_other_rejects",
+        "Of every file bronze.quarantine_history has as many records as the ledger counts.",
+        _BRONZE,
+    ),
+    Invariant(
+        "files_with_other_duplicates",
+        "Of every file bronze.duplicates_history has as many rows as the ledger counts.",
+        _BRONZE,
+    ),
+    Invariant(
+        "files_that_read_otherwise",
+        "A sample of files that stand as they landed, read again, gives the rows of bronze, value by value.",
+        _BRONZE,
+    ),
+    Invariant(
+        "files_that_the_trace_has_otherwise",
+        "Of every file the trace holds the rows that bronze holds, value by value.",
+        _TRACE,
+    ),
+    Invariant("updates_of_several", "Every update of the trace adds one row or takes one back.", _TRACE),
+    Invariant(
+        "repeated_windows", "A key has one published window per start (a session: per start and end).", _PUBLISHED
+    ),
+    Invariant(
+        "windows_otherwise", "Every published window is what the trace gives when it is computed anew.", _PUBLISHED
+    ),
+    Invariant("repeated_entities", "Every entity has one current state.", _PUBLISHED),
+    Invariant(
+        "states_otherwise", "Every published state is what the trace gives when it is computed anew.", _PUBLISHED
+    ),
+)

@@ -1,0 +1,85 @@
+"""Classes and suites of expectations that a team drops into a folder, as Great Expectations takes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
+    from great_expectations.expectations.expectation import Expectation
+
+_LOADED: dict[Path, tuple[int, list[Any]]] = {}
+"""What the Python files of this process held, by path: when they were changed, and their suites."""
+
+
+class OwnFileError(ValueError):
+    """A file of the folder that can't be read; the text names it."""
+
+
+def names_any(folder: Path) -> bool:
+    """Whether the folder has a file of classes or suites. Imports nothing."""
+    return any(_files(folder))
+
+
+def read_suites(folder: Path) -> list[ExpectationSuite]:
+    """The suites of all files, and as a side effect the classes, which Great Expectations then knows by name.
+
+    Raises:
+        OwnFileError: a file is no suite, or raises when it is imported.
+    """
+    suites = []
+    for path in _files(folder):
+        try:
+            suites += _of_python(path) if path.suffix == ".py" else [_of_json(path)]
+        except Exception as error:
+            raise OwnFileError(f"{path.name}: {type(error).__name__}: {error}") from error
+    return suites
+
+
+def expectation_of(name: str, arguments: dict[str, Any]) -> Expectation:
+    """An expectation by the name of its class (`ExpectColumnValuesToBeUnique`) or of its type
+    (`expect_column_values_to_be_unique`).
+
+    Raises:
+        ValueError: there is none, or its arguments don't fit; the text says why.
+    """
+    from great_expectations.exceptions import ExpectationNotFoundError
+    from great_expectations.expectations.registry import get_expectation_impl
+    from great_expectations.util import camel_to_snake
+
+    try:
+        kind = get_expectation_impl(camel_to_snake(name))
+    except ExpectationNotFoundError:
+        raise ValueError(f"Great Expectations has no {name}, nor has a file of your own") from None
+    made: Expectation = kind(**arguments)
+    return made
+
+
+def _files(folder: Path) -> list[Path]:
+    found = folder.iterdir() if folder.is_dir() else []
+    return sorted(path for path in found if path.suffix in (".py", ".json") and path.name[0] not in "._")
+
+
+def _of_json(path: Path) -> ExpectationSuite:
+    from great_expectations import ExpectationSuite
+
+    told = json.loads(path.read_text(encoding="utf-8"))
+    kept = {key: told[key] for key in ("name", "expectations", "meta", "notes") if told.get(key) is not None}
+    return ExpectationSuite(**kept)
+
+
+def _of_python(path: Path) -> list[Any]:
+    changed = path.stat().st_mtime_ns
+    if path not in _LOADED or _LOADED[path][0] != changed:
+        name = f"tidemark_own_expectations_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None, "a file that ends with .py has a loader"
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        _LOADED[path] = changed, list(getattr(module, "SUITES", []))
+    return _LOADED[path][1]

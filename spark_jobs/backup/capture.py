@@ -1,0 +1,122 @@
+"""What belongs to a set: the files of every table at the versions that stand while no stage is at work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyarrow import fs
+
+from spark_jobs.backup.stores import Store, plain
+from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.fence import WAIT_S, hold_still
+from spark_jobs.storage.tables import FILES, PUBLISHED
+
+LOG = "_delta_log"
+_OF_LOG = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)")
+_PASSING = re.compile(r"scratch_\w+\.db/")
+"""Databases that people try things in: their tables end by themselves."""
+
+
+class NoLake(TidemarkError):
+    """There is no lake to back up. Facts: `lake`."""
+
+    code = "no_lake"
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A table as it stood: its folder in the lake, version, data files with their bytes, and files of its log."""
+
+    table: str
+    version: int
+    data: dict[str, int]
+    log: tuple[str, ...]
+
+
+def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[str, Any]]]:
+    """All tables, and what is published of each source, while every source is held still: between two stages of its
+    runs. Only versions are noted here, so runs wait for a second; what they replace afterwards stays for Delta's
+    retention, and is copied meanwhile.
+
+    Raises:
+        SourceBusy: a stage was at work for longer than `fence.WAIT_S`.
+        NoLake: nothing was ever published there.
+    """
+    with ExitStack() as stack:
+        for lease in sorted(leases.glob("*.lease")):
+            stack.enter_context(hold_still(leases, source=lease.stem, wait_s=WAIT_S))
+        tables = {name: _opened(lake, name) for name in _tables(lake)}
+    pointer = f"{PUBLISHED.database}.db/{PUBLISHED.table}"
+    if pointer not in tables:
+        raise NoLake(
+            expected=f"a lake with published tables at {lake.place}",
+            found="none",
+            consequence="nothing was backed up",
+            next_step="run a source first, or set TIDEMARK_HOME or TIDEMARK_LAKE",
+            lake=lake.place,
+        )
+    rows = tables[pointer].to_pyarrow_table().to_pylist()
+    published = {row["source"]: {k: plain(v) for k, v in row.items() if k in _SHOWN} for row in rows}
+    return [_captured(lake, name, table) for name, table in sorted(tables.items())], published
+
+
+_SHOWN = ("token", "run_id", "published", "reached", "complete")
+
+
+def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:
+    """Path, checksum and bytes of the newest version of each landed file that counts."""
+    table = DeltaTable(_uri(lake, f"{FILES.database}.db/{FILES.table}"), version, lake.options or None)
+    rows = table.to_pyarrow_dataset().to_table(filter=pc.field("path").is_valid()).sort_by("landing").to_pylist()
+    newest = {(row["source"], row["path"]): row for row in rows}
+    for (_, path), row in sorted(newest.items()):
+        if row["version"] in (None, "landed"):
+            yield path, row["checksum"], row["bytes"]
+
+
+def _uri(lake: Store, table: str) -> str:
+    return f"{lake.place}/{table}"
+
+
+def _opened(lake: Store, table: str) -> DeltaTable:
+    return DeltaTable(_uri(lake, table), storage_options=lake.options or None)
+
+
+def _tables(lake: Store) -> list[str]:
+    """Folders of tables: of databases, and of the default one, which is the lake itself."""
+    found = []
+    for outer in _folders(lake, ""):
+        inner = [f"{outer}/{name}" for name in _folders(lake, outer)] if outer.endswith(".db") else [outer]
+        found += [table for table in inner if not _PASSING.match(table) and LOG in _folders(lake, table)]
+    return found
+
+
+def _folders(lake: Store, folder: str) -> list[str]:
+    listed = lake.files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return [info.base_name for info in listed if info.type == fs.FileType.Directory]
+
+
+def _captured(lake: Store, name: str, table: DeltaTable) -> Captured:
+    version = table.version()
+    actions = pa.table(table.get_add_actions(flatten=True))
+    paths = [unquote(path) for path in actions["path"].to_pylist()]
+    return Captured(
+        name, version, dict(zip(paths, actions["size_bytes"].to_pylist(), strict=True)), _log(lake, name, version)
+    )
+
+
+def _log(lake: Store, table: str, version: int) -> tuple[str, ...]:
+    """The files that say what the version is: from its last checkpoint on."""
+    names = [path.rsplit("/", 1)[-1] for path in lake.sizes(f"{table}/{LOG}")]
+    of_version = {name: int(match[1]) for name in names if (match := _OF_LOG.fullmatch(name))}
+    checkpoints = [n for name, n in of_version.items() if ".checkpoint." in name and n <= version]
+    first = max(checkpoints, default=0)
+    return tuple(sorted(name for name, n in of_version.items() if first <= n <= version))

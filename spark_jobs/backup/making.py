@@ -1,0 +1,166 @@
+"""Make a set: copy what the backup does not hold yet, then write the list that makes the set count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from spark_jobs.backup.capture import LOG, Captured, capture, landed_files
+from spark_jobs.backup.sets import DATA, LAKE, LANDING, OBJECTS, SOURCES, BackupDamaged, BackupSet, Kept
+from spark_jobs.backup.stores import Store, as_pieces
+from spark_jobs.config import LAST_BACKUP, SECRETS, Settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.tables import FILES
+
+T = TypeVar("T")
+COPIES_AT_ONCE = 8
+"""Most files are small: what takes time is opening them."""
+ATTEMPTS = 3
+"""How often a set is begun anew because a table was vacuumed meanwhile."""
+
+
+class LandedFilesChanged(TidemarkError):
+    """Landed files are gone, or are not what landed. Facts: `files`."""
+
+    code = "landed_files_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A set that was made, and what of it had to be copied."""
+
+    made: BackupSet
+    copied_files: int
+    copied_bytes: int
+
+
+def back_up(settings: Settings, place: str, *, landing: bool = False) -> Backup:
+    """Add a set of the lake as it is published now, and of the source files, to the backup at `place`; with `landing`
+    also of the landed files that count. Runs go on meanwhile.
+
+    Raises:
+        NoLake: nothing was published yet.
+        BackupDamaged: the backup is of another lake.
+        SourceBusy: a stage was at work all the time.
+        LandedFilesChanged: with `landing`, some are not there any more as they landed.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            return _Making(settings, Store.at(place)).make(landing=landing)
+        except FileNotFoundError:
+            # what runs replaced long ago was vacuumed before it was copied: the tables have moved on, too
+            if attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _Making:
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings, self._store = settings, store
+        self._lake = Store.at(settings.lake)
+        names = BackupSet.names(store)
+        self._before = BackupSet.read(store, names[-1]) if names else None
+        self._known = {file.stored: file for file in self._before.files} if self._before else {}
+        self._there = {**store.sizes(DATA), **store.sizes(OBJECTS)}
+        self._copied: list[int] = []
+
+    def make(self, *, landing: bool) -> Backup:
+        tables, published = capture(self._lake, self._settings.home / "leases")
+        self._check_lineage(published)
+        files = self._all(self._data, [file for table in tables for file in _data(table)])
+        files += self._all(self._logged, [path for table in tables for path in _log(table)])
+        files += [self._object(SOURCES, p.name, p.read_bytes()) for p in sorted(self._settings.sources.glob("*.yml"))]
+        if landing:
+            version = next(t.version for t in tables if t.table == f"{FILES.database}.db/{FILES.table}")
+            files += self._landed(version)
+        now = datetime.now(UTC)
+        made = BackupSet(
+            name=now.strftime("%Y%m%dT%H%M%S.%fZ"),
+            made_at=now.isoformat(timespec="seconds"),
+            lake=self._settings.lake,
+            tables={table.table: table.version for table in tables},
+            published=published,
+            files=sorted(files, key=lambda file: (file.part, file.path)),
+            settings=self._settings.model_dump(mode="json", exclude=SECRETS, exclude_none=True),
+        )
+        made.write(self._store)
+        (self._settings.home / LAST_BACKUP).write_text(json.dumps({"place": self._store.place, "set": made.name}))
+        return Backup(made, len(self._copied), sum(self._copied))
+
+    def _check_lineage(self, published: dict[str, dict[str, object]]) -> None:
+        """A set after another one is of the same lake: nothing that was published before is published no longer."""
+        before = self._before.published if self._before else {}
+        for source, row in before.items():
+            now = published.get(source)
+            if now is None or int(str(now["token"])) < int(str(row["token"])):
+                raise BackupDamaged(
+                    expected=f"a backup of this lake in {self._store.place}",
+                    found=f"one in which {source} was published under token {row['token']}, here "
+                    + ("it never was" if now is None else f"under {now['token']}"),
+                    consequence="nothing was backed up",
+                    next_step="name another place: one backup holds the sets of one lake",
+                    place=self._store.place,
+                    files=[],
+                )
+
+    def _all(self, copy: Callable[[T], Kept], files: Iterable[T]) -> list[Kept]:
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+            return [*pool.map(copy, files)]
+
+    def _data(self, file: tuple[str, int]) -> Kept:
+        path, size = file
+        stored = f"{DATA}/{path}"
+        known = self._known.get(stored)
+        if self._there.get(stored) != size:
+            checksum = self._store.write(stored, self._lake.pieces(path))
+            self._copied.append(size)
+        else:
+            checksum = known.checksum if known else self._store.checksum(stored)
+        return Kept(LAKE, path, size, checksum, stored)
+
+    def _logged(self, path: str) -> Kept:
+        return self._object(LAKE, path, self._lake.read(path))
+
+    def _object(self, part: str, path: str, content: bytes) -> Kept:
+        """A file whose name may come again with other content."""
+        checksum = hashlib.sha256(content).hexdigest()
+        stored = f"{OBJECTS}/{checksum}"
+        if self._there.get(stored) != len(content):
+            self._store.write(stored, as_pieces(content))
+            self._copied.append(len(content))
+        return Kept(part, path, len(content), checksum, stored)
+
+    def _landed(self, version: int) -> list[Kept]:
+        folder = Store.at(self._settings.landing)
+        kept, changed = [], []
+        for path, checksum, size in landed_files(self._lake, version):
+            stored = f"{OBJECTS}/{checksum}"
+            if self._there.get(stored) != size:
+                if folder.size(path) != size or folder.checksum(path) != checksum:
+                    changed.append(path)
+                    continue
+                self._store.write(stored, folder.pieces(path))
+                self._copied.append(size)
+            kept.append(Kept(LANDING, path, size, checksum, stored))
+        if changed:
+            raise LandedFilesChanged(
+                expected=f"the files that landed, in {folder.place}",
+                found=f"{len(changed)} gone or changed: {', '.join(changed[:5])}",
+                consequence="no set was made",
+                next_step="bring them back, run their drops again, or back up without --landing",
+                files=changed,
+            )
+        return kept
+
+
+def _data(table: Captured) -> list[tuple[str, int]]:
+    return [(f"{table.table}/{path}", size) for path, size in sorted(table.data.items())]
+
+
+def _log(table: Captured) -> list[str]:
+    return [f"{table.table}/{LOG}/{name}" for name in table.log]

@@ -1,0 +1,135 @@
+"""Bring a set back into an empty home: every file is read against its checksum, every table opened.
+
+The log of a table makes its files count, and the table of publications all of them: so logs come after data, and that
+one last. A restore that was interrupted is begun again and copies what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from spark_jobs.backup.capture import LOG
+from spark_jobs.backup.making import COPIES_AT_ONCE
+from spark_jobs.backup.sets import LAKE, LANDING, SOURCES, BackupDamaged, BackupSet, Kept
+from spark_jobs.backup.stores import Store
+from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.tables import PUBLISHED
+
+_MARK = "restoring"
+"""A file of the home, with the name of the set: there from the first copy to the last."""
+
+
+class HomeNotEmpty(TidemarkError):
+    """A restore would mix with what is there. Facts: `found`."""
+
+    code = "home_not_empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A set that was brought back: its tables have been opened."""
+
+    back: BackupSet
+    files: int
+    bytes: int
+
+
+def restore(settings: Settings, place: str, name: str | None = None) -> Restored:
+    """Bring back the newest set of the backup at `place`, or the one of this name: lake, source files and, where the
+    set has them, landed files. The catalog and views follow with the next run, or `tidemark doctor --repair`.
+
+    Raises:
+        HomeNotEmpty: the lake has files already, or a source or landed file is there with other content.
+        BackupDamaged: a file of the set is missing or has other bytes.
+    """
+    store = Store.at(place)
+    back = BackupSet.read(store, name)
+    places = {LAKE: Store.at(settings.lake), SOURCES: Store.at(settings.sources), LANDING: Store.at(settings.landing)}
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mark = settings.home / _MARK
+    _check_empty(places, back, mark, settings)
+    mark.write_text(back.name)
+    copying = _Copying(store, places)
+    for step in _steps(back.files):
+        copying.copy(step)
+    for table, version in back.tables.items():
+        _open(places[LAKE], table, version)
+    mark.unlink()
+    return Restored(back, len(back.files), sum(file.size for file in back.files))
+
+
+def _steps(files: list[Kept]) -> Iterator[list[Kept]]:
+    pointer = f"{PUBLISHED.database}.db/{PUBLISHED.table}/{LOG}/"
+    logs = [file for file in files if file.part == LAKE and f"/{LOG}/" in file.path]
+    yield [file for file in files if file.part != LAKE or f"/{LOG}/" not in file.path]
+    yield [file for file in logs if not file.path.startswith(pointer)]
+    yield [file for file in logs if file.path.startswith(pointer)]
+
+
+def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings: Settings) -> None:
+    begun = mark.exists() and mark.read_text() == back.name
+    found = []
+    if not begun:
+        found = [f"{settings.lake}/{path}" for path in places[LAKE].sizes("") if not path.startswith(".")]
+        found += [str(path) for path in (settings.home / "leases").glob("*.lease")]
+        for part in (SOURCES, LANDING):
+            there = [(file, places[part].size(file.path)) for file in back.of(part)]
+            other = [f for f, size in there if size is not None and places[part].checksum(f.path) != f.checksum]
+            found += [f"{places[part].place}/{file.path}, with other content" for file in other]
+    if found:
+        raise HomeNotEmpty(
+            expected=f"an empty lake at {settings.lake}, and no other source files or landed files in the set's places",
+            found=f"{len(found)} files: {', '.join(found[:3])}",
+            consequence="nothing was restored",
+            next_step="set TIDEMARK_HOME to a new folder (and TIDEMARK_SOURCES, TIDEMARK_LANDING), or move these away",
+            files=found,
+        )
+
+
+@dataclass(frozen=True)
+class _Copying:
+    store: Store
+    places: dict[str, Store]
+
+    def copy(self, files: list[Kept]) -> None:
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+            damaged = [path for path in pool.map(self._one, files) if path]
+        if damaged:
+            raise BackupDamaged(
+                expected="the files of the set as they were backed up",
+                found=f"{len(damaged)} missing or with other bytes: {', '.join(damaged[:5])}",
+                consequence="the lake is not whole; nothing reads it",
+                next_step="`tidemark verify` lists them; restore another set (--set) into an empty home",
+                place=self.store.place,
+                files=damaged,
+            )
+
+    def _one(self, file: Kept) -> str | None:
+        """Copy a file, unless it is there; its path, if it is not what was backed up."""
+        target = self.places[file.part]
+        if target.size(file.path) == file.size and target.checksum(file.path) == file.checksum:
+            return None
+        try:
+            copied = target.write(file.path, self.store.pieces(file.stored))
+        except FileNotFoundError:
+            return file.stored
+        return None if copied == file.checksum else file.stored
+
+
+def _open(lake: Store, table: str, version: int) -> None:
+    opened = DeltaTable(f"{lake.place}/{table}", storage_options=lake.options or None)
+    if opened.version() != version:
+        raise BackupDamaged(
+            expected=f"version {version} of {table}",
+            found=f"version {opened.version()}",
+            consequence="the lake is not whole; nothing reads it",
+            next_step="restore another set (--set) into an empty home",
+            place=lake.place,
+            files=[table],
+        )

@@ -1,0 +1,131 @@
+"""Places that hold files by name: a folder of this machine or a bucket, read and written in pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.s3 import endpoint, environment_options, region, with_scheme
+
+_PIECE = 4 << 20
+
+
+class StoreUnreachable(TidemarkError):
+    """A place of a backup refuses, or does not answer. Facts: `place`."""
+
+    code = "store_unreachable"
+
+
+@dataclass(frozen=True)
+class Store:
+    """The files below a place, by their paths in it. Credentials of S3 come from the environment (`AWS_…`)."""
+
+    place: str
+
+    @classmethod
+    def at(cls, place: str | Path) -> Store:
+        """A folder, or a URI such as s3a://bucket/folder."""
+        text = str(place).rstrip("/")
+        if "://" in text:
+            return cls(with_scheme(text, "s3"))
+        return cls(os.path.abspath(Path(text.removeprefix("file:")).expanduser()))  # noqa: PTH100
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        return "://" not in self.place
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What `deltalake` needs beside the environment."""
+        return environment_options(self.place)
+
+    @property
+    def files(self) -> fs.FileSystem:
+        """The files as Arrow sees them."""
+        if self.is_local:
+            return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())
+        if self.place.startswith("s3://"):
+            # deltalake's own file system takes no buffers of Arrow's to write
+            system = fs.S3FileSystem(region=region(), endpoint_override=endpoint())
+            return fs.SubTreeFileSystem(self.place.removeprefix("s3://"), system)
+        system, path = fs.FileSystem.from_uri(self.place)
+        return fs.SubTreeFileSystem(path, system)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Path -> bytes of all files below a folder; none if it is not there."""
+        with self._reaching():
+            found = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+        return {info.path.lstrip("/"): info.size for info in found if info.type == fs.FileType.File}
+
+    def size(self, path: str) -> int | None:
+        """The bytes of a file, None if there is none."""
+        with self._reaching():
+            info = self.files.get_file_info([path])[0]
+        return info.size if info.type == fs.FileType.File else None
+
+    def read(self, path: str) -> bytes:
+        """A whole file. Raises FileNotFoundError."""
+        return b"".join(self.pieces(path))
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """A file piece by piece. Raises FileNotFoundError."""
+        with self._reaching(), self.files.open_input_stream(path) as opened:
+            while piece := opened.read(_PIECE):
+                yield piece
+
+    def checksum(self, path: str) -> str:
+        """The SHA-256 of a file. Raises FileNotFoundError."""
+        digest = hashlib.sha256()
+        for piece in self.pieces(path):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def write(self, path: str, pieces: Iterator[bytes]) -> str:
+        """Write a file that is there whole or not at all; returns its SHA-256."""
+        digest = hashlib.sha256()
+        with self._reaching():
+            if self.is_local:
+                Path(self.place, path).parent.mkdir(parents=True, exist_ok=True)
+            part = f"{path}.part" if self.is_local else path
+            with self.files.open_output_stream(part) as out:
+                for piece in pieces:
+                    digest.update(piece)
+                    out.write(piece)
+            if self.is_local:
+                Path(self.place, part).replace(Path(self.place, path))
+        return digest.hexdigest()
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise StoreUnreachable(
+                expected=f"to read and write {self.place}",
+                found=" ".join(str(error).split())[:300],
+                consequence="the set is not whole; what was copied stays, and is not copied again",
+                next_step="free space, or check the place and the credentials (AWS_…); then the same command again",
+                place=self.place,
+            ) from None
+
+
+def as_pieces(content: bytes) -> Iterator[bytes]:
+    """Content that is in memory, for `Store.write`."""
+    yield content
+
+
+def plain(value: Any) -> Any:
+    """A value of a record as JSON has it."""
+    return value.isoformat() if hasattr(value, "isoformat") else value

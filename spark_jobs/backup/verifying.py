@@ -1,0 +1,58 @@
+"""Compare a set with what the backup holds, and with the lake."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from spark_jobs.backup.making import COPIES_AT_ONCE
+from spark_jobs.backup.sets import LAKE, BackupSet, Kept
+from spark_jobs.backup.stores import Store
+from spark_jobs.config import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a comparison found. `damaged`: files of the set that the backup lacks or has otherwise, with what is wrong;
+    `elsewhere`: data files of the set that the lake still has under their names, with other bytes."""
+
+    compared: BackupSet
+    files: int
+    bytes: int
+    damaged: dict[str, str]
+    elsewhere: dict[str, str]
+
+
+def verify(settings: Settings, place: str, name: str | None = None) -> Verified:
+    """Read every file of a set (the newest, or the one of this name) against its checksum; and hold the sizes of the
+    lake's own data files against it.
+
+    Raises:
+        BackupDamaged: there is no such set.
+    """
+    store, lake = Store.at(place), Store.at(settings.lake)
+    kept = BackupSet.read(store, name)
+    stored = {file.stored: file for file in kept.files}
+    with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+        findings = dict(zip(stored, pool.map(lambda file: finding(store, file), stored.values()), strict=True))
+    here = lake.sizes("")
+    elsewhere = {
+        file.path: f"has {here[file.path]} bytes in the lake, {file.size} in the backup"
+        for file in kept.of(LAKE)
+        if file.path.endswith(".parquet") and here.get(file.path, file.size) != file.size
+    }
+    damaged = {path: what for path, what in findings.items() if what}
+    return Verified(kept, len(stored), sum(file.size for file in stored.values()), damaged, elsewhere)
+
+
+def finding(store: Store, file: Kept) -> str | None:
+    """What is wrong with a file of a set, None if nothing is."""
+    try:
+        size = store.size(file.stored)
+        if size is None:
+            return "is missing"
+        if size != file.size:
+            return f"has {size} bytes, {file.size} were backed up"
+        return None if store.checksum(file.stored) == file.checksum else "has other bytes than were backed up"
+    except FileNotFoundError:
+        return "is missing"

@@ -1,0 +1,127 @@
+"""How a backfill is shown while it runs: a bar on a terminal, lines in a log; and how Ctrl-C stops it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from spark_jobs.cli.output import note
+
+if TYPE_CHECKING:
+    from spark_jobs.server.backfill import SliceRun
+
+
+class Pace:
+    """What has been done of a backfill, how fast, and how long the rest takes at that pace."""
+
+    def __init__(self, source: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._clock = clock
+        self._begun: float | None = None
+        self._before: set[str] = set()
+        self._done_in_s = 0.0
+        self._done: set[str] = set()
+
+    def line(self, runs: list[SliceRun]) -> str:
+        """One line: drops done, running and failed, rows per second, time left."""
+        now = self._clock()
+        done = {run.run_id: run for run in runs if run.state == "success"}
+        if self._begun is None:
+            self._begun, self._before = now, set(done)
+        if done.keys() != self._done:
+            self._done, self._done_in_s = set(done), now - self._begun
+        drops = {state: sum(run.slice.drops for run in runs if run.state == state) for state in _STATES}
+        running = drops["queued"] + drops["running"]
+        parts = [
+            f"{drops['success']} of {sum(run.slice.drops for run in runs)} drops done",
+            f"{running} running",
+            f"{drops['failed']} failed",
+        ]
+        mine = [run for key, run in done.items() if key not in self._before]
+        if mine and self._done_in_s > 0:
+            parts.append(f"{sum(run.rows or 0 for run in mine) / self._done_in_s:,.0f} rows/s")
+            left = sum(_weight(run) for run in runs if run.state != "success") / sum(map(_weight, mine))
+            parts.append(f"{_shown(max(self._done_in_s * (1 + left) - (now - self._begun), 0.0))} left")
+        return f"{self._source}: {', '.join(parts)}"
+
+
+_STATES = ("success", "queued", "running", "failed")
+
+
+def _weight(run: SliceRun) -> int:
+    """A drop costs something beyond its bytes, also an empty one."""
+    return run.slice.bytes + 1024 * run.slice.drops
+
+
+def _shown(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@contextmanager
+def shown(source: str, total: int) -> Iterator[Callable[[list[SliceRun]], None]]:
+    """A bar on standard error where somebody looks, and a line for each run that ends; what it gives takes how the
+    runs stand."""
+    pace, told = Pace(source), set[str]()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
+        bar = bars.add_task(source, total=total)
+
+        def tell(runs: list[SliceRun]) -> None:
+            line = pace.line(runs)
+            done = sum(run.slice.drops for run in runs if run.state == "success")
+            bars.update(bar, description=line, completed=done)
+            fresh = [run for run in runs if run.state in ("success", "failed") and run.run_id not in told]
+            for run in fresh:
+                told.add(run.run_id)
+                rows = "" if run.rows is None else f", {run.rows:,} rows"
+                bars.console.print(f"  {_named(run)}: {run.state} in {run.seconds} s{rows}", highlight=False)
+            if fresh:
+                bars.console.print(f"  {line}", highlight=False)
+
+        yield tell
+
+
+def _named(run: SliceRun) -> str:
+    return run.slice.first if run.slice.drops == 1 else f"{run.slice.first} to {run.slice.last}"
+
+
+class Stop:
+    """Whether Ctrl-C was pressed: once lets the present run end, twice leaves it to Airflow."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.asked = False
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.asked
+
+    def interrupt(self, *_: int | FrameType | None) -> Any:
+        """Called by Ctrl-C."""
+        if self.asked:
+            note(
+                f"left to Airflow, where the present run goes on; go on with: tidemark backfill {self._source} --resume"
+            )
+            raise KeyboardInterrupt
+        self.asked = True
+        note("stops once the present run has published; Ctrl-C again leaves that run to Airflow")
+
+
+@contextmanager
+def stopping(source: str) -> Iterator[Stop]:
+    """What Ctrl-C means in the block."""
+    stop = Stop(source)
+    before = signal.signal(signal.SIGINT, stop.interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,201 @@
+"""The command server: a process that has imported what commands need, and forks itself for each.
+
+`python -m spark_jobs.cli.command_server`, a part of `tidemark up`. Spark's client, Great Expectations, dbt and the
+compiled kernels take a command six seconds of a processor to import and load, more than a small day's work; a fork has
+them in memory. It serves its user alone, through a socket in the home. The other side is `spark_jobs.cli.forward`.
+
+It has one thread and no connection to anything, so a fork shares nothing but memory with it. A command is killed with
+its user's process, and with this server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.cli.forward import ANSWER_S, LENGTH, SOCKET, STATUS, code_stamp, in_folder, of_python, received
+from spark_jobs.jobs import rehearse
+from spark_jobs.server import processes
+
+_IMPORTED = ("spark_jobs.cli.app", "spark_jobs.jobs.pipeline", "great_expectations", "dbt.cli.main")
+_MOST = 64 << 20
+"""Bytes of a request: arguments and an environment."""
+
+Command = Callable[[], int]
+
+
+@dataclass(frozen=True, eq=False)
+class _Fork:
+    """A command on its way: its process, the descriptor that tells of its end, the connection to its user's process."""
+
+    pid: int
+    descriptor: int
+    connection: socket.socket
+
+
+def main() -> int:
+    """Import, then serve until the supervisor ends this process; in a fork: run the command."""
+    code = code_stamp()
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    rehearse.load_kernels("command server")
+    # what is loaded stays shared with the forks: a collection would write to its pages
+    gc.collect()
+    gc.freeze()
+    return CommandServer(Path(os.environ["TIDEMARK_HOME"]) / "server", code).serve()()
+
+
+class CommandServer:
+    """Answers at the socket in `folder`. `code`: the stamp of what was imported."""
+
+    def __init__(self, folder: Path, code: list[int]) -> None:
+        self._code = code
+        self._pid = os.getpid()
+        self._folder = folder
+        self._selector = selectors.DefaultSelector()
+        self._forks: set[_Fork] = set()
+
+    def serve(self) -> Command:
+        """Fork for whoever asks. It returns in a fork alone: what that has to do."""
+        with contextlib.suppress(FileNotFoundError):
+            (self._folder / SOCKET).unlink()
+        listener = socket.socket(socket.AF_UNIX)
+        with in_folder(self._folder) as path:
+            listener.bind(path)
+        (self._folder / SOCKET).chmod(0o600)
+        listener.listen(64)
+        self._selector.register(listener, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is listener:
+                    command = self._accept(listener)
+                    if command is not None:
+                        listener.close()
+                        return command
+                elif key.data in self._forks:
+                    # otherwise the fork and its user's process have ended at once, and the other was told first
+                    self._end(key.data, abandoned=key.fileobj is key.data.connection)
+
+    def _accept(self, listener: socket.socket) -> Command | None:
+        """Fork for a command, or decline it. It returns something in the fork alone: what that has to do."""
+        connection, _ = listener.accept()
+        connection.settimeout(ANSWER_S)
+        try:
+            request, streams = _request(connection)
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"what came in is no request: {error}\n")
+            connection.close()
+            return None
+        if not self._fits(connection, request):
+            _close(streams)
+            self._tell(connection, 0)
+            connection.close()
+            return None
+        pid = os.fork()
+        if pid == 0:
+            self._leave(connection)
+            return lambda: _run(request, streams)
+        _close(streams)
+        fork = _Fork(pid, os.pidfd_open(pid), connection)
+        self._forks.add(fork)
+        self._selector.register(fork.descriptor, selectors.EVENT_READ, fork)
+        self._selector.register(fork.connection, selectors.EVENT_READ, fork)
+        self._tell(connection, pid)
+        return None
+
+    def _fits(self, connection: socket.socket, request: dict[str, Any]) -> bool:
+        """Whether a fork of this process would do what the user's own process would."""
+        _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        same_python = request["python"] == sys.executable
+        same_python &= of_python(request["environment"]) == of_python(os.environ)
+        return user == os.getuid() and same_python and request["code"] == self._code
+
+    def _leave(self, connection: socket.socket) -> None:
+        """In a fork: let go of what is the server's."""
+        processes.end_with_parent(signal.SIGKILL)
+        if os.getppid() != self._pid:  # it died before the kernel knew of our wish
+            os._exit(1)
+        for other in self._forks:
+            os.close(other.descriptor)
+            other.connection.close()
+        connection.close()
+        self._selector.close()
+
+    def _end(self, fork: _Fork, *, abandoned: bool) -> None:
+        """A command has ended, or is `abandoned`, since its user's process is gone: say how it ended."""
+        self._forks.remove(fork)
+        self._selector.unregister(fork.descriptor)
+        self._selector.unregister(fork.connection)
+        if abandoned:
+            os.kill(fork.pid, signal.SIGKILL)
+        _, status = os.waitpid(fork.pid, 0)
+        self._tell(fork.connection, os.waitstatus_to_exitcode(status))
+        os.close(fork.descriptor)
+        fork.connection.close()
+
+    def _tell(self, connection: socket.socket, number: int) -> None:
+        with contextlib.suppress(OSError):
+            connection.sendall(STATUS.pack(number))
+
+
+def _request(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """What a user's process asks for, and its open streams."""
+    head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
+    try:
+        if len(head) != LENGTH.size or len(streams) != 3:
+            raise ValueError(f"{len(head)} bytes and {len(streams)} streams")
+        (size,) = LENGTH.unpack(head)
+        if not 0 < size <= _MOST:
+            raise ValueError(f"a length of {size}")
+        return json.loads(received(connection, size)), streams
+    except (OSError, ValueError):
+        _close(streams)
+        raise
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _run(request: dict[str, Any], streams: list[int]) -> int:
+    """Be the user's command, in a fork."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for place, stream in enumerate(streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    names = ("stdin", "stdout", "stderr")
+    for place, (name, (encoding, errors)) in enumerate(zip(names, request["streams"], strict=True)):
+        mode = "w" if place else "r"
+        lines = place == 2 or os.isatty(place)
+        file = open(place, mode, 1 if lines else -1, encoding=encoding, errors=errors, closefd=False)  # noqa: SIM115
+        setattr(sys, name, file)
+        setattr(sys, f"__{name}__", file)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    os.chdir(request["folder"])
+    sys.argv = ["tidemark", *request["arguments"]]
+    from spark_jobs.cli.app import run
+
+    return run(request["arguments"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""`backup`, `restore`, `verify`: a consistent copy of the lake and its source files, and the way back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.config import load_settings
+
+PlaceArgument = Annotated[str, typer.Argument(help="A folder, or a URI such as s3a://bucket/folder (AWS_… say who).")]
+SetOption = Annotated[str | None, typer.Option("--set", help="Name of the set; the newest by default.")]
+SHOWN = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(backup)
+    app.command()(restore)
+    app.command()(verify)
+
+
+def backup(
+    place: PlaceArgument,
+    landing: Annotated[bool, typer.Option("--landing", help="Also the landed files that count.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a set to a backup: the lake as every source has published it, and the source files. Runs may go on.
+
+    Only files that the backup does not hold yet are copied. Logins, tokens and Airflow's own database are not in it.
+    """
+    from spark_jobs.backup import back_up
+
+    done = back_up(load_settings(), place, landing=landing)
+    made = done.made
+    document = {
+        "set": made.name,
+        "place": place,
+        "tables": len(made.tables),
+        "files": len(made.files),
+        "bytes": sum(file.size for file in made.files),
+        "copied_files": done.copied_files,
+        "copied_bytes": done.copied_bytes,
+        "published": made.published,
+    }
+    emit(as_json, document, lambda: _listed(document, f"backed up: set {made.name}"))
+
+
+def restore(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = False) -> None:
+    """Bring a set back into an empty home: every file is checked, every table opened. The next run goes on from it."""
+    from spark_jobs.backup import restore as bring_back
+
+    settings = load_settings()
+    done = bring_back(settings, place, name)
+    document = {
+        "set": done.back.name,
+        "lake": settings.lake,
+        "tables": len(done.back.tables),
+        "files": done.files,
+        "bytes": done.bytes,
+        "published": done.back.published,
+    }
+    emit(as_json, document, lambda: _listed(document, f"restored: set {done.back.name}"))
+    if not as_json:
+        note("`tidemark up`, then `tidemark doctor --repair` or the next run gives the catalog its tables and views")
+
+
+def verify(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = False) -> None:
+    """Read every file of a set against its checksum, and compare the lake's files; exit code 1 if one is damaged."""
+    from spark_jobs.backup import verify as compare
+
+    done = compare(load_settings(), place, name)
+    document = {
+        "set": done.compared.name,
+        "files": done.files,
+        "bytes": done.bytes,
+        "damaged": done.damaged,
+        "lake_differs": done.elsewhere,
+    }
+    wrong = [*done.damaged.items(), *done.elsewhere.items()]
+    title = f"set {done.compared.name}: {done.files} files read, {len(wrong)} damaged or different"
+    emit(as_json, document, lambda: table(["file", "finding"], wrong[:SHOWN], title=title))
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _listed(document: dict[str, Any], title: str) -> Table:
+    rows = [(name, value) for name, value in document.items() if not isinstance(value, dict)]
+    return table(["what", "value"], rows, title=title)

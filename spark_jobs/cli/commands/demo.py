@@ -1,0 +1,105 @@
+"""`demo`: the whole way on the sample."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from spark_jobs.cli.arguments import drops_between, known_source, server_session
+from spark_jobs.cli.commands.backfill import backfill_range
+from spark_jobs.cli.commands.run import run_source
+from spark_jobs.cli.output import note, show, table
+from spark_jobs.config import Settings, load_settings
+
+FIRST, LAST = "2013-01-01", "2013-01-07"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)
+
+
+def demo() -> None:
+    """The whole way on real input: a week of flights through Airflow, of weather without it, and what came of them."""
+    settings = load_settings()
+    begun = time.monotonic()
+    spent: dict[str, float] = {}
+
+    def timed(what: str, since: float) -> float:
+        now = time.monotonic()
+        spent[what] = round(now - since, 1)
+        return now
+
+    from spark_jobs.server import control
+
+    note("starting the lake server and Airflow")
+    control.up(settings, airflow=True, progress=note)
+    mark = timed("start", begun)
+    _prepare(settings)
+    mark = timed("sample data", mark)
+    note(f"backfilling flights from {FIRST} to {LAST} through Airflow")
+    backfill_range(settings, known_source(settings, "flights"), FIRST, LAST, batch=1)
+    mark = timed("seven runs of flights through Airflow", mark)
+    note(f"running weather from {FIRST} to {LAST} as one run, without Airflow")
+    _without_airflow(settings, "weather")
+    mark = timed("one run of weather", mark)
+    show(_results(settings))
+    timed("results", mark)
+    shown = ", ".join(f"{what} {seconds} s" for what, seconds in spent.items())
+    show(Text(f"\n{time.monotonic() - begun:.1f} s in all: {shown}"))
+
+
+def _without_airflow(settings: Settings, source: str) -> None:
+    lo, hi = drops_between(known_source(settings, source), FIRST, LAST)
+    run_source(settings, source, lo, hi, prefix="demo")
+
+
+def _prepare(settings: Settings) -> None:
+    from datetime import date
+
+    from spark_jobs.sample import prepare_sample
+
+    prepare_sample(settings.landing_folder, first=date.fromisoformat(FIRST), last=date.fromisoformat(LAST))
+
+
+QUERIES = {
+    "Rows landed, quarantined and late per day (flights)": """
+        SELECT date(f.drop_lo) AS day, sum(f.rows) AS landed, sum(f.rejects) AS quarantined,
+               coalesce(max(l.late), 0) AS late
+        FROM bronze.files f
+        LEFT JOIN (SELECT drop_lo, count(DISTINCT row_id) AS late FROM silver.late
+                   WHERE source = 'flights' GROUP BY drop_lo) l ON l.drop_lo = f.drop_lo
+        WHERE f.source = 'flights' GROUP BY f.drop_lo ORDER BY day""",
+    "The ten worst delay windows": """
+        SELECT origin, window_start, window_end, departures, round(mean_delay, 1) AS mean_delay, max_delay, revision
+        FROM silver.departure_delays WHERE departures >= 5 ORDER BY mean_delay DESC, window_start LIMIT 10""",
+    "State of three aircraft": """
+        SELECT tailnum, flights, air_minutes, miles, delay_minutes, timestamp AS newest_event
+        FROM gold.flights ORDER BY flights DESC, tailnum LIMIT 3""",
+    "The weather now": "SELECT * FROM marts.weather_now ORDER BY origin",
+    "The gates' verdicts": """
+        SELECT source, gate, count(DISTINCT run_id) AS runs, count_if(success) AS held, count_if(NOT success) AS failed
+        FROM quality.verdicts GROUP BY source, gate ORDER BY source, gate""",
+}
+
+
+def _results(settings: Settings) -> Group:
+    from spark_jobs.gates import data_docs_index
+
+    shown: list[Any] = []
+    with server_session(settings, "tidemark-demo") as spark:
+        for title, query in QUERIES.items():
+            result = spark.sql(query).toArrow()
+            rows = list(zip(*(column.to_pylist() for column in result.columns), strict=True))
+            shown += [Text(), table(result.column_names, rows, title=title)]
+    password = settings.airflow_home / "passwords.json"
+    addresses = [
+        ("Airflow", settings.airflow_url, f"admin, password in {password}"),
+        ("SQL (JDBC)", settings.jdbc_url, f"beeline, DBeaver: user reader, password in {settings.logins_file}"),
+        ("Data quality", data_docs_index(settings).as_uri(), "Great Expectations Data Docs"),
+    ]
+    return Group(*shown, Text(), table(["what", "address", "how"], addresses))

@@ -1,0 +1,112 @@
+"""Which drops of a source have landed, and which have not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.text import Text
+
+from spark_jobs.cli.arguments import instant, server_session
+from spark_jobs.cli.output import note, table
+from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.drops import Drop
+    from spark_jobs.sources import Source
+    from spark_jobs.storage.lake import Lake
+
+
+def drops_asked_for(
+    settings: Settings,
+    source: Source,
+    first: str | None = None,
+    last: str | None = None,
+    *,
+    only_missing: bool = False,
+    failed: bool = False,
+) -> list[Drop]:
+    """The drops of a range, or all of the source, that are to be run."""
+    from spark_jobs.jobs.drops import drops_of
+    from spark_jobs.storage.times import micros
+
+    if (first is None) != (last is None):
+        raise ParameterError(
+            expected="both --from and --to, or neither", found="one of them", next_step="add the other one"
+        )
+    asked = None
+    if first is not None and last is not None:
+        asked = source.drops.seq_nos(micros(instant(first)), micros(instant(last)))
+    with _lake(settings) as lake:
+        drops = drops_of(settings, source, lake, asked)
+    if failed:
+        wrong = failed_in_airflow(settings, source)
+        drops = [drop for drop in drops if drop.seq_no in wrong]
+    return [drop for drop in drops if drop.state != "landed"] if only_missing else drops
+
+
+def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
+    """The drops whose newest run in Airflow failed; none where Airflow does not run."""
+    from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
+    from spark_jobs.server.airflow_parts import password_file
+    from spark_jobs.server.airflow_runs import interval_of
+    from spark_jobs.server.backfill import failed_drops
+
+    def drops_of_run(run: dict[str, Any]) -> range:
+        interval = interval_of(run, source.every_us)
+        return range(0) if interval is None else source.drops.spanned(*interval)
+
+    if not password_file(settings).exists():
+        return set()
+    try:
+        with AirflowApi(settings) as api:
+            return failed_drops(api, source.name, drops_of_run)
+    except AirflowRefused as refusal:
+        note(f"which runs failed is not known: {refusal.found}")
+        return set()
+
+
+@contextmanager
+def _lake(settings: Settings) -> Iterator[Lake]:
+    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.stored_lake import StoredLake
+
+    stored = StoredLake.at(settings.lake)
+    if stored is not None:
+        yield stored
+        return
+    with server_session(settings, "tidemark-drops") as spark:
+        yield Lake(spark)
+
+
+def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
+    """Every drop of a source: its state (`failed` where the newest run failed and it has not landed), files, bytes and
+    rows."""
+    wrong = failed_in_airflow(settings, source)
+    drops = drops_asked_for(settings, source)
+    return [
+        {
+            "drop": source.drops.label(drop.seq_no),
+            **asdict(drop),
+            "state": "failed" if drop.state != "landed" and drop.seq_no in wrong else drop.state,
+        }
+        for drop in drops
+    ]
+
+
+def for_people(drops: list[dict[str, Any]], source: str) -> Any:
+    """Neighbouring drops of one state as one row."""
+    rows: list[tuple[Any, ...]] = []
+    for state, run in groupby(drops, key=lambda drop: drop["state"]):
+        each = list(run)
+        sums = [sum(drop[name] for drop in each) for name in ("files", "bytes", "rows")]
+        rows.append((each[0]["drop"], each[-1]["drop"], len(each), state, *sums))
+    shown = table(["from", "to", "drops", "state", "files", "bytes", "rows"], rows)
+    if all(drop["state"] == "landed" for drop in drops):
+        return shown
+    return Group(shown, Text(f"`tidemark backfill {source} --only-missing` runs those that have not landed"))

@@ -1,0 +1,234 @@
+"""`checks:` of a source file and suites of one's own, as expectations of Great Expectations; and their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from expectations.own import OwnFileError, expectation_of, names_any, read_suites
+from spark_jobs.config import Settings
+from spark_jobs.sources import (
+    ROWS,
+    Between,
+    DataCheck,
+    Freshness,
+    In,
+    Lateness,
+    Matches,
+    NotNull,
+    NullShare,
+    OfExpectation,
+    OfSql,
+    OfType,
+    Problem,
+    RowCount,
+    Source,
+    SourceFileError,
+    Unique,
+    typed,
+)
+from spark_jobs.sources.quantities import instant_at
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+LATE_BY = "late_by"
+"""Column of landed rows: microseconds from the event time to the start of the drop."""
+_PANDAS_TYPES = {"int": "int64", "string": "str", "timestamp": "Timestamp", "decimal": "Decimal", "float": "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An expectation that a table is held against: what it is called, what it says, and what its failure does.
+
+    `reads` are the columns that it needs (none: it may need any), `whole` says whether it is about all that a table
+    would publish rather than about the rows that a run changes. `condition` is the SQL of which it asks
+    whether it is true.
+    """
+
+    name: str
+    kind: str
+    words: str
+    expected: str
+    severity: str
+    treatment: str
+    expectation: Expectation
+    reads: tuple[str, ...]
+    whole: bool = False
+    condition: str | None = None
+
+
+def held_against(settings: Settings, source: Source, table: str, hi_us: int) -> list[Held]:
+    """What a table of a source is held against by Great Expectations; `hi_us` is the end of the run's last drop.
+
+    Raises:
+        SourceFileError: a check is none, or a file of one's own can't be read; each problem names its own.
+    """
+    held, problems = [], []
+    own = read_own(settings) if names_any(settings.expectations) else []
+    for name, check in source.checks.items():
+        if check.table == table and check.treatment != "quarantine":
+            try:
+                held.append(_of_check(source, name, check, hi_us))
+            except Exception as error:
+                found = " ".join(str(error).split())
+                problems.append(Problem(f"checks.{name}", "an expectation that Great Expectations takes", found))
+    if problems:
+        raise SourceFileError(f"{source.name}.yml", problems)
+    for suite in own:
+        if suite.name.split(".")[:2] == [source.name, table]:
+            held += [_of_suite(suite.name, place, each) for place, each in enumerate(suite.expectations)]
+    return held
+
+
+def read_own(settings: Settings) -> list[Any]:
+    """The suites of the folder of one's own; its classes are known from then on.
+
+    Raises:
+        SourceFileError: a file can't be read.
+    """
+    try:
+        return read_suites(settings.expectations)
+    except OwnFileError as error:
+        problem = Problem("", "a suite of Great Expectations, or Python that can be imported", str(error))
+        raise SourceFileError(str(settings.expectations), [problem]) from error
+
+
+def verify(settings: Settings, source: Source) -> None:
+    """Make every expectation of a source, and try the patterns, before anything runs.
+
+    Raises:
+        SourceFileError: as `held_against`.
+    """
+    if not source.checks and not names_any(settings.expectations):
+        return
+    bad = [(n, c.pattern, e) for n, c in source.checks.items() if isinstance(c, Matches) and (e := _wrong(c.pattern))]
+    if bad:
+        problems = [Problem(f"checks.{n}.pattern", f"an expression that RE2 reads ({e})", repr(p)) for n, p, e in bad]
+        raise SourceFileError(f"{source.name}.yml", problems)
+    tables = {ROWS, *source.windows, *(check.table for check in source.checks.values())}
+    for table in sorted(tables):
+        held_against(settings, source, table, source.start_us)
+
+
+def _wrong(pattern: str) -> str | None:
+    try:
+        pc.match_substring_regex(pa.array([""]), rf"\A(?:{pattern})\z")
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None
+
+
+def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Held:
+    of = f"`{', '.join(check.read)}`: " if check.read else ""
+    share = f" in at least {check.mostly:.4%} of the rows" if check.mostly < 1 else ""
+    expected = f"{check.in_words}{share}"
+    reads = {Lateness: (LATE_BY,), OfSql: (sql_column(name),)}.get(type(check), check.read)
+    words: dict[str, Any] = {
+        "description": check.description or f"{of}{expected}",
+        "severity": check.severity,
+        "meta": {"name": name},
+    }
+    return Held(
+        name,
+        "check",
+        check.description or f"{of}{check.in_words}",
+        expected,
+        check.severity,
+        check.treatment,
+        _expectation(source, name, check, hi_us, words),
+        reads,
+        whole=isinstance(check, Unique | OfType | RowCount | Freshness | NullShare | OfExpectation),
+        condition=check.sql if isinstance(check, OfSql) else None,
+    )
+
+
+def sql_column(name: str) -> str:
+    """The column of a table that says whether the condition of a check is true of a row."""
+    return f"check {name}"
+
+
+def _expectation(source: Source, name: str, check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectation:
+    from great_expectations import expectations as gxe
+
+    each = {**words, "mostly": check.mostly}
+    if isinstance(check, Lateness):
+        return gxe.ExpectColumnValuesToBeBetween(column=LATE_BY, max_value=check.max_us, **each)
+    if isinstance(check, OfSql):
+        return gxe.ExpectColumnValuesToBeInSet(column=sql_column(name), value_set=[True], **each)
+    return _of_columns(source, check, each) or _of_whole(check, hi_us, words)
+
+
+def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expectation | None:
+    """The expectation of a check that rows break one by one by their values; None for another one."""
+    from great_expectations import expectations as gxe
+
+    if isinstance(check, NotNull):
+        return gxe.ExpectColumnValuesToNotBeNull(column=check.column, **each)
+    if isinstance(check, Between):
+        least, greatest = (_bound(source, check, end) for end in (check.min, check.max))
+        return gxe.ExpectColumnValuesToBeBetween(column=check.column, min_value=least, max_value=greatest, **each)
+    if isinstance(check, In):
+        values = [_bound(source, check, value) for value in check.values]
+        return gxe.ExpectColumnValuesToBeInSet(column=check.column, value_set=values, **each)
+    if isinstance(check, Matches):
+        return gxe.ExpectColumnValuesToMatchRegex(column=check.column, regex=f"^(?:{check.pattern})$", **each)
+    if isinstance(check, Unique) and len(check.columns) == 1:
+        return gxe.ExpectColumnValuesToBeUnique(column=check.columns[0], **each)
+    if isinstance(check, Unique):
+        return gxe.ExpectCompoundColumnsToBeUnique(
+            column_list=list(check.columns), ignore_row_if="all_values_are_missing", **each
+        )
+    return None
+
+
+def _of_whole(check: DataCheck, hi_us: int, words: dict[str, Any]) -> Expectation:
+    """The expectation of a check that rows don't break one by one."""
+    from great_expectations import expectations as gxe
+
+    if isinstance(check, OfType):
+        kind = check.type.partition("(")[0]
+        return gxe.ExpectColumnValuesToBeOfType(column=check.column, type_=_PANDAS_TYPES.get(kind, kind), **words)
+    if isinstance(check, RowCount):
+        return gxe.ExpectTableRowCountToBeBetween(min_value=check.min, max_value=check.max, **words)
+    if isinstance(check, Freshness):
+        least = instant_at(hi_us) - timedelta(microseconds=check.within_us)
+        return gxe.ExpectColumnMaxToBeBetween(column=check.column, min_value=least, **words)
+    if isinstance(check, NullShare):
+        return gxe.ExpectColumnProportionOfNonNullValuesToBeBetween(
+            column=check.column, min_value=1 - check.max, max_value=1 - check.min, **words
+        )
+    assert isinstance(check, OfExpectation), "all other kinds have been told apart"
+    return expectation_of(check.type, {**check.arguments, **words})
+
+
+def _bound(source: Source, check: DataCheck, value: Any) -> Any:
+    """A value of a check as Great Expectations compares it with a pandas column."""
+    column = source.columns.get(check.read[0])
+    if value is None or column is None:
+        return value
+    plain = typed(value, column)
+    if column.kind == "timestamp":
+        return instant_at(plain)
+    if column.kind == "date":
+        return date(1970, 1, 1) + timedelta(days=plain)
+    return float(plain) if column.kind == "decimal" else plain
+
+
+def _of_suite(suite: str, place: int, expectation: Expectation) -> Held:
+    meta: Mapping[str, Any] = expectation.meta or {}
+    severity = str(getattr(expectation.severity, "value", expectation.severity) or "critical")
+    name = str(meta.get("name") or f"{suite}.{place + 1}.{expectation.expectation_type}")
+    # the result of an expectation leads back here by its name
+    expectation.meta = {**meta, "name": name}
+    given = expectation.configuration.kwargs
+    reads = [given.get(key) for key in ("column", "column_A", "column_B")] + list(given.get("column_list") or [])
+    words = expectation.description or f"{expectation.expectation_type} with {dict(given)}"
+    treatment = str(meta.get("treatment") or ("fail" if severity == "critical" else "warn"))
+    columns = tuple(dict.fromkeys(column for column in reads if column))
+    return Held(name, "suite", words, words, severity, treatment, expectation, columns, whole=True)

@@ -1,0 +1,128 @@
+"""The tables that checks are held against: rows that landed, windows and states as a run would publish them.
+
+They are read out of the data files, in the columns that checks name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.gates.checks import LATE_BY
+from spark_jobs.gates.measures.parts import of_landings
+from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes
+from spark_jobs.sources import Source
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication, visible_rows
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import STATE, chunks
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import SparkSession
+
+OF_ROW = ("row_id", "entity", "event_time")
+"""What tells a landed row to people, beside its columns."""
+
+
+def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+    """The rows that these landings brought: `OF_ROW`, `seq_no`, `late_by` and the named columns (None: all)."""
+    wanted = [c for c in source.columns if columns is None or c in columns]
+    arrays = {c: f"c_{c}" for c in wanted}
+    own = ["rows", "seq_no", "entity", "row_ids", "event_times"]
+    came = of_landings(landings) & (pc.field("diff") > 0)
+    stored = lake.stored(chunks(source), [*own, *arrays.values()], came)
+    return pa.concat_tables([_rows_of(table, source, arrays) for table in (stored.none(), *stored.tables())])
+
+
+def _rows_of(held: pa.Table, source: Source, arrays: Mapping[str, str]) -> pa.Table:
+    """Chunks as rows."""
+    counts = pc.list_value_length(held["row_ids"]).to_numpy()
+    of_chunk = pa.array(np.repeat(np.arange(held.num_rows), counts.astype(np.int64)))
+    seq_no, times = held["seq_no"].take(of_chunk), pc.list_flatten(held["event_times"])
+    lo_us = pc.add(pc.multiply(seq_no, source.every_us), source.start_us)
+    rows = {
+        "row_id": pc.list_flatten(held["row_ids"]),
+        "entity": held["entity"].take(of_chunk),
+        "event_time": times,
+        "seq_no": seq_no,
+        LATE_BY: pc.subtract(lo_us, times.cast(pa.int64())),
+    }
+    for column, array in arrays.items():
+        values = held[array]
+        whole = values.null_count == 0
+        rows[column] = pc.list_flatten(values) if whole else pa.nulls(len(of_chunk), values.type.value_type)
+    return pa.table(rows)
+
+
+def published_rows(
+    lake: Lake,
+    table: Table,
+    identity: Sequence[str],
+    columns: Sequence[str],
+    publication: Publication,
+    token: int,
+    partitions: Mapping[str, Sequence[str]],
+) -> tuple[pa.Table, pa.Table]:
+    """What a history table would show once the rows of attempt `token` are published, and of it the rows that the
+    attempt wrote. A row that a `closing` row ends is not shown."""
+    read = list(dict.fromkeys([*columns, *identity, "known_from", "era", "token"]))
+    rows: StoredRows = lake.stored(
+        table, read, visible_rows(publication, token), {**partitions, "era": [LIVE, CLOSING]}
+    )
+    whole = rows.whole()
+    live, closing = (whole.filter(pc.equal(whole["era"], era)) for era in (LIVE, CLOSING))
+    # nulls are equal here, as in the views: a join would tell them apart
+    codes, ended = key_codes([live, closing], (*identity, "known_from"))
+    shown = live.filter(pa.array(~np.isin(codes, ended)))
+    return shown, shown.filter(pc.equal(shown["token"], token))
+
+
+def states(
+    lake: Lake, source: Source, columns: Sequence[str], publication: Publication, token: int
+) -> tuple[pa.Table, pa.Table]:
+    """`published_rows` of the source's states, each component as a column of its own."""
+    assert source.state is not None, "callers look whether the source has state"
+    vector = "ints" if source.state.datatype == "int64" else "floats"
+    read = ["entity", "timestamp", "delta_count", vector]
+    of_source = {"source": [source.name]}
+    shown = published_rows(lake, STATE, ["entity"], read, publication, token, of_source)
+    return (_components(shown[0], source, vector), _components(shown[1], source, vector))
+
+
+def _components(rows: pa.Table, source: Source, vector: str) -> pa.Table:
+    assert source.state is not None, "callers look whether the source has state"
+    named = {source.entity: rows["entity"], "timestamp": rows["timestamp"], "delta_count": rows["delta_count"]}
+    lists = rows[vector].combine_chunks()
+    for place, component in enumerate(source.state.components):
+        named[component] = pc.list_element(lists, place)
+    return pa.table(named)
+
+
+def with_conditions(spark: SparkSession, rows: pa.Table, conditions: Mapping[str, str]) -> pa.Table:
+    """The rows with a column for each condition: whether its SQL is true of the row, false also where it is null."""
+    if not conditions:
+        return rows
+    numbered = rows.append_column("_place", pa.array(np.arange(rows.num_rows), pa.int64()))
+    frame = spark.createDataFrame(numbered)
+    columns = [F.coalesce(F.expr(sql), F.lit(False)).alias(name) for name, sql in conditions.items()]
+    told = frame.select("_place", *columns)
+    answers = told.toArrow().sort_by("_place")
+    for name in conditions:
+        rows = rows.append_column(name, answers[name])
+    return rows
+
+
+def as_pandas(rows: pa.Table) -> pd.DataFrame:
+    """The rows as Great Expectations takes them: whole numbers stay whole where some are absent."""
+    import pandas as pd
+
+    types = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    types |= {pa.string(): pd.StringDtype("pyarrow"), pa.large_string(): pd.StringDtype("pyarrow")}
+    return rows.to_pandas(types_mapper=types.get)

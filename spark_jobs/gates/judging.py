@@ -1,0 +1,141 @@
+"""Holding a table against checks: Great Expectations judges, each check gets a verdict with the rows that break it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_jobs.config import Settings
+from spark_jobs.gates.checks import Held
+from spark_jobs.gates.frames import as_pandas
+from spark_jobs.gates.project import Batch, validate
+from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer, Verdict
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationValidationResult
+
+_ROWS_SAID = "_row"
+"""Column of the row's place, by which Great Expectations says which rows break an expectation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is checked, for the verdicts: the gate, the table as people know it, the columns that show a row, and who
+    acts where a check fails."""
+
+    gate: str
+    relation: str
+    shows: tuple[str, ...]
+    source: str
+    run_id: str
+    owner: str
+
+
+def judge(
+    settings: Settings,
+    about: Checked,
+    rows: pa.Table,
+    held: Sequence[Held],
+    overrides: Mapping[str, str],
+    *,
+    suite: str,
+    place_of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda rows: rows,
+) -> list[Verdict]:
+    """A verdict for each check; `overrides` are the reasons of those that a person lets pass. `place_of` tells people
+    where sample rows come from."""
+    if not held:
+        return []
+    # in the frame's own order: what breaks an expectation is named by its place
+    frame = as_pandas(rows)
+    frame[_ROWS_SAID] = range(len(frame))
+    shown_as = {"unexpected_index_column_names": [_ROWS_SAID], "partial_unexpected_count": MAX_EXAMPLES}
+    results = validate(
+        settings,
+        Batch(suite, about.source, frame=frame, result_format={"result_format": "SUMMARY", **shown_as}),
+        lambda: _suite(suite, held),
+        run_id=about.run_id,
+    )
+    by_name = {r.expectation_config.meta["name"]: r for r in results if r.expectation_config}
+    verdicts = []
+    for check in held:
+        verdict = _verdict(about, check, by_name[check.name], overrides.get(check.name))
+        if verdict.verdict != "passed":
+            sample = _sample(by_name[check.name], rows, [*about.shows, *check.reads])
+            verdict = replace(verdict, sample=tuple(place_of(sample)))
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _suite(name: str, held: Sequence[Held]) -> Any:
+    from great_expectations import ExpectationSuite
+
+    # a copy each: the project gives what it stores an identity, and refuses that in another suite
+    return ExpectationSuite(name=name, expectations=[check.expectation.copy(update={"id": None}) for check in held])
+
+
+def _verdict(about: Checked, check: Held, result: ExpectationValidationResult, because: str | None) -> Verdict:
+    answer, observed = _answer(check, result, because), _observed(result)
+    failing = result.result.get("unexpected_count")
+    return Verdict(
+        about.gate,
+        check.name,
+        check.words,
+        observed,
+        answer,
+        expected=check.expected,
+        kind=check.kind,
+        relation=about.relation,
+        severity=check.severity,
+        treatment=check.treatment,
+        failing=None if failing is None else int(failing),
+        because=because if answer == "overridden" else None,
+        on_failure=None if result.success else on_failure(about, check.name, check.treatment),
+    )
+
+
+def on_failure(about: Checked, name: str, treatment: str) -> str:
+    """Who acts on a check that does not hold, and how."""
+    if treatment == "warn":
+        return f"{about.owner} looks at it; the run went on. A check that warns too often is wrong itself: correct it."
+    return (
+        f"{about.owner} acts: correct the data (a file that is landed again, or `tidemark retract`) or the check {name}"
+        f" in {about.source}'s source file or suite, then run the drops again."
+    )
+
+
+def _answer(check: Held, result: ExpectationValidationResult, because: str | None) -> Answer:
+    if result.success:
+        return "passed"
+    if because is not None:
+        return "overridden"
+    if check.treatment == "warn":
+        return "warned"
+    return "error" if _raised(result) else "failed"
+
+
+def _raised(result: ExpectationValidationResult) -> str | None:
+    """The message of what Great Expectations ran into, if it could not judge."""
+    info: Mapping[str, Any] = result.exception_info or {}
+    nested = [each for each in info.values() if isinstance(each, Mapping)] or [info]
+    return next((str(each["exception_message"]) for each in nested if each.get("raised_exception")), None)
+
+
+def _observed(result: ExpectationValidationResult) -> str:
+    raised = _raised(result)
+    if raised is not None:
+        return f"it could not be checked: {' '.join(raised.split())}"
+    found: Mapping[str, Any] = result.result
+    if found.get("unexpected_count") is not None and found.get("element_count") is not None:
+        rows, broken = int(found["element_count"]), int(found["unexpected_count"])
+        return f"{broken} of {rows} rows that break it" if rows else "no rows"
+    observed = found.get("observed_value")
+    return f"{observed:.6g}" if isinstance(observed, float) else str(observed)
+
+
+def _sample(result: ExpectationValidationResult, rows: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
+    places = [int(each[_ROWS_SAID]) for each in result.result.get("partial_unexpected_index_list") or []]
+    shown = [column for column in dict.fromkeys(columns) if column in rows.column_names]
+    return list(rows.select(shown).take(pa.array(places[:MAX_EXAMPLES], pa.int64())).to_pylist())

@@ -1,0 +1,37 @@
+"""Reading `quality.results`: which rows count, and which runs are the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Result = Mapping[str, Any]
+"""A row of `quality.results`."""
+
+
+def counting(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """Of each check of a run what was found last, in the order in which they were found: a stage that is repeated
+    under the run's id checks again."""
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in sorted(results, key=lambda row: row["token"]):
+        key = tuple(row[name] for name in ("source", "run_id", "gate", "kind", "relation", "name"))
+        newest.pop(key, None)
+        newest[key] = dict(row)
+    return list(newest.values())
+
+
+def newest_runs(
+    results: Iterable[Result], *, source: str | None = None, run_id: str | None = None, runs: int = 5
+) -> list[list[dict[str, Any]]]:
+    """The results of the newest runs, newest first for each source; of one run alone if `run_id` names it."""
+    chosen = [
+        row for row in results if source in (None, row["source"]) and run_id in (None, row["run_id"])
+    ]  # fmt: skip
+    of_runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in counting(chosen):
+        of_runs.setdefault((row["source"], row["run_id"]), []).append(row)
+    newest = sorted(of_runs.values(), key=lambda rows: -max(row["token"] for row in rows))
+    shown: dict[str, list[list[dict[str, Any]]]] = {}
+    for rows in newest:
+        shown.setdefault(rows[0]["source"], []).append(rows)
+    return [rows for name in sorted(shown) for rows in shown[name][:runs]]

@@ -1,0 +1,225 @@
+"""The audit of a source: all that ever landed and all that is published, held against the files' ledger, a sample of
+the files themselves, and what the trace gives when it is computed anew. It changes nothing but its own results."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.definition import Definition, definitions
+from spark_jobs.gates import Verdict, build_data_docs, judge_gate
+from spark_jobs.gates.frames import published_rows
+from spark_jobs.gates.verdicts import MAX_EXAMPLES
+from spark_jobs.jobs.audit_note import note_audit
+from spark_jobs.jobs.bronze_audit import BronzeAudit
+from spark_jobs.jobs.examination import examine_source
+from spark_jobs.jobs.gates import as_json
+from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
+from spark_jobs.restatement.chains import chain_corrections
+from spark_jobs.restatement.reach import touched_ranges
+from spark_jobs.restatement.states import state_corrections
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.restatement.windows import corrections
+from spark_jobs.sources import Source
+from spark_jobs.storage import fence, publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.overlay import OverlayLake
+from spark_jobs.storage.quality_tables import RESULTS
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.times import utc_rows
+from spark_jobs.trace import frontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GATE = "audit"
+Examples = dict[str, list[dict[str, Any]]]
+
+
+@dataclass
+class Audited:
+    """What an audit found: its id, a verdict for each invariant, and how long it took. `since` is the first drop whose
+    files it looked at."""
+
+    source: str
+    run_id: str
+    since: str
+    verdicts: list[Verdict] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> list[Verdict]:
+        """The verdicts of what does not hold."""
+        return [verdict for verdict in self.verdicts if verdict.stops]
+
+
+def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int = 0) -> Audited:
+    """Audit a source; of its files those of drops from number `since` on. No run can change it meanwhile.
+
+    What it finds is in `quality.results`, gate `audit`.
+
+    Raises:
+        SourceBusy: a stage was at work for too long.
+    """
+    begun = time.monotonic()
+    lake = Lake(spark)
+    audited = Audited(source.name, f"audit-{uuid.uuid4().hex[:12]}", source.drops.label(since))
+    with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+        token = lease.fence.token
+        measures, examples = _measured(settings, lake, source, since)
+        audited.verdicts = _judged(settings, audited, measures, examples)
+        _record(lake, source, audited, token)
+    build_data_docs(settings)
+    audited.seconds = round(time.monotonic() - begun, 3)
+    note_audit(settings.home, source.name, audited.run_id, len(audited.failed))
+    return audited
+
+
+def _judged(settings: Settings, audited: Audited, measures: dict[str, int], examples: Examples) -> list[Verdict]:
+    """A verdict for each invariant that could be measured: where the records are at odds the rest can't be."""
+    verdicts = judge_gate(
+        GATE,
+        measures,
+        settings=settings,
+        source=audited.source,
+        run_id=audited.run_id,
+        find_examples=lambda broken: {name: examples.get(name, []) for name, *_ in broken},
+    )
+    told = []
+    for verdict in verdicts:
+        if verdict.name not in measures and measures["records_at_odds"]:
+            continue
+        tables = sorted({str(row["table"]) for row in verdict.sample if row.get("table")})
+        told.append(replace(verdict, relation=", ".join(tables) or None))
+    return told
+
+
+def _measured(settings: Settings, lake: Lake, source: Source, since: int) -> tuple[dict[str, int], Examples]:
+    findings = [finding for finding in examine_source(settings, source) if finding.verdict == "wrong"]
+    measures: dict[str, int] = {"records_at_odds": len(findings)}
+    examples: Examples = {"records_at_odds": [{"table": f.what, "found": f.found, "do": f.do} for f in findings]}
+    if findings:
+        return measures, examples
+    now = publication.load(lake, source)
+    if now.published_us == 0:
+        return {**measures, **dict.fromkeys(_all_measures(), 0)}, examples
+    of_bronze = BronzeAudit.of(settings, lake, source, since)
+    for measured, shown in (of_bronze.measured(), _published(lake, source, now)):
+        measures |= measured
+        examples |= shown
+    return measures, examples
+
+
+def _all_measures() -> list[str]:
+    import expectations
+
+    return [invariant.measure for invariant in expectations.SUITES[GATE]]
+
+
+class _Anew(Scope):
+    """Everything that is published, worked out once more."""
+
+    @property
+    def known_from_us(self) -> int:
+        """Later than what any run has written: nothing that is published may pass for this one's own."""
+        return self.frontiers.seal_us
+
+
+def _published(lake: Lake, source: Source, now: publication.Publication) -> tuple[dict[str, int], Examples]:
+    """Published tables against what the trace gives anew."""
+    scope = _Anew(source, frontiers.published_frontiers(lake, source, now), now, everything=True)
+    found = Counter[str](windows_otherwise=0, repeated_windows=0, states_otherwise=0, repeated_entities=0)
+    examples: Examples = {}
+
+    def tell(measure: str, table: str, rows: list[dict[str, Any]], count: int) -> None:
+        found[measure] += count
+        shown = examples.setdefault(measure, [])
+        shown += [{"table": table, **row} for row in rows[: MAX_EXAMPLES - len(shown)]]
+
+    # what is worked out anew is kept beside the tables
+    overlay = OverlayLake(lake.spark)
+    try:
+        # windows can be compared with published ones that are there once
+        comparable = []
+        for definition in definitions(source):
+            twice = _repeated(lake, definition.table(), definition.identity, now, {})
+            tell("repeated_windows", definition.table().qualified, twice, len(twice))
+            if not twice:
+                comparable.append(definition)
+        made = corrections(overlay, scope, comparable, touched_ranges(lake, scope, comparable), 0)
+        for definition in comparable:
+            table = definition.table()
+            if definition.name in made:
+                overlay.append_files(table, made[definition.name].files)
+            rows = _some(overlay, table, _told_of(definition))
+            tell("windows_otherwise", table.qualified, rows, len(rows))
+        if source.state is not None:
+            twice = _repeated(lake, STATE, ["entity"], now, {"source": [source.name]})
+            tell("repeated_entities", STATE.qualified, twice, len(twice))
+            rows = _otherwise_states(overlay, scope)
+            tell("states_otherwise", STATE.qualified, rows, len(rows))
+    finally:
+        overlay.close()
+    return dict(found), examples
+
+
+def _told_of(definition: Definition) -> list[str]:
+    counted = list(definition.window.aggregates)
+    return [*definition.identity, "window_end", *counted, "era"]
+
+
+def _otherwise_states(overlay: OverlayLake, scope: Scope) -> list[dict[str, Any]]:
+    try:
+        _work_out_states(overlay, scope)
+    except DuplicateDeltaError as error:
+        # no state follows from a row that the trace has twice
+        return [{"row_id": error.facts["row_id"], "found": error.found}]
+    return _some(overlay, STATE, ["entity", "timestamp", "delta_count", "ints", "floats", "era"])
+
+
+def _work_out_states(overlay: OverlayLake, scope: Scope) -> None:
+    if not scope.source.keeps_chains:
+        overlay.append_files(STATE, state_corrections(overlay, scope, 0) or [])
+        return
+    made = chain_corrections(overlay, scope, 0, with_segments=False)
+    if made is not None:
+        overlay.append_files(STATE, made.states)
+
+
+_MOST_DIFFERENCES = 1000
+
+
+def _some(overlay: OverlayLake, table: Table, columns: list[str]) -> list[dict[str, Any]]:
+    """Rows that would have to be written to put a table right: `live` what it should say, `closing` what it should not.
+    At most `_MOST_DIFFERENCES`. States are written without being compared: one that closes itself says the same."""
+    if not overlay.wrote(table):
+        return []
+    shown = [column for column in dict.fromkeys(columns) if column in table.column_names and column != "era"]
+    eras = [F.min("era").alias("era"), F.max("era").alias("other")]
+    rows = overlay.written(table).groupBy(*shown).agg(*eras).where("era = other").drop("other")
+    return [dict(row) for row in utc_rows(rows.limit(_MOST_DIFFERENCES))]
+
+
+def _repeated(
+    lake: Lake, table: Table, identity: list[str], now: publication.Publication, of: dict[str, list[str]]
+) -> list[dict[str, Any]]:
+    """What stands several times of a published history table."""
+    shown, _ = published_rows(lake, table, identity, identity, now, -1, of)
+    counted = shown.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1))
+    return list(twice.slice(0, _MOST_DIFFERENCES).to_pylist())
+
+
+def _record(lake: Lake, source: Source, audited: Audited, token: int) -> None:
+    common = {"source": source.name, "token": token, "run_id": audited.run_id, "recorded_at": datetime.now(UTC)}
+    rows = [{**common, **asdict(v), "sample": as_json(v.sample)} for v in audited.verdicts]
+    lake.record(RESULTS, rows)

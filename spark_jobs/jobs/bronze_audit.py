@@ -1,0 +1,223 @@
+"""The audit's look at bronze and the trace: file by file against the ledger, against each other, and a sample of the
+files that still stand as they landed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.config import Settings
+from spark_jobs.gates.verdicts import MAX_EXAMPLES
+from spark_jobs.kernels.measures.balance import Balance
+from spark_jobs.kernels.plain import Ints, numbers
+from spark_jobs.landing.ledger import LANDED, Version, versions
+from spark_jobs.landing.places import Places
+from spark_jobs.landing.reader import list_drop_files
+from spark_jobs.landing.record_spec import record_spec
+from spark_jobs.landing.worker import read_file
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks, updates
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.frontiers import SourceFrontiers
+
+FILES_READ = 20
+"""Files of the sample, spread over all that landed."""
+_COUNTS = {"rejects": QUARANTINE, "duplicates": DUPLICATES}
+Measured = tuple[dict[str, int], dict[str, list[dict[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class BronzeAudit:
+    """What one pass over bronze and one over the trace add up to, file by file. `shown` are the places of the files
+    that are asked about."""
+
+    settings: Settings
+    lake: Lake
+    source: Source
+    known: dict[str, Version]
+    places: Places
+    standing: SourceFrontiers
+    shown: Sequence[int]
+
+    @classmethod
+    def of(cls, settings: Settings, lake: Lake, source: Source, since: int) -> BronzeAudit:
+        """Of the files of drops from number `since` on."""
+        known = versions(lake, source)
+        places = Places.of(known.values(), source)
+        shown = [n for n, path in enumerate(places.paths) if known[path].seq_no >= since]
+        return cls(settings, lake, source, known, places, frontiers.load(lake, source), shown)
+
+    def measured(self) -> Measured:
+        """The audit's measures of bronze and the trace, with the files or rows behind each."""
+        ledger = self.lake.records(FILES, pc.field("source") == self.source.name)
+        landings = {row["landing"] for row in ledger}
+        in_bronze, in_trace = self._bronze(landings)
+        found = {
+            "files_with_other_rows": self._against_ledger(ledger, in_bronze),
+            "files_that_read_otherwise": self._read_again(in_bronze),
+            **self._listed(ledger, landings),
+            **self._trace(in_trace),
+        }
+        return {name: len(rows) for name, rows in found.items()}, {n: r[:MAX_EXAMPLES] for n, r in found.items()}
+
+    @property
+    def _columns(self) -> list[str]:
+        return [*(f"t_{t}" for t in self.source.timelines), *(f"c_{c}" for c in self.source.columns)]
+
+    def _bronze(self, landings: set[int]) -> tuple[Balance, Balance]:
+        """The rows of all landings of the ledger, and of those that the trace has taken in."""
+        lists = ["row_ids", "event_times", *self._columns]
+        stored = self.lake.stored(chunks(self.source), ["entity", "rows", "diff", "landing", LANDINGS.name, *lists])
+        both = Balance.of_nothing(len(self.places.paths)), Balance.of_nothing(len(self.places.paths))
+        counted = pa.array(sorted(landings), pa.int64())
+        for table in stored.tables():
+            rows, diffs, of_landing = _rows_of(table, self._columns)
+            counts = pc.is_in(of_landing, value_set=counted).to_numpy(zero_copy_only=False)
+            taken_in = counts & (of_landing.to_numpy() <= self.standing.landed_through)
+            for balance, chosen in zip(both, (counts, taken_in), strict=True):
+                self._add(balance, rows.filter(pa.array(chosen)), diffs[chosen])
+        return both
+
+    def _add(self, balance: Balance, rows: pa.Table, diffs: Ints) -> None:
+        ids = numbers(rows["row_id"])
+        horizon_us = self.standing.horizon_us
+        if self.source.retention.horizon_us is not None:
+            # below it updates may have gone for good
+            kept = numbers(rows["event_time"]) >= horizon_us
+            rows, ids, diffs = rows.filter(pa.array(kept)), ids[kept], diffs[kept]
+        balance.add(rows, self.places.files(ids), diffs)
+
+    def _against_ledger(self, ledger: Iterable[dict[str, Any]], bronze: Balance) -> list[dict[str, Any]]:
+        if self.source.retention.horizon_us is not None:
+            return []
+        due = Counter[str]()
+        for row in ledger:
+            due[row["path"]] += row["rows"] - (row["rows_back"] or 0)
+        table = chunks(self.source).qualified
+        found = [
+            {"table": table, "file": path, "ledger": due[path], "bronze": int(bronze.rows[n])}
+            for n in self.shown
+            if due[path := self.places.paths[n]] != bronze.rows[n]
+        ]
+        strays = int(bronze.rows[-1])
+        return [*found, *([{"table": table, "file": None, "ledger": 0, "bronze": strays}] if strays else [])]
+
+    def _listed(self, ledger: Iterable[dict[str, Any]], landings: set[int]) -> dict[str, list[dict[str, Any]]]:
+        """Rejects and duplicates, file by file."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        shown = {self.places.paths[n] for n in self.shown}
+        for what, table in _COUNTS.items():
+            due, stand = Counter[str](), Counter[str]()
+            for row in ledger:
+                due[row["path"]] += (row[what] or 0) - (row[f"{what}_back"] or 0)
+            for part in self._of_landings(table, landings):
+                for file, diff in zip(part["file"].to_pylist(), part["diff"].to_pylist(), strict=True):
+                    stand[file] += diff
+            found[f"files_with_other_{what}"] = [
+                {"table": table.qualified, "file": path, "ledger": due[path], "bronze": stand[path]}
+                for path in sorted({*due, *stand} - {None})
+                if due[path] != stand[path] and (path in shown or path not in self.known)
+            ]
+        return found
+
+    def _of_landings(self, table: Table, landings: set[int]) -> Iterator[pa.Table]:
+        counted = pc.field("landing").isin(pa.array(sorted(landings), pa.int64()))
+        return self.lake.stored(table, ["file", "diff"], counted, {"source": [self.source.name]}).tables()
+
+    def _trace(self, bronze: Balance) -> dict[str, list[dict[str, Any]]]:
+        """The updates of all batches that count, against the rows of bronze that they come from."""
+        table, balance = updates(self.source), Balance.of_nothing(len(self.places.paths))
+        read = ["batch", "diff", "row_id", "entity", "event_time", *self._columns]
+        batches = {"batch": sorted(self.standing.arrangement.handles())}
+        several: list[dict[str, Any]] = []
+        for part in self.lake.stored(table, read, None, batches).tables():
+            diffs = numbers(part["diff"])
+            wrong = part.filter(pa.array(np.abs(diffs) != 1)).select(["batch", "row_id", "diff", "entity"])
+            several += [{"table": table.qualified, **row} for row in wrong.to_pylist()]
+            # an update of several counts as one here: it is told above
+            self._add(balance, part.drop_columns(["batch", "diff"]), np.sign(diffs))
+        differs = balance.differs(bronze)
+        asked = [*self.shown, len(self.places.paths)]
+        otherwise = [
+            {
+                "table": table.qualified,
+                "file": None if n == len(self.places.paths) else self.places.paths[n],
+                "bronze": int(bronze.rows[n]),
+                "trace": int(balance.rows[n]),
+                "values_differ": bool(bronze.rows[n] == balance.rows[n]),
+            }
+            for n in asked
+            if differs[n]
+        ]
+        return {"files_that_the_trace_has_otherwise": otherwise, "updates_of_several": several}
+
+    def _read_again(self, bronze: Balance) -> list[dict[str, Any]]:
+        """Files of the sample that give other rows than bronze has of them."""
+        landed = [n for n in self.shown if self.known[self.places.paths[n]].kind == LANDED]
+        step = max(1, -(-len(landed) // FILES_READ))
+        hidden = self._duplicates()
+        found = []
+        for n in landed[::step]:
+            version = self.known[self.places.paths[n]]
+            file = next(
+                (
+                    f
+                    for f in list_drop_files(self.settings.landing, self.source, version.seq_no)
+                    if (f.path, f.checksum) == (version.path, version.checksum)
+                ),
+                None,
+            )
+            if file is None or version.first_row_id is None:
+                continue  # it has changed or gone since: no proof of anything
+            file = replace(file, first_row_id=version.first_row_id)
+            again = Balance.of_nothing(len(self.places.paths))
+            for batch in read_file(file, self.source.landing.format, record_spec(self.source)):
+                rows = pa.Table.from_batches([batch])
+                good = rows.filter(pc.and_(rows["rule"].is_null(), pc.invert(pc.is_in(rows["row_id"], hidden))))
+                kept = good.select(["row_id", "entity", "event_time", *self._columns])
+                self._add(again, kept, np.ones(kept.num_rows, np.int64))
+            if (again.rows[n], again.sums[n]) != (bronze.rows[n], bronze.sums[n]):
+                told = {"file": version.path, "read": int(again.rows[n]), "bronze": int(bronze.rows[n])}
+                found.append({"table": chunks(self.source).qualified, **told})
+        return found
+
+    def _duplicates(self) -> pa.Array:
+        """The row ids for which another row stands."""
+        stored = self.lake.stored(DUPLICATES, ["row_id", "diff"], None, {"source": [self.source.name]}).whole()
+        counted = stored.group_by("row_id").aggregate([("diff", "sum")])
+        return counted.filter(pc.greater(counted["diff_sum"], 0))["row_id"].combine_chunks()
+
+
+def _rows_of(held: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Ints, pa.Array]:
+    """Chunks as rows (`row_id`, `entity`, `event_time` and the columns), the diff of each, and its landing."""
+    counts = pc.fill_null(pc.list_value_length(held["row_ids"]), 0).to_numpy().astype(np.int64)
+    of_chunk = pa.array(np.repeat(np.arange(held.num_rows), counts))
+    rows = {
+        "row_id": pc.list_flatten(held["row_ids"]),
+        "entity": held["entity"].take(of_chunk),
+        "event_time": pc.list_flatten(held["event_times"]),
+    }
+    for column in columns:
+        rows[column] = _flat(held[column], counts)
+    own = held["landing"].take(of_chunk).combine_chunks()
+    merged = _flat(held[LANDINGS.name], counts)
+    return pa.table(rows), numbers(held["diff"].take(of_chunk)), pc.coalesce(merged.combine_chunks(), own)
+
+
+def _flat(lists: pa.ChunkedArray, counts: Ints) -> pa.ChunkedArray:
+    """The elements of lists, nulls for those of a missing list."""
+    if lists.null_count == 0:
+        return pc.list_flatten(lists)
+    present = lists.is_valid().to_numpy(zero_copy_only=False)
+    places = np.full(int(counts.sum()), -1, np.int64)
+    of_present = np.repeat(present, counts)
+    places[of_present] = np.arange(int(of_present.sum()))
+    return pc.list_flatten(lists).take(pa.array(places, mask=places < 0))

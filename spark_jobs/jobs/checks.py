@@ -1,0 +1,276 @@
+"""The source file's checks and suites of one's own, at the end of the stage that writes what they are about."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.gates import Verdict, refuse_failed
+from spark_jobs.gates.checks import LATE_BY, Held, held_against, sql_column, verify
+from spark_jobs.gates.frames import OF_ROW, landed_rows, published_rows, states, with_conditions
+from spark_jobs.gates.judging import Checked, judge, on_failure
+from spark_jobs.gates.measures.parts import of_landings
+from spark_jobs.gates.verdicts import MAX_EXAMPLES
+from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import keep_verdicts, of_run, write_verdicts
+from spark_jobs.kernels.records import CHECK_PREFIX
+from spark_jobs.landing.ledger import PendingLanding, versions
+from spark_jobs.landing.places import Places
+from spark_jobs.sources import ROWS, STATE, OfSql, Problem, Source, SourceFileError, did_you_mean
+from spark_jobs.storage.column_types import sql_type_of
+from spark_jobs.storage.quality_tables import OVERRIDES
+from spark_jobs.storage.tables import QUARANTINE
+
+_KINDS = ("check", "suite")
+
+
+def verify_checks(stage: Stage) -> None:
+    """Refuse a check that can't be made, a condition that is no SQL over its table, and an override of no check.
+
+    Raises:
+        SourceFileError: names the checks.
+        ParameterError: names the override.
+    """
+    verify(stage.settings, stage.source)
+    problems = [problem for name, check in stage.source.checks.items() if isinstance(check, OfSql)
+                if (problem := _sql_problem(stage, name, check)) is not None]  # fmt: skip
+    if problems:
+        raise SourceFileError(f"{stage.source.name}.yml", problems)
+    known = [held.name for table in _tables(stage.source) for held in _held(stage, table)] if _asked(stage) else []
+    for name, because in stage.request.overrides.items():
+        if name not in known:
+            raise ParameterError(
+                expected=f"a check of {stage.source.name} that can stop a run ({', '.join(known) or 'it has none'})",
+                found=f"{name!r}{did_you_mean(name, known)}",
+                consequence="nothing was run; what the engine itself promises can't be let pass",
+                next_step="name a check of the source file or of a suite of your own",
+            )
+        if not because.strip():
+            raise ParameterError(
+                expected="a reason, which is kept",
+                found="none",
+                next_step='say it: --because "the sensor was replaced"',
+            )
+
+
+def _asked(stage: Stage) -> bool:
+    return bool(stage.request.overrides)
+
+
+def _tables(source: Source) -> list[str]:
+    return [ROWS, *source.windows, *([STATE] if source.state is not None else [])]
+
+
+def _held(stage: Stage, table: str) -> list[Held]:
+    return held_against(stage.settings, stage.source, table, stage.hi_us)
+
+
+def _sql_problem(stage: Stage, name: str, check: OfSql) -> Problem | None:
+    """Why the condition of a check is none over its table; None if it is."""
+    from pyspark.errors import PySparkException
+
+    try:
+        empty = stage.lake.spark.createDataFrame([], _columns_as_ddl(stage, check.table))
+        # its schema is what Spark makes of the condition
+        _ = empty.select(F.expr(check.sql)).schema
+    except PySparkException as error:
+        expected = f"a condition in Spark's SQL over the columns of {check.table}"
+        return Problem(f"checks.{name}.sql", expected, f"{check.sql!r}: {str(error).splitlines()[0]}")
+    return None
+
+
+def _columns_as_ddl(stage: Stage, table: str) -> str:
+    """The columns that a condition may name, as the source file has them: the tables may lack some still."""
+    source = stage.source
+    times = ("event_time", "timestamp")
+    if table == ROWS:
+        own = {"row_id": "BIGINT", "entity": "STRING", times[0]: "TIMESTAMP", "seq_no": "BIGINT", LATE_BY: "BIGINT"}
+        kinds = {**own, **{name: sql_type_of(column) for name, column in source.columns.items()}}
+    elif table == STATE and source.state is not None:
+        value = "BIGINT" if source.state.datatype == "int64" else "DOUBLE"
+        kinds = {source.entity: "STRING", times[1]: "TIMESTAMP", "delta_count": "BIGINT"}
+        kinds |= dict.fromkeys(source.state.components, value)
+    else:
+        definition = next(d for d in stage.definitions if d.name == table)
+        kinds = {column.name: column.type for column in definition.table().columns}
+    return ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+
+
+def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: int) -> None:
+    """Hold the rows of these landings against the checks of rows; their drops have `n_records` now, rejects included.
+
+    Raises:
+        GateFailed: one of them does not hold, and may stop the run.
+    """
+    held = _held(stage, ROWS)
+    about = _about(stage, "bronze", f"bronze.{stage.source.name}_chunks", (*OF_ROW, *stage.source.timelines))
+    verdicts = _quarantined(stage, about, landings, n_records)
+    if held:
+        rows = landed_rows(stage.lake, stage.source, list(landings), _columns(held))
+        verdicts += _judge(stage, about, ROWS, rows, held, place_of=lambda sample: _placed(stage, sample))
+    _conclude(stage, "bronze", verdicts)
+
+
+def check_windows(stage: Stage) -> None:
+    """Hold each window that has checks, as the run would publish it, against them.
+
+    Raises:
+        GateFailed: as `check_landed`.
+    """
+    verdicts: list[Verdict] = []
+    for definition in stage.definitions:
+        about = _about(stage, "silver", f"silver.{definition.name}", tuple(definition.identity))
+        verdicts += _judge_table(stage, about, definition.name)
+    _conclude(stage, "silver", verdicts)
+
+
+def check_states(stage: Stage) -> None:
+    """Hold the states, as the run would publish them, against their checks.
+
+    Raises:
+        GateFailed: as `check_landed`.
+    """
+    about = _about(stage, "gold", f"gold.{stage.source.name}", (stage.source.entity,))
+    _conclude(stage, "gold", _judge_table(stage, about, STATE))
+
+
+def _about(stage: Stage, gate: str, relation: str, shows: tuple[str, ...]) -> Checked:
+    return Checked(gate, relation, shows, stage.source.name, stage.run_id, f"the owner ({stage.source.dag.owner})")
+
+
+def _columns(held: Sequence[Held]) -> list[str] | None:
+    """The columns that checks read; None: any."""
+    if any(check.condition or not check.reads for check in held if not _counts_rows(check)):
+        return None
+    return sorted({column for check in held for column in check.reads})
+
+
+def _counts_rows(check: Held) -> bool:
+    return check.expectation.expectation_type.startswith("expect_table_row_count")
+
+
+def _judge(
+    stage: Stage,
+    about: Checked,
+    table: str,
+    rows: pa.Table,
+    held: Sequence[Held],
+    place_of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda sample: sample,
+) -> list[Verdict]:
+    conditions = {sql_column(check.name): check.condition for check in held if check.condition}
+    rows = with_conditions(stage.lake.spark, rows, conditions)
+    overrides = stage.request.overrides
+    return judge(stage.settings, about, rows, held, overrides, suite=f"{table} checks", place_of=place_of)
+
+
+def _judge_table(stage: Stage, about: Checked, table: str) -> list[Verdict]:
+    """What rows break one by one is asked of the rows that the run changes, all else of the whole table."""
+    held = _held(stage, table)
+    if not held:
+        return []
+    whole, changed = _of_table(stage, table, _columns(held), token=stage.fence.token)
+    verdicts = []
+    for rows, of in ((changed, False), (whole, True)):
+        chosen = [check for check in held if check.whole == of]
+        verdicts += _judge(stage, about, f"{table} whole" if of else table, rows, chosen)
+    return verdicts
+
+
+def _of_table(stage: Stage, table: str, columns: Sequence[str] | None, *, token: int) -> tuple[pa.Table, pa.Table]:
+    """What a window or the states would show, and of it what `token` wrote."""
+    if table == STATE:
+        return states(stage.lake, stage.source, [], stage.publication, token)
+    definition = next(d for d in stage.definitions if d.name == table)
+    of_table = definition.table()
+    known = [c for c in of_table.column_names if c not in ("known_to", "revision")]
+    wanted = known if columns is None else [c for c in known if c in columns]
+    return published_rows(stage.lake, of_table, definition.identity, wanted, stage.publication, token, {})
+
+
+def _placed(stage: Stage, sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sample rows with the file and the line that they are of."""
+    places = Places.of(versions(stage.lake, stage.source).values(), stage.source)
+    ids = np.array([row["row_id"] for row in sample], np.int64)
+    files = places.files(ids) if ids.size else ids
+    placed = []
+    for row, row_id, file in zip(sample, ids.tolist(), files.tolist(), strict=True):
+        where = {"file": places.paths[file], "line": row_id - int(places.firsts[file]) + 1} if file >= 0 else {}
+        placed.append({**where, **row})
+    return placed
+
+
+def _quarantined(stage: Stage, about: Checked, landings: dict[int, PendingLanding], n_records: int) -> list[Verdict]:
+    """A verdict for each check that quarantines: what these landings put there under its name."""
+    checks = stage.source.quarantining
+    if not checks:
+        return []
+    came = of_landings(list(landings)) & (pc.field("diff") > 0)
+    read = ["seq_no", "file", "line", "rule", "reason", "raw"]
+    rejects = stage.lake.stored(QUARANTINE, read, came, {"source": [stage.source.name]}).whole()
+    verdicts = []
+    for name, check in checks.items():
+        broken = rejects.filter(pc.equal(rejects["rule"], f"{CHECK_PREFIX}{name}"))
+        share = 1 - broken.num_rows / n_records if n_records else 1.0
+        verdict = Verdict(
+            about.gate,
+            name,
+            check.description or f"{''.join(f'`{c}`: ' for c in check.read)}{check.in_words}",
+            f"{broken.num_rows} of {n_records} rows that break it",
+            "quarantined" if broken.num_rows else "passed",
+            expected=f"{check.in_words}, of at least {check.least_share:.4%} of the rows",
+            kind="check",
+            relation="bronze.quarantine",
+            severity=check.severity,
+            treatment="quarantine",
+            failing=broken.num_rows,
+            sample=tuple(broken.drop_columns(["rule"]).slice(0, MAX_EXAMPLES).to_pylist()),
+        )
+        if broken.num_rows:
+            verdict = _stopped(stage, about, verdict, holds=share >= check.least_share)
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _stopped(stage: Stage, about: Checked, verdict: Verdict, *, holds: bool) -> Verdict:
+    """The verdict of a check that rows went to quarantine for."""
+    look = f"`tidemark quarantine list {about.source}` shows them; mend the file, or the check and replay them."
+    if holds:
+        return replace(verdict, on_failure=look)
+    because = stage.request.overrides.get(verdict.name)
+    if because is not None:
+        return replace(verdict, verdict="overridden", because=because, on_failure=look)
+    return replace(verdict, verdict="failed", on_failure=on_failure(about, verdict.name, "fail"))
+
+
+def _conclude(stage: Stage, gate: str, verdicts: list[Verdict]) -> None:
+    """Keep the verdicts, record what was let pass, and stop if one of them says so."""
+    if not verdicts:
+        return
+    keep_verdicts(stage, gate, [asdict(verdict) for verdict in verdicts], _KINDS)
+    _record_overrides(stage, verdicts)
+    answers = [verdict.verdict for verdict in verdicts]
+    stage.summary["checks"] = ", ".join(f"{answers.count(a)} {a}" for a in dict.fromkeys(answers))
+    told = [f"{v.name} {v.verdict}: {v.observed}" for v in verdicts if v.verdict != "passed"]
+    if told:
+        stage.summary["not_passed"] = [*stage.summary.get("not_passed", []), *told]
+    if any(verdict.stops for verdict in verdicts):
+        write_verdicts(stage)
+    refuse_failed(gate, verdicts, settings=stage.settings, source=stage.source.name, run_id=stage.run_id)
+
+
+def _record_overrides(stage: Stage, verdicts: Sequence[Verdict]) -> None:
+    said = {"overridden_by": getpass.getuser(), "recorded_at": datetime.now(UTC)}
+    rows = [
+        {**of_run(stage), **said, "name": v.name, "because": v.because} for v in verdicts if v.verdict == "overridden"
+    ]
+    if rows:
+        stage.lake.record(OVERRIDES, rows)

@@ -1,0 +1,101 @@
+"""What stands of each drop of a source: told by the landing directory and the lake's records, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from spark_jobs.config import Settings
+from spark_jobs.landing import ledger
+from spark_jobs.landing.files import list_drop_files
+from spark_jobs.landing.ledger import LandedDrop
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.gap import gap_before
+
+State = Literal["landed", "partial", "missing"]
+
+LOOK_AHEAD = 366
+"""How many drops without a file, after the last one that is known, end the search for files that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """One drop. `landed`: published, with all its files as they are now; `partial`: files came or changed since, or
+    were landed and never published; `missing`: never run. `files` and `bytes` are those in the landing directory,
+    `rows` what has landed of it."""
+
+    seq_no: int
+    state: State
+    files: int
+    bytes: int
+    rows: int
+
+
+def drops_of(settings: Settings, source: Source, lake: Lake, drops: range | None = None) -> list[Drop]:
+    """The drops of a range, or all up to the last one that has landed or has files.
+
+    Reads every file of theirs for its checksum.
+    """
+    now = publication.load(lake, source)
+    standing = frontiers.load(lake, source)
+    published = standing
+    if standing.seal_us > now.published_us:
+        published = frontiers.published_frontiers(lake, source, now)
+    landed = ledger.landed_drops(lake, source)
+    ran = {n for lo, hi in published.landed for n in range(lo, hi)}
+    begun = {*landed, *(n for lo, hi in standing.landed for n in range(lo, hi))}
+
+    def look(seq_no: int) -> Drop:
+        listed = list_drop_files(settings.landing, source, seq_no)
+        known = landed.get(seq_no, LandedDrop())
+        state: State = "missing"
+        if seq_no in ran or seq_no in begun:
+            # a file that was taken back stays out, one that is gone stays in
+            whole = seq_no in ran and all(known.checksums.get(file.path) == file.checksum for file in listed)
+            state = "landed" if whole else "partial"
+        return Drop(seq_no, state, len(listed), sum(file.size for file in listed), known.rows)
+
+    if drops is not None:
+        return [look(seq_no) for seq_no in drops]
+    return list(_until_quiet(look, max(begun, default=-1) + 1))
+
+
+def _until_quiet(look: Callable[[int], Drop], known: int) -> Iterator[Drop]:
+    """Drops from the first to the last known or found one."""
+    quiet: list[Drop] = []
+    seq_no = 0
+    while seq_no < known or len(quiet) < LOOK_AHEAD:
+        drop = look(seq_no)
+        quiet.append(drop)
+        if seq_no < known or drop.files:
+            yield from quiet
+            quiet = []
+        seq_no += 1
+
+
+def slices(drops: Iterable[Drop], *, batch: int | None, most_bytes: int) -> list[list[Drop]]:
+    """Neighbouring drops that one run takes each: `batch` of them, or as many as have `most_bytes` bytes of files, and
+    a drop that has more alone."""
+    result: list[list[Drop]] = []
+    for drop in sorted(drops, key=lambda drop: drop.seq_no):
+        last = result[-1] if result else []
+        full = len(last) == batch if batch else sum(d.bytes for d in last) + drop.bytes > most_bytes
+        if not last or full or last[-1].seq_no + 1 != drop.seq_no:
+            result.append([])
+        result[-1].append(drop)
+    return result
+
+
+def follows_on(settings: Settings, source: Source, drops: range) -> bool:
+    """Whether a run of these drops leaves none out that was never run, as far as the lake's records tell without Spark:
+    where they lie so that Spark alone can read them, it is not known, and False."""
+    lake = StoredLake.at(settings.lake)
+    if lake is None:
+        return False
+    standing = frontiers.load(lake, source)
+    return not gap_before(source, standing, drops.start)

@@ -1,0 +1,298 @@
+"""Maintenance: what a lake needs from time to time so that it stays small and is known to be whole.
+
+It changes no answer. Each step by itself holds the source it is about, between two stages of runs, so runs go on
+between the steps; a step that fails is told of, and the next one is done all the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.backup import back_up
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import check_tables, source_tables
+from spark_jobs.definitions.definition import histories
+from spark_jobs.errors import TidemarkError
+from spark_jobs.jobs.audit import audit
+from spark_jobs.jobs.visits import merge, sweep_under, visit_source
+from spark_jobs.model import TICKS_PER_SECOND
+from spark_jobs.session import open_session, work_on
+from spark_jobs.sources import Source, find_source
+from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.file_upkeep import Footprint
+from spark_jobs.storage.fold import fold
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.quality_tables import RESULTS
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import chunks, updates
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.maintenance import Budget
+from spark_jobs.trace.maintenance import maintain as maintain_trace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRACE_BUDGET = Budget(merges=64, updates=64_000_000)
+"""What one maintenance may merge of a trace: a backlog of weeks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that was done, or failed.
+
+    about: the source, or `installation`. counted: which files `before` and `after` count: those `in use`, which reads
+    open, or all that are `stored`. found: what was done, or what went wrong. do: what to do about that; else empty.
+    """
+
+    about: str
+    step: str
+    counted: str
+    before: Footprint
+    after: Footprint
+    seconds: float
+    found: str
+    do: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether somebody has to act."""
+        return bool(self.do)
+
+    def row(self) -> list[Any]:
+        """What a table says of it, in the order of `COLUMNS`."""
+        sizes = (self.before.files, self.after.files, self.before.bytes, self.after.bytes)
+        return [self.about, self.step, self.counted, *sizes, self.seconds, self.found]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+COLUMNS = ("about", "step", "counted", "files", "files after", "bytes", "bytes after", "seconds", "result")
+
+
+def as_text(steps: Sequence[Step]) -> str:
+    """The steps as a table of plain text, numbers to the right."""
+    rows = [list(COLUMNS), *([f"{v:,}" if isinstance(v, int) else str(v) for v in step.row()] for step in steps)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    first, last = COLUMNS.index("files"), COLUMNS.index("seconds")
+    return "\n".join(
+        "  ".join(
+            f"{v:>{w}}" if first <= i <= last else f"{v:<{w}}" for i, (v, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+
+
+class StepFailed(TidemarkError):
+    """Steps of a maintenance failed; the others are done. Fact: `steps`."""
+
+    code = "maintenance_failed"
+
+
+def step_failed(steps: Sequence[Step]) -> StepFailed:
+    """The failure that names these steps, each with what to do."""
+    return StepFailed(
+        expected="every step of the maintenance to succeed",
+        found="; ".join(f"{step.about}, {step.step}: {step.found}" for step in steps),
+        consequence="the other steps are done",
+        next_step="; ".join(dict.fromkeys(step.do for step in steps)),
+        steps=[f"{step.about} {step.step}" for step in steps],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A step to do: `work` returns what it did, and what somebody has to do about it."""
+
+    step: str
+    counted: str
+    count: Callable[[], Footprint]
+    work: Callable[[], tuple[str, str]]
+
+    def done(self, about: str) -> Step:
+        begun, before, do = time.monotonic(), Footprint(), ""
+        try:
+            before = self.count()
+            found, do = self.work()
+            after = self.count()
+        except TidemarkError as refusal:
+            after, found = before, f"{refusal.code}: expected {refusal.expected}, found {refusal.found}"
+            do = refusal.next_step or _AGAIN
+        except Exception as failure:  # whatever it is, the other steps are to be done
+            after, found, do = before, _last_line(failure), _AGAIN
+        return Step(about, self.step, self.counted, before, after, round(time.monotonic() - begun, 3), found, do)
+
+
+def _last_line(failure: Exception) -> str:
+    """What failed: of a failure in a Python worker the last line that is no place in Java is the failure itself."""
+    lines = [line.strip() for line in str(failure).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("at ", "...", "JVM stacktrace"))]
+    return f"{type(failure).__name__}: {lines[-1] if lines else 'no message'}"
+
+
+_AGAIN = "run `tidemark maintain` again; if it fails again, `tidemark doctor` says whether the lake is damaged"
+
+
+def maintain(settings: Settings, source: str | None, name: str) -> list[Step]:
+    """The steps of one source, in a session called `name`, or, of None, those of the installation."""
+    if source is None:
+        return list(maintain_installation(settings))
+    session = open_session(settings, name)
+    try:
+        with work_on(session, settings):
+            return list(maintain_source(settings, find_source(settings.sources, source), session))
+    finally:
+        session.stop()
+
+
+def maintain_source(settings: Settings, source: Source, spark: SparkSession) -> Iterator[Step]:
+    """Each step of one source, as it is done: chunks and trace merged, history folded, small files joined, old results
+    and files out of use removed, all of it audited. Nothing of a source that never ran."""
+    lake = Lake(spark)
+    if not lake.is_stored(chunks(source).database, chunks(source).table):
+        return
+    for task in _Upkeep(settings, lake, source).tasks():
+        yield task.done(source.name)
+
+
+class _Upkeep:
+    """The steps of one source."""
+
+    def __init__(self, settings: Settings, lake: Lake, source: Source) -> None:
+        self._settings, self._lake, self._source = settings, lake, source
+        # older tables lack what steps read: each of them refuses by itself
+        self._tables = [t for t in source_tables(source) if lake.is_stored(t.database, t.table)]
+        self._small = [t for t in self._tables if t not in (chunks(source), updates(source))]
+
+    def tasks(self) -> Iterator[_Task]:
+        chunked, traced = [chunks(self._source)], [updates(self._source)]
+        closed = [history.table for history in histories(self._source) if history.table in self._tables]
+        yield _Task("chunks", "in use", lambda: self._in_use(chunked), self._merge_chunks)
+        yield _Task("trace", "in use", lambda: self._in_use(traced), self._merge_trace)
+        yield _Task("fold", "in use", lambda: self._in_use(closed), self._fold)
+        yield _Task("results", "in use", lambda: self._in_use([RESULTS]), self._drop_results)
+        yield _Task("compact", "in use", lambda: self._in_use(self._small), self._compact)
+        yield _Task("vacuum", "stored", self._stored, self._vacuum)
+        yield _Task("audit", "stored", self._stored, self._audit)
+
+    def _in_use(self, tables: list[Table]) -> Footprint:
+        return sum((self._lake.in_use(table, self._sharer(table)) for table in tables), Footprint())
+
+    def _stored(self) -> Footprint:
+        return sum((self._lake.on_disk(table) for table in self._tables), Footprint())
+
+    def _sharer(self, table: Table) -> str | None:
+        """The source's name where the table is shared; every one of these is partitioned by source."""
+        return self._source.name if "source" in table.partitions else None
+
+    def _merge_chunks(self) -> tuple[str, str]:
+        done = merge(self._settings, self._source, self._lake.spark, vacuum=False)
+        return f"{done.chunks_before} chunks became {done.chunks_after}" if done.rows else "nothing to merge", ""
+
+    def _merge_trace(self) -> tuple[str, str]:
+        lake, source = self._lake, self._source
+        with visit_source(self._settings, source, lake) as lease:
+            check_tables(lake, source)
+            shown = publication.load(lake, source)
+            if shown.published_us == 0:
+                return "nothing is published yet", ""
+            swept = sweep_under(lease, lake, source)
+            done = maintain_trace(
+                lake,
+                source,
+                lease.fence,
+                "maintain",
+                frontiers=frontiers.load(lake, source, near=lease.fence.token),
+                publication=shown,
+                now_us=int(time.time() * TICKS_PER_SECOND),
+                budget=TRACE_BUDGET,
+            )
+        gone = done.removed + len(swept.batches)
+        return f"{done.merges} merges of {done.merged_updates} updates, {gone} batches removed", ""
+
+    def _fold(self) -> tuple[str, str]:
+        lake, source = self._lake, self._source
+        with visit_source(self._settings, source, lake) as lease:
+            check_tables(lake, source)
+            shown = publication.load(lake, source)
+            rows = sum(fold(lake, history, shown, lease.fence) for history in histories(source))
+        return f"{rows} closed rows folded", ""
+
+    def _drop_results(self) -> tuple[str, str]:
+        days = self._settings.result_retention_days
+        if RESULTS in self._tables:
+            before = datetime.now(UTC) - timedelta(days=days)
+            self._lake.delete_before(RESULTS, self._source.name, "recorded_at", before)
+        return f"what is older than {days} days is gone", ""
+
+    def _compact(self) -> tuple[str, str]:
+        # under the lease: no stage of this source replaces a row in a file that is being joined
+        with visit_source(self._settings, self._source, self._lake):
+            for table in self._small:
+                # states of chains are read a row group at a time: a joined file's groups would be too large for that
+                if table != CHAINS:
+                    self._lake.compact_files(table, self._sharer(table))
+        return "small files are joined", ""
+
+    def _vacuum(self) -> tuple[str, str]:
+        with visit_source(self._settings, self._source, self._lake):
+            for table in self._tables:
+                self._lake.vacuum(table, self._settings.file_retention)
+        return f"what was out of use for {self._settings.file_retention_hours} hours is gone", ""
+
+    def _audit(self) -> tuple[str, str]:
+        done = audit(self._settings, self._source, self._lake.spark)
+        if not done.failed:
+            return f"{len(done.verdicts)} invariants hold", ""
+        names = ", ".join(verdict.name for verdict in done.failed)
+        return f"{names} do not hold", f"`tidemark quality {self._source.name} --run {done.run_id}` says which rows"
+
+
+def maintain_installation(settings: Settings) -> Iterator[Step]:
+    """The steps that are about no source: the backup, where one is configured, and what old logs, reports and plans
+    leave behind."""
+    if settings.backup is not None:
+        place = settings.backup
+        yield _Task("backup", "stored", Footprint, lambda: _backed_up(settings, place)).done("installation")
+    yield _Task("leftovers", "stored", lambda: _left(settings), lambda: _drop_leftovers(settings)).done("installation")
+
+
+def _backed_up(settings: Settings, place: str) -> tuple[str, str]:
+    done = back_up(settings, place)
+    return f"set {done.made.name}: {done.copied_files} files, {done.copied_bytes} bytes copied", ""
+
+
+def _leavings(settings: Settings) -> Iterator[Path]:
+    """Files that nobody needs once they are old."""
+    for folder in (settings.logs_dir, settings.home / "reports", settings.home / "plans"):
+        yield from (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _left(settings: Settings) -> Footprint:
+    sizes = [path.stat().st_size for path in _leavings(settings)]
+    return Footprint(len(sizes), sum(sizes))
+
+
+def _drop_leftovers(settings: Settings) -> tuple[str, str]:
+    days = settings.log_retention_days
+    before = time.time() - timedelta(days=days).total_seconds()
+    old = [path for path in _leavings(settings) if path.stat().st_mtime < before]
+    for path in old:
+        path.unlink(missing_ok=True)
+    for folder in {path.parent for path in old}:
+        _drop_empty(folder, settings.home)
+    return f"{len(old)} logs, reports and plans older than {days} days are gone", ""
+
+
+def _drop_empty(folder: Path, home: Path) -> None:
+    """Remove folders that have become empty, from `folder` up."""
+    while folder.parent != home and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

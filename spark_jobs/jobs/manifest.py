@@ -1,0 +1,88 @@
+"""The manifest of a run: what it was made of, what its stages did, and what it left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow.compute as pc
+
+from spark_jobs.code_version import code_version
+from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import of_run
+from spark_jobs.kernels.measures.hashing import bag
+from spark_jobs.landing.ledger import COUNTS
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.quality_tables import RUNS
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import FILES, LATE, STATE
+from spark_jobs.storage.times import instant
+from spark_jobs.threads import in_threads
+
+_OF_FILE = ("path", "seq_no", "bytes", "checksum", "version", "landing", *COUNTS)
+_OF_PUBLICATION = ("token", "known_from", "known_to")
+"""Columns that say which run wrote a row and when it was published."""
+
+
+def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | None = None) -> None:
+    """Record the run as it ends with this stage: published, or failed with `error`. One that publishes nothing new
+    leaves nothing behind, here neither."""
+    if error is None and not stage.summary.get("moved"):
+        return
+    version = json.dumps(stage.source.model_dump(mode="json", by_alias=True), sort_keys=True)
+    before, now = stage.publication.published_us, stage.summary.get("published_us", stage.publication.published_us)
+    row = {
+        **of_run(stage),
+        "outcome": "failed" if error else "published",
+        "failed_stage": stage.name if error else None,
+        "error_code": None if error is None else getattr(error, "code", type(error).__name__),
+        "error": None if error is None else str(error),
+        "started_at": datetime.fromisoformat(stages[0]["began"]) if stages else None,
+        "ended_at": datetime.now(UTC),
+        "source_version": hashlib.sha256(version.encode()).hexdigest()[:32],
+        "definition": json.dumps(stage.source.definition_parts(), sort_keys=True),
+        "code_version": code_version(),
+        "published_before": instant(before) if before > 0 else None,
+        "published": instant(now) if now > 0 else None,
+        "inputs": json.dumps(_inputs(stage, stages)),
+        "stages": json.dumps(stages, default=str),
+        "outputs": json.dumps(outputs(stage) if error is None else {}),
+    }
+    stage.lake.record(RUNS, [row])
+
+
+def _inputs(stage: Stage, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The ledger's rows of the landings that the run took in, files that it took back included."""
+    landings: list[int] = next((done.get("landings", []) for done in stages if done["stage"] == "land"), [])
+    wanted = {*landings, *([stage.fence.token] if stage.name == "land" else [])}
+    rows = stage.lake.records(FILES, pc.field("source") == stage.source.name)
+    return [
+        {name: row[name] for name in _OF_FILE} for row in rows if row["landing"] in wanted and row["path"] is not None
+    ]
+
+
+def outputs(stage: Stage) -> dict[str, dict[str, Any]]:
+    """Per table the rows that the run publishes, and a hash of them."""
+    staged, source = stage.lease.staged, [stage.source.name]
+    written: list[tuple[Table, int | None, Mapping[str, list[str]]]] = [
+        *((definition.table(), staged.get("window"), {}) for definition in stage.definitions),
+        (LATE, staged.get("window"), {"source": source}),
+        *([(STATE, staged.get("compact"), {"source": source})] if stage.source.state is not None else []),
+    ]
+    stored = {}
+    for table, token, partitions in written:
+        if token is not None:
+            columns = [column for column in table.column_names if column not in _OF_PUBLICATION]
+            stored[table.qualified] = stage.lake.stored(table, columns, pc.field("token") == token, partitions)
+    return dict(zip(stored, in_threads(_output, list(stored.values())), strict=True))
+
+
+def _output(rows: StoredRows) -> dict[str, Any]:
+    count, total = 0, 0
+    for part in rows.tables():
+        more, of_part = bag(part)
+        count, total = count + more, (total + of_part) % (1 << 64)
+    return {"rows": count, "hash": f"{total:016x}"}

@@ -1,0 +1,57 @@
+"""What came of dbt's tests, as results beside those of the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from spark_jobs.gates import Verdict
+from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer
+from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import keep_verdicts, write_verdicts
+from spark_jobs.publish.marts import MARTS, MartTest
+
+_ANSWERS: dict[str, Answer] = {"pass": "passed", "warn": "warned", "fail": "failed"}
+
+
+def keep_mart_tests(stage: Stage, tests: Sequence[MartTest]) -> None:
+    """Record a verdict for each test that ran; of one that failed with rows that break it."""
+    verdicts = [verdict_of(test, _rows(stage, test)) for test in tests if test.status != "skipped"]
+    keep_verdicts(stage, MARTS, [asdict(verdict) for verdict in verdicts], ("mart_test",))
+    write_verdicts(stage)
+
+
+def verdict_of(test: MartTest, rows: Sequence[dict[str, Any]] = ()) -> Verdict:
+    """The verdict of one of dbt's tests, with `rows` that break it."""
+    answer = _ANSWERS.get(test.status, "error")
+    warns = test.severity == "warn"
+    act = f"Correct the model or the data, then run the publish stage again; dbt says: {test.message}"
+    return Verdict(
+        MARTS,
+        test.name,
+        f"dbt's test {test.name} finds no row",
+        f"{test.failures} rows" if test.failures is not None and answer != "error" else test.message,
+        answer,
+        expected="0 rows",
+        kind="mart_test",
+        relation=f"{MARTS}.{test.mart}" if test.mart else None,
+        severity="warning" if warns else "critical",
+        treatment="warn" if warns else "fail",
+        failing=test.failures,
+        sample=tuple(rows),
+        on_failure=None if answer == "passed" else act,
+    )
+
+
+def _rows(stage: Stage, test: MartTest) -> list[dict[str, Any]]:
+    """Some rows that break a test; none where the query can't be asked again."""
+    from pyspark.errors import PySparkException
+
+    if test.status not in ("fail", "warn") or not test.query:
+        return []
+    try:
+        found = stage.lake.spark.sql(test.query).limit(MAX_EXAMPLES).toArrow()
+    except PySparkException:
+        return []
+    return list(found.to_pylist())

@@ -1,0 +1,93 @@
+"""What each landing changed of its drops, as a record; and the drops of a run against those before them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow.compute as pc
+
+from spark_jobs.gates.drift import compared, judge_drift, totals
+from spark_jobs.gates.measures.parts import of_landings
+from spark_jobs.jobs.context import Stage
+from spark_jobs.jobs.gates import keep_verdicts
+from spark_jobs.kernels.measures.drops import DropChange, Key, drop_changes
+from spark_jobs.landing.ledger import COUNTS, RETRACTED, PendingLanding, drop_bounds
+from spark_jobs.storage.quality_tables import METRICS
+from spark_jobs.storage.tables import FILES, chunks
+
+
+def keep_metrics(stage: Stage, landings: Mapping[int, PendingLanding]) -> int:
+    """Record what these landings changed, once, and hold their drops against the drops before. Returns how many records
+    their drops have now, rejects included."""
+    of_source = pc.field("source") == stage.source.name
+    known = stage.lake.records(METRICS, of_source)
+    lacking = sorted(set(landings) - {row["landing"] for row in known})
+    if lacking:
+        made = _metrics(stage, lacking)
+        stage.lake.record_next(METRICS, of_source, lambda present: _new(made, present))
+        known = [*known, *_new(made, known)]
+    drops, standing = sorted({n for landing in landings.values() for n in landing.drops}), totals(known)
+    verdicts = judge_drift(
+        stage.settings,
+        compared(standing, drops),
+        source=stage.source.name,
+        run_id=stage.run_id,
+        labels={n: stage.source.drops.label(n) for n in drops},
+    )
+    keep_verdicts(stage, "metrics", [asdict(verdict) for verdict in verdicts], ("drift",))
+    told = [f"{v.name}: {v.observed}, {v.because}" for v in verdicts if v.verdict != "passed"]
+    if told:
+        stage.summary["not_passed"] = [*stage.summary.get("not_passed", []), *told]
+    return sum(standing[n]["rows"] + standing[n]["rejects"] for n in drops if n in standing)
+
+
+def _new(rows: list[dict[str, Any]], present: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of landings that are not recorded yet."""
+    known = {(row["landing"], row["seq_no"]) for row in present}
+    return [row for row in rows if (row["landing"], row["seq_no"]) not in known]
+
+
+def _metrics(stage: Stage, landings: list[int]) -> list[dict[str, Any]]:
+    """The rows of `quality.metrics` of these landings."""
+    changes = _changes(stage, landings)
+    rows: dict[Key, dict[str, Any]] = {}
+    standing: dict[str, tuple[int, int]] = {}
+    ledger = stage.lake.records(FILES, pc.field("source") == stage.source.name)
+    for entry in sorted(ledger, key=lambda entry: entry["landing"]):
+        path = entry["path"]
+        counts = {name: entry[name] or 0 for name in COUNTS}
+        before = standing.get(path, (0, 0))
+        now = (0, 0) if path is None or entry["version"] == RETRACTED else (1, entry["bytes"] or 0)
+        if path is not None:
+            standing[path] = now
+        if entry["landing"] not in landings:
+            continue
+        key = entry["landing"], entry["seq_no"]
+        row = rows.setdefault(key, {**_nothing(stage, *key), "run_id": entry["run_id"]})
+        row["files"] += now[0] - before[0]
+        row["bytes"] += now[1] - before[1]
+        for name in ("rows", "rejects", "duplicates"):
+            row[name] += counts[name] - counts[f"{name}_back"]
+    for key, change in changes.items():
+        row = rows.setdefault(key, {**_nothing(stage, *key), "run_id": stage.run_id})
+        row |= {"late_rows": change.late_rows, "late_by_max": change.late_by_max, "nulls": json.dumps(change.nulls)}
+    return list(rows.values())
+
+
+def _nothing(stage: Stage, landing: int, seq_no: int) -> dict[str, Any]:
+    counts = dict.fromkeys(("files", "bytes", "rows", "rejects", "duplicates", "late_rows", "late_by_max"), 0)
+    return {**drop_bounds(stage.source, seq_no), **counts, "landing": landing, "nulls": "{}"}
+
+
+def _changes(stage: Stage, landings: list[int]) -> dict[Key, DropChange]:
+    """What the chunks of these landings tell of drops."""
+    source, found = stage.source, dict[Key, DropChange]()
+    names = ["seq_no", "landing", "diff", "rows", "event_times", *(f"c_{c}" for c in source.columns)]
+    stored = stage.lake.stored(chunks(source), names, of_landings(landings))
+    for table in stored.tables():
+        for key, change in drop_changes(table, list(source.columns), source.start_us, source.every_us).items():
+            found.setdefault(key, DropChange()).add(change)
+    return found

@@ -1,0 +1,85 @@
+"""Repair: whatever follows from the lake and is gone or wrong is made anew from it, source by source, under its lease.
+
+What cannot be derived (a table without its log, a missing commit) is never made up: that comes back from a backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import check_tables, source_tables
+from spark_jobs.definitions.versions import changed_parts
+from spark_jobs.errors import TidemarkError
+from spark_jobs.jobs.names import let_names_follow
+from spark_jobs.jobs.publish import marts_follow
+from spark_jobs.jobs.visits import sweep_under, visit_source
+from spark_jobs.model import Finding
+from spark_jobs.session import session_kind
+from spark_jobs.sources import Source, read_sources
+from spark_jobs.storage import publication
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import DATABASES, FILES, FRONTIERS, PUBLISHED, chunks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.storage.fence import Lease
+
+
+def repair(settings: Settings, spark: SparkSession) -> list[Finding]:
+    """Mend what can be mended of every source that has run; a finding for each thing that was done or refused."""
+    findings = []
+    for source in read_sources(settings.sources).sources.values():
+        lake = Lake(spark)
+        stands = [table for table in source_tables(source) if lake.is_stored(table.database, table.table)]
+        if chunks(source) not in stands:
+            continue
+        lost = [table.qualified for table in (FILES, FRONTIERS, PUBLISHED) if table not in stands]
+        if lost:
+            advice = "restore the lake from a backup: `tidemark restore`"
+            findings.append(Finding(source.name, "wrong", f"not mended: no Delta log of {', '.join(lost)}", advice))
+            continue
+        try:
+            for done in _mended(settings, lake, source, stands):
+                # what was done before a refusal stays done
+                findings.append(Finding(source.name, "ok", f"mended: {done}"))
+        except TidemarkError as refusal:
+            findings.append(Finding(source.name, "wrong", f"not mended: {refusal.found}", refusal.next_step))
+    return findings
+
+
+def _mended(settings: Settings, lake: Lake, source: Source, stands: list[Table]) -> Iterator[str]:
+    taken_up = lake.ensure(DATABASES, stands)
+    if taken_up:
+        yield f"the catalog had lost {', '.join(table.qualified for table in taken_up)}"
+    lease_file = settings.home / "leases" / f"{source.name}.lease"
+    had_lease = lease_file.exists()
+    with visit_source(settings, source, lake) as lease:
+        if not had_lease:
+            yield f"{lease_file} was lost: it counts on from token {lease.fence.token}"
+        yield from _mended_under(lease, settings, lake, source)
+
+
+def _mended_under(lease: Lease, settings: Settings, lake: Lake, source: Source) -> Iterator[str]:
+    if publication.keep_newest(lake, source, lease.fence):
+        yield f"{PUBLISHED.qualified} named a publication twice: the newest row is left"
+    shown = publication.load(lake, source)
+    if shown.published_us > 0 and not changed_parts(source, shown):
+        check_tables(lake, source)
+        healed = let_names_follow(settings, lake, source)
+        if healed:
+            yield healed
+        # a classic session can build no marts
+        marts = (
+            None if session_kind(settings) == "classic" else marts_follow(settings, lake, source, shown.published_us)
+        )
+        if marts:
+            yield f"marts: {marts}"
+    swept = sweep_under(lease, lake, source)
+    if swept.batches:
+        yield f"{len(swept.batches)} batches that no state named are removed"
+    for table, rows in swept.history.items():
+        yield f"{rows} rows of {table} that no publication named are removed"

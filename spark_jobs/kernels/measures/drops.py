@@ -1,0 +1,71 @@
+"""What chunks tell of the drops that their rows are of: how many are late, by how much, and which lack values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ..plain import Ints, numbers
+from .lists import Lists, lengths
+
+Key = tuple[int, int]
+"""Landing and drop."""
+
+
+@dataclass
+class DropChange:
+    """What a landing changed of a drop: rows come less gone, in all, with an event time before the drop, and per column
+    without a value. `late_by_max` are the microseconds from the least event time of those that came to the drop's
+    start, 0 where none came before it."""
+
+    late_rows: int = 0
+    late_by_max: int = 0
+    nulls: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: DropChange) -> None:
+        """Take in what another part of the landing says of the drop."""
+        self.late_rows += other.late_rows
+        self.late_by_max = max(self.late_by_max, other.late_by_max)
+        self.nulls = {
+            name: self.nulls.get(name, 0) + other.nulls.get(name, 0) for name in {**self.nulls, **other.nulls}
+        }
+
+
+def drop_changes(chunks: pa.Table, columns: Sequence[str], start_us: int, every_us: int) -> dict[Key, DropChange]:
+    """What these chunks tell, each of one landing and one drop.
+
+    Args:
+        chunks: rows of a table of chunks.
+        columns: names of the lists `c_<column>` whose missing values are counted; a missing list lacks all.
+        start_us: the start of the first drop.
+        every_us: how long a drop is.
+    """
+    drop, landing, diff = (numbers(chunks[name]) for name in ("seq_no", "landing", "diff"))
+    times, lo_us = Lists.of(chunks["event_times"]), start_us + numbers(chunks["seq_no"]) * every_us
+    late = times.count(times.given & (times.values < lo_us[times.owners])) * diff
+    least, _, timed = times.bounds()
+    late_by = np.where(timed & (diff > 0), np.maximum(lo_us - least, 0), 0)
+    counted = numbers(chunks["rows"])
+    nulls = {name: _nulls(chunks[f"c_{name}"], counted) * diff for name in columns}
+    found: dict[Key, DropChange] = {}
+    keys, owner = np.unique(np.stack([landing, drop]), axis=1, return_inverse=True)
+    owner = owner.reshape(-1)
+    for place, key in enumerate(keys.T.tolist()):
+        of_key = owner == place
+        of_columns = {name: int(of_chunks[of_key].sum()) for name, of_chunks in nulls.items()}
+        found[key[0], key[1]] = DropChange(int(late[of_key].sum()), int(late_by[of_key].max()), of_columns)
+    return found
+
+
+def _nulls(column: pa.ChunkedArray, counted: Ints) -> Ints:
+    """Per chunk how many of its rows have no value."""
+    lists = column.combine_chunks()
+    sizes = lengths(column)
+    missing = lists.flatten().is_null().to_numpy(zero_copy_only=False)
+    before = np.concatenate(([0], np.cumsum(missing)))
+    ends = np.cumsum(sizes)
+    without = before[ends] - before[ends - sizes]
+    return np.where(lists.is_valid().to_numpy(zero_copy_only=False), without, counted)

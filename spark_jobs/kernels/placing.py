@@ -1,0 +1,94 @@
+"""Updates of a source on their way into batches: when they become visible, which lie below the horizon, the order of a
+batch, and what is left of those that cancel. Times are in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.kernels.plain import Flags, Ints, numbers, present, repeated
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """Before it a landed row changes nothing that is published. The horizon of a row is the one that there would be if
+    the run's drops were run one after the other, so it does not matter which drops a run covers.
+
+    Args:
+        standing: the horizon that the run meets.
+        kept: the distance that retention keeps before the drop in which a row becomes visible; None: it moves none.
+        start, every: of drops.
+        first: the start of the first drop that the run takes in.
+    """
+
+    standing: int
+    kept: int | None
+    start: int
+    every: int
+    first: int
+
+    def passed(self, event_times: Ints, times: Ints) -> Flags:
+        """Which rows lie below it, by their event times and the times at which they become visible."""
+        horizon = np.full(times.size, self.standing)
+        if self.kept is not None:
+            opens = self.start + (times - self.start) // self.every * self.every
+            horizon = np.where(opens > self.first, np.maximum(horizon, opens - self.kept), horizon)
+        return event_times < horizon
+
+
+def visible_times(event_times: Ints, drop_starts: Ints, seal: int, arrivals: pa.ChunkedArray | None = None) -> Ints:
+    """When landed rows become visible: the greatest of a row's event time, its arrival (its drop's start if it has
+    none) and the seal when it landed."""
+    came = drop_starts if arrivals is None else np.where(present(arrivals), numbers(arrivals), drop_starts)
+    return np.maximum(np.maximum(event_times, came), seal)
+
+
+def consolidated(updates: pa.Table) -> pa.Table:
+    """The updates with the diffs of equal ones summed, and without those that cancel. Equal are rows whose columns but
+    `diff` all are: numbers bit for bit, maps whatever the order of their keys. Only rows that share `row_id` can be."""
+    row_ids = numbers(updates["row_id"])
+    shared = np.isin(row_ids, repeated(row_ids))
+    if not shared.any():
+        return updates.filter(pc.not_equal(updates["diff"], 0))
+    several = updates.filter(pa.array(shared))
+    columns = {name: _comparable(several[name]) for name in several.column_names if name != "diff"}
+    keys = pa.table({**columns, "diff": several["diff"], "place": pa.array(np.arange(several.num_rows))})
+    summed = keys.group_by(list(columns)).aggregate([("diff", "sum"), ("place", "min")])
+    summed = summed.filter(pc.not_equal(summed["diff_sum"], 0))
+    left = several.take(summed["place_min"])
+    place = left.schema.get_field_index("diff")
+    left = left.set_column(place, left.schema.field("diff"), summed["diff_sum"].cast(left.schema.field("diff").type))
+    alone = updates.filter(pa.array(~shared))
+    return pa.concat_tables([alone.filter(pc.not_equal(alone["diff"], 0)), left])
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Values that are equal where those of the column are."""
+    if pa.types.is_floating(column.type):
+        values = column.combine_chunks()
+        bits = values.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
+        bits = np.where(np.isnan(bits), np.nan, bits).view(np.int64)
+        return pa.array(bits, mask=values.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_map(column.type):
+        return pa.array([None if pairs is None else repr(sorted(pairs)) for pairs in column.to_pylist()], pa.string())
+    return column
+
+
+def ordered(updates: pa.Table, by: Sequence[str]) -> pa.Table:
+    """The updates in the ascending order of columns; the first is a text."""
+    first = updates[by[0]].combine_chunks().dictionary_encode()
+    rank = np.empty(len(first.dictionary), np.int64)
+    rank[pc.sort_indices(first.dictionary).to_numpy()] = np.arange(rank.size)
+    codes = rank[first.indices.to_numpy()]
+    plain = ("event_time", "row_id")
+    order = np.lexsort([numbers(updates[name]) for name in reversed(plain)] + [codes])
+    row_ids = numbers(updates["row_id"])[order]
+    if repeated(row_ids).size:
+        # rows that came and went, or came again with other values: the other columns tell
+        keys = {"code": pa.array(codes), **{name: updates[name] for name in by[1:]}}
+        order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy()
+    return updates.take(pa.array(order))

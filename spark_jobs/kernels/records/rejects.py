@@ -1,0 +1,69 @@
+"""How many rejected records of a file are kept one by one: of each rule the first ones, the rest as one range of lines.
+
+A file can break a rule in every line, and every kept record costs a reason and its text. So a file leaves at most
+`max_rejects + 1` rejects of each rule, whatever its length; the lines of a range can be read from the file again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.kernels.records.spec import RecordSpec
+
+Reject = tuple[str, str, str]
+"""`(rule, reason, raw)`."""
+
+
+@dataclass
+class _Range:
+    line: int
+    last_line: int
+    records: int
+    first: Reject
+
+
+@dataclass
+class RejectCounter:
+    """Counts the rejected records of one file, batch after batch."""
+
+    spec: RecordSpec
+    _seen: Counter[int] = field(default_factory=Counter)
+    _ranges: dict[int, _Range] = field(default_factory=dict)
+
+    def kept(self, rules: np.ndarray, lines: np.ndarray, describe: Callable[[int], Reject]) -> dict[int, Reject]:
+        """By their places in the batch the rejected records that are kept; the others are counted in ranges.
+
+        `rules`: the number of the rule that each record breaks, 0 for none; `lines` ascend over all batches.
+        """
+        places: list[int] = []
+        for number in np.unique(rules[rules != 0]).tolist():
+            broken = np.flatnonzero(rules == number)
+            room = max(self.spec.max_rejects - self._seen[number], 0)
+            self._seen[number] += len(broken)
+            places += broken[:room].tolist()
+            if len(broken) > room:
+                self._count(number, broken[room:], lines, describe)
+        return {place: describe(place) for place in sorted(places)}
+
+    def _count(self, number: int, places: np.ndarray, lines: np.ndarray, describe: Callable[[int], Reject]) -> None:
+        first, last = int(lines[places[0]]), int(lines[places[-1]])
+        known = self._ranges.get(number)
+        if known is None:
+            self._ranges[number] = _Range(first, last, len(places), describe(int(places[0])))
+        else:
+            known.last_line, known.records = last, known.records + len(places)
+
+    def ranges(self) -> Iterator[pa.RecordBatch]:
+        """A batch of `spec.schema()` with the ranges by the numbers of their rules; none if there are none."""
+        rows = [
+            dict(zip(("rule", "reason", "raw"), of.first, strict=True))
+            | {"line": of.line, "last_line": of.last_line, "records": of.records}
+            for _, of in sorted(self._ranges.items())
+        ]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, self.spec.schema())

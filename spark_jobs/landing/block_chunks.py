@@ -1,0 +1,100 @@
+"""From blocks to files of chunks: a worker takes the blocks of a bucket in row-id order, so that no sort of all rows is
+needed, and holds some of the rows at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.exchange import decoded
+from spark_jobs.kernels.chunks.columns import chunk_columns
+from spark_jobs.kernels.plain import Ints
+from spark_jobs.landing.chunking import chunk_limits, named_chunks, row_layout
+from spark_jobs.sources import Source
+from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+
+HELD_ROWS = 1 << 19
+"""Rows that a worker holds while it makes chunks: some 100 MB of ten columns. An entity's chunks of one drop are cut
+here at the latest."""
+Payload = tuple[int, int, pa.Scalar]
+"""Bucket, drop, and the rows of a block as they are encoded."""
+
+
+def payloads(batches: Iterable[pa.RecordBatch]) -> Iterator[Payload]:
+    """Bucket, drop and encoded rows of each block."""
+    for batch in batches:
+        yield from zip(
+            batch.column("bucket").to_pylist(), batch.column("seq_no").to_pylist(), batch.column("payload"), strict=True
+        )
+
+
+def write_chunks(batches: Iterable[pa.RecordBatch], *, chunker: BlockChunker) -> Iterator[pa.RecordBatch]:
+    """The files of the blocks' chunks, as JSON in a column `files`."""
+    for files in chunker(payloads(batches)):
+        yield pa.record_batch({"files": pa.array([json.dumps(as_plain(files))])})
+
+
+@dataclass(frozen=True)
+class BlockChunker:
+    """Blocks by bucket, drop and row id, to files of chunks: each in the order of entities, drops and row ids, of one
+    bucket, and of no more rows than are held."""
+
+    source: Source
+    landing: int
+    hidden: Ints
+    to: Destination
+
+    def __call__(self, payloads: Iterator[Payload]) -> Iterator[list[WrittenFile]]:
+        """The files of some blocks at a time."""
+        for _, of_bucket in groupby(payloads, key=itemgetter(0)):
+            made: list[pa.Table] = []
+            n_rows = 0
+            for seq_no, of_drop in groupby(of_bucket, key=itemgetter(1)):
+                for held in _rows_at_once(decoded(payload) for *_, payload in of_drop):
+                    if n_rows and n_rows + held.num_rows > HELD_ROWS:
+                        yield self._written(made)
+                        made, n_rows = [], 0
+                    made.append(self._chunks(seq_no, held))
+                    n_rows += held.num_rows
+            yield self._written(made)
+
+    def _written(self, made: list[pa.Table]) -> list[WrittenFile]:
+        whole = pa.concat_tables(made)
+        keys = {"entity": whole["entity"], "seq_no": whole["seq_no"], "row_id": pc.list_element(whole["row_ids"], 0)}
+        order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
+        return self.to.write([whole.take(order)])
+
+    def _chunks(self, seq_no: int, rows: pa.Table) -> pa.Table:
+        if self.hidden.size:
+            rows = rows.filter(pa.array(~np.isin(rows.column("row_id").to_numpy(), self.hidden))).combine_chunks()
+        names = rows.column("entity").combine_chunks().dictionary_encode()
+        order = np.argsort(names.indices.to_numpy(), kind="stable")
+        layout = row_layout(self.source)
+        made = chunk_columns(
+            rows.take(pa.array(order)),
+            entity=layout.entity,
+            row_id=layout.row_id,
+            timelines=layout.timelines,
+            components=layout.components,
+            config=chunk_limits(self.source),
+        )
+        return named_chunks(self.source, made, seq_no=seq_no, diff=1, landing=self.landing)
+
+
+def _rows_at_once(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of several tables together, until there are `HELD_ROWS` of them."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(part.num_rows for part in held) >= HELD_ROWS:
+            yield pa.concat_tables(held).combine_chunks()
+            held = []
+    if held:
+        yield pa.concat_tables(held).combine_chunks()

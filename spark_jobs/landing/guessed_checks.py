@@ -1,0 +1,70 @@
+"""Checks that a sample suggests. They warn: what holds of a sample may be wrong of the next file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MOST_CHECKS = 12
+"""More nobody reads through."""
+_MOST_VALUES = 12
+_LONGEST_NAME = 50
+"""Of a column, so that a check can be named after it."""
+_ROWS_A_VALUE = 10
+"""So many rows of a column must share a value on average, that its values look like a list."""
+
+
+def guessed_checks(kinds: Mapping[str, str], values: Mapping[str, Sequence[Any]], n_rows: int) -> list[str]:
+    """The lines of `checks:`, none where nothing is suggested.
+
+    Args:
+        kinds: the type of each column as the source file declares it.
+        values: its values in the sample, without what stands for none.
+        n_rows: the sample's records.
+    """
+    lines = [
+        line
+        for guess in (_listed, _ranged, _given)
+        for column, kind in kinds.items()
+        if len(column) <= _LONGEST_NAME and (line := guess(column, kind, values[column], n_rows)) is not None
+    ]
+    if not lines:
+        return []
+    told = "# Guesses from the sample, which only warn: correct them, then say `treatment: fail` or `quarantine`."
+    return [told, "checks:", *lines[:MOST_CHECKS], ""]
+
+
+def _listed(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
+    """A text that has few values."""
+    distinct = sorted({value for value in values if isinstance(value, str)})
+    few = 1 < len(distinct) <= _MOST_VALUES and len(values) >= _ROWS_A_VALUE * len(distinct)
+    if kind != "string" or not few:
+        return None
+    shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in distinct)
+    return _line(f"{column}_known", f"kind: in, column: {column}, values: [{shown}]")
+
+
+def _ranged(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
+    """A number: as far again beyond what the sample has as it ranges itself, and not below 0 if it never is."""
+    if kind not in ("int", "float") or len(values) < _ROWS_A_VALUE:
+        return None
+    read = int if kind == "int" else float
+    numbers = [read(value) for value in values]
+    least, greatest = min(numbers), max(numbers)
+    if least == greatest or not abs(least) + abs(greatest) < 2**53:
+        return None
+    reach = greatest - least
+    low, high = (0 if least >= 0 else least - reach), greatest + reach
+    return _line(f"{column}_in_range", f"kind: between, column: {column}, min: {low}, max: {high}")
+
+
+def _given(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
+    """A value that no record lacks."""
+    del kind
+    every = n_rows >= _ROWS_A_VALUE and len(values) >= n_rows
+    return _line(f"{column}_given", f"kind: not_null, column: {column}") if every else None
+
+
+def _line(name: str, told: str) -> str:
+    return f"  {name}: {{{told}, treatment: warn}}   # guess"

@@ -1,0 +1,98 @@
+"""The portal behind Airflow's login: an application that Airflow's API server mounts at `/tidemark`.
+
+What it is made of is imported with the first request: Airflow's other processes load the plugin too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from spark_jobs.config import PORTAL_PREFIX, Settings, load_settings
+from spark_jobs.errors import TidemarkError
+
+_PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_HEADERS = _PRIVATE | {"Content-Security-Policy": "frame-ancestors 'self'"}
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class LazyPortal:
+    """An ASGI application that is made with its first request."""
+
+    def __init__(self) -> None:
+        self._app: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if self._app is None:
+            self._app = portal_app(load_settings())
+        await self._app(scope, receive, send)
+
+
+def external_views() -> list[dict[str, str | bool]]:
+    """The portal's entry in Airflow's navigation, and its pages of a DAG, a run and a task."""
+    of_dag, of_run = f"{PORTAL_PREFIX}/sources/{{DAG_ID}}.html", f"{PORTAL_PREFIX}/runs/{{DAG_ID}}/{{RUN_ID}}.html"
+    pages = {
+        "nav": ("tidemark", f"{PORTAL_PREFIX}/index.html"),
+        "dag": ("tidemark-source", of_dag),
+        "dag_run": ("tidemark-run", of_run),
+        "task": ("tidemark-stage", of_dag),
+        "task_instance": ("tidemark-attempt", of_run),
+    }
+    return [
+        # at the top of the navigation, also beside other plugins
+        {"name": "Tidemark", "href": href, "destination": destination, "url_route": route, "nav_top_level": True}
+        for destination, (route, href) in pages.items()
+    ]
+
+
+def portal_app(settings: Settings) -> Any:
+    """The application of an installation. Each request carries what Airflow knows of who asks: a source is shown to
+    those who may read its DAG, the Data Docs to those who may read all."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+    from fastapi import HTTPException
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+    from starlette.routing import Route
+
+    from spark_jobs.portal.docs import DOCS, docs_file
+    from spark_jobs.portal.pages import STYLES, TEMPLATES, PageMissing, Portal
+    from spark_jobs.portal.pages import Scope as SeenSources
+
+    portal = Portal(settings, is_live=True)
+
+    def may_read(who: Any, source: str | None) -> bool:
+        details = None if source is None else DagDetails(id=source)
+        return get_auth_manager().is_authorized_dag(method="GET", details=details, user=who)
+
+    def page(name: str, asked: dict[str, list[str]], who: Any) -> Response:
+        if name.startswith(f"{DOCS}/"):
+            file = docs_file(settings, name) if may_read(who, None) else None
+            return FileResponse(file, headers=_PRIVATE) if file else PlainTextResponse("there is no such page", 404)
+        try:
+            seen = SeenSources(lambda source: may_read(who, source))
+            return HTMLResponse(portal.page(name, asked, seen), headers=_HEADERS)
+        except TidemarkError as error:
+            status = 404 if isinstance(error, PageMissing) else 400
+            return HTMLResponse(portal.refusal(name, error), status, headers=_HEADERS)
+
+    async def answer(request: Request) -> Response:
+        name = request.path_params["name"] or "index.html"
+        if name == STYLES:
+            return FileResponse(TEMPLATES / STYLES, media_type="text/css", headers={"Cache-Control": "max-age=600"})
+        try:
+            who = await get_user(request, None, await bearer_scheme(request))
+        except HTTPException:
+            # Airflow's login leads back to where somebody came from
+            return RedirectResponse(get_auth_manager().get_url_login(next_url=request.url.path))
+        asked = {key: request.query_params.getlist(key) for key in request.query_params}
+        return await run_in_threadpool(page, name, asked, who)
+
+    return Starlette(routes=[Route("/{name:path}", answer)])

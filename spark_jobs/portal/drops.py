@@ -1,0 +1,141 @@
+"""What a source's ledger, quarantine and late rows say, drop by drop."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.publication import visible_rows
+from spark_jobs.storage.tables import FILES, LATE, QUARANTINE
+from spark_jobs.storage.times import instant, micros
+
+Row = dict[str, Any]
+LATE_BY = ("up to 1 hour", "up to 6 hours", "up to 1 day", "up to 1 week", "more than 1 week", "below the horizon")
+_LIMITS_US = np.array([1, 6, 24, 24 * 7], np.int64) * 3_600_000_000
+OPEN, DISMISSED = "open", "dismissed"
+
+
+@dataclass
+class Drop:
+    """One drop: what counts of it, net of what was taken back, and the run that landed it last."""
+
+    seq_no: int
+    label: str
+    rows: int = 0
+    rejects: int = 0
+    duplicates: int = 0
+    files: int = 0
+    late: int = 0
+    open: int = 0
+    run_id: str | None = None
+    landing: int = -1
+    paths: set[str] = field(default_factory=set)
+
+
+def ledger(lake: HeldLake, source: Source) -> list[Row]:
+    """The source's rows of `bronze.files`, oldest landing first."""
+    rows = lake.records(FILES, pc.field("source") == source.name)
+    return sorted(rows, key=lambda row: (row["landing"], row["path"] or ""))
+
+
+def drops(rows: Iterable[Row], source: Source) -> dict[int, Drop]:
+    """The drops that have landed, by their numbers; `late` and `open` are left to the caller."""
+    made: dict[int, Drop] = {}
+    for row in rows:
+        drop = made.setdefault(row["seq_no"], Drop(row["seq_no"], source.drops.label(row["seq_no"])))
+        for column in ("rows", "rejects", "duplicates"):
+            change = (row[column] or 0) - (row[f"{column}_back"] or 0)
+            setattr(drop, column, getattr(drop, column) + change)
+        if row["path"] is not None:
+            drop.paths.add(row["path"])
+        if row["landing"] > drop.landing:
+            drop.landing, drop.run_id = row["landing"], row["run_id"]
+        drop.files = len(drop.paths)
+    return dict(sorted(made.items()))
+
+
+def quarantine(lake: HeldLake, source: Source) -> list[Row]:
+    """The records that are in quarantine now, as `bronze.quarantine` shows them: `replay_state` is open or dismissed.
+    In the order of drops, files and lines."""
+    of_ledger = ledger(lake, source)
+    landings = {row["landing"] for row in of_ledger}
+    checksums = {row["path"]: row["checksum"] for row in of_ledger}
+    dismissed = {
+        (row["file"], row["checksum"], row["rule"]): row
+        for row in sorted(lake.records(DISMISSALS, pc.field("source") == source.name), key=lambda r: r["dismissed_at"])
+    }
+    identity = ("seq_no", "file", "line", "rule", "reason", "raw")
+    held: dict[tuple[Any, ...], Row] = {}
+    diffs: Counter[tuple[Any, ...]] = Counter()
+    for row in lake.records(QUARANTINE, pc.field("source") == source.name):
+        if row["landing"] in landings:
+            key = tuple(row[column] for column in identity)
+            diffs[key] += row["diff"]
+            held.setdefault(key, {column: row[column] for column in (*identity, "run_id")})
+    found = []
+    for key, row in held.items():
+        if diffs[key] > 0:
+            closed = dismissed.get((row["file"], checksums.get(row["file"]), row["rule"]))
+            said = {name: closed[name] if closed else None for name in ("because", "dismissed_by", "dismissed_at")}
+            found.append(row | said | {"replay_state": DISMISSED if closed else OPEN})
+    return sorted(found, key=lambda row: (row["seq_no"], row["file"] or "", row["line"] or 0))
+
+
+@dataclass(frozen=True)
+class LateRows:
+    """The published late rows: how many by drop; by definition and action, with the newest time; by how late."""
+
+    by_drop: Mapping[int, int]
+    by_action: list[Row]
+    by_lateness: list[tuple[str, int]]
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.by_drop.values())
+
+
+def late(lake: HeldLake, source: Source) -> LateRows:
+    """What `silver.late` says of the source."""
+    current = publication.load(lake, source)
+    shown = (pc.field("source") == source.name) & visible_rows(current)
+    shown = shown & (pc.field("known_from") < pa.scalar(instant(current.published_us)))
+    columns = ["source", "definition", "action", "drop_lo", "late_by", "diff", "known_from", "token"]
+    rows = lake.held(LATE, columns, shown)
+    late_by = rows.column("late_by").to_numpy()
+    kind = np.searchsorted(_LIMITS_US, np.nan_to_num(late_by, nan=0.0), side="left")
+    kind = np.where(np.isnan(late_by.astype(float)), len(LATE_BY) - 1, kind)
+    grouped = (
+        rows.append_column("kind", pa.array(kind, pa.int64()))
+        .group_by(["definition", "action", "drop_lo", "kind"])
+        .aggregate([("diff", "sum"), ("known_from", "max")])
+    )
+    by_drop: dict[int, int] = defaultdict(int)
+    by_kind = [0] * len(LATE_BY)
+    by_action: dict[tuple[str | None, str], Row] = {}
+    for row in grouped.to_pylist():
+        n = row["diff_sum"]
+        if n:
+            by_drop[_seq_no(source, row["drop_lo"])] += n
+            by_kind[row["kind"]] += n
+            key = (row["definition"], row["action"])
+            told = by_action.setdefault(key, {"definition": key[0], "action": key[1], "rows": 0, "newest": None})
+            told["rows"] += n
+            told["newest"] = max(filter(None, (told["newest"], row["known_from_max"])))
+    in_order = sorted(by_action.values(), key=lambda row: (row["definition"] or "", row["action"]))
+    return LateRows(dict(by_drop), in_order, list(zip(LATE_BY, by_kind, strict=True)))
+
+
+def _seq_no(source: Source, lo: datetime) -> int:
+    return source.drops.seq_no_at(micros(lo))

@@ -1,0 +1,127 @@
+"""The lake as the portal reads it: small tables stay in memory, file by file, and what changed alone is read again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.places import file_system
+from spark_jobs.storage.records import Rows
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.stored_lake import StoredLake
+
+Value = TypeVar("Value")
+_KINDS = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "timestamp": INSTANT,
+    "array<bigint>": pa.list_(pa.int64()),
+}
+
+
+class HeldLake(StoredLake):
+    """The lake at a place. Safe to use from several threads; what it holds is as of the table's newest version."""
+
+    def __init__(self, place: Path | str) -> None:
+        super().__init__(place)
+        self._lock = threading.RLock()
+        self._logs: dict[str, Any] = {}
+        self._files: dict[tuple[str, tuple[str, ...]], dict[str, pa.Table]] = {}
+        self._kept: dict[Any, tuple[Any, Any]] = {}
+
+    def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
+        """As `Lake.records`, from memory; none of a table that is not there."""
+        rows: Rows = self.held(table, table.column_names, where).to_pylist()
+        return rows
+
+    def held(self, table: Table, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """The rows of a table as it is now; a column that an older version did not write is null."""
+        with self._lock:
+            log = self._log(table)
+            kinds = {c.name: _KINDS.get(c.kind, pa.null()) for c in table.columns}
+            if log is None:
+                return pa.schema([(column, kinds[column]) for column in columns]).empty_table()
+            stands = {field.name for field in log.schema().fields}
+            present = [column for column in columns if column in stands]
+            of_version = self.kept(
+                (table.qualified, tuple(columns)), log.version(), lambda: self._read(table, log, present)
+            )
+        missing = {c: pa.nulls(len(of_version), kinds[c]) for c in columns if c not in stands}
+        held = pa.table({c: missing[c] if c in missing else of_version.column(c) for c in columns})
+        return held if where is None else held.filter(where)
+
+    def version(self, table: Table) -> int:
+        """The newest version of a table; -1 where there is none."""
+        with self._lock:
+            log = self._log(table)
+            return -1 if log is None else int(log.version())
+
+    def kept(self, key: Any, of: Any, make: Callable[[], Value]) -> Value:
+        """What `make` gave for this `key` when `of` was last the same; it is made anew once `of` is another."""
+        with self._lock:
+            if key not in self._kept or self._kept[key][0] != of:
+                self._kept[key] = (of, make())
+            value: Value = self._kept[key][1]
+            return value
+
+    def forget(self) -> None:
+        """Read everything anew from now on."""
+        with self._lock:
+            self._logs.clear()
+            self._files.clear()
+            self._kept.clear()
+
+    def _log(self, table: Table) -> Any:
+        """The table's log as of now; None where there is no table."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            if table.qualified not in self._logs:
+                self._logs[table.qualified] = DeltaTable(self.uri(table), storage_options=dict(self._storage_options))
+            else:
+                self._logs[table.qualified].update_incremental()
+        except TableNotFoundError:
+            self._logs.pop(table.qualified, None)
+        return self._logs.get(table.qualified)
+
+    def _read(self, table: Table, log: Any, columns: list[str]) -> pa.Table:
+        """The table's rows; files that were read before are not opened again."""
+        before = self._files.get((table.qualified, tuple(columns)), {})
+        whole = pa.schema(log.schema().to_arrow())
+        schema = pa.schema([whole.field(column) for column in columns]).remove_metadata()
+        partitions, root = log.metadata().partition_columns, self.uri(table)
+        files: dict[str, pa.Table] = {}
+        for uri in log.file_uris():
+            path = uri.removeprefix(root).lstrip("/")
+            files[path] = before[path] if path in before else self._file(root, path, schema, partitions)
+        self._files[(table.qualified, tuple(columns))] = files
+        return pa.concat_tables([schema.empty_table(), *files.values()]).combine_chunks()
+
+    def _file(self, root: str, path: str, schema: pa.Schema, partitions: list[str]) -> pa.Table:
+        """The rows of one data file. Its path tells the values of partitions, as Spark and deltalake write it: the log
+        does, too, but what tells them there tells all of its statistics."""
+        from pyarrow import parquet
+
+        told = dict(part.split("=", 1) for part in path.split("/")[:-1])
+        with file_system(root, self._storage_options).open_input_file(path) as file:
+            held = parquet.ParquetFile(file)
+            stored = [name for name in schema.names if name in held.schema_arrow.names]
+            rows = held.read(columns=stored, use_threads=False)
+        made = []
+        for field in schema:
+            if field.name in stored:
+                made.append(rows.column(field.name).cast(field.type))
+            else:
+                value = unquote(told[field.name]) if field.name in partitions else None
+                made.append(pa.chunked_array([pa.repeat(pa.scalar(value, pa.string()), len(rows)).cast(field.type)]))
+        return pa.table(made, schema=schema)

@@ -1,0 +1,57 @@
+"""Links between pages: relative, so that they hold as files and behind a server alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spark_jobs.portal.names import MOST_CHARACTERS, encoded, encoded_key
+from spark_jobs.portal.values import key_text
+
+_HTML = ".html"
+
+
+class Links:
+    """The links of one page. A link is None where there is no page: the text stands without one then.
+
+    Args:
+        page: its name, such as `runs/flights/cli-1.html`.
+        is_alone: it is one file by itself, and links to nothing.
+        most_rows: how many rows may be linked to; None: any. `rows` lists them.
+    """
+
+    def __init__(self, page: str, *, is_alone: bool = False, most_rows: int | None = None) -> None:
+        self._up = "../" * page.count("/")
+        self._is_alone = is_alone
+        self._most_rows = most_rows
+        self.rows: list[str] = []
+
+    def to(self, *parts: str) -> str | None:
+        """A page by the parts of its name, which may be any texts."""
+        name = "/".join(map(encoded, parts)) + _HTML
+        too_long = any(len(part) > MOST_CHARACTERS for part in name.split("/"))
+        return None if self._is_alone or too_long else f"{self._up}{name}"
+
+    def file(self, path: str) -> str | None:
+        """A file beside the pages, by its path as it is."""
+        return None if self._is_alone else f"{self._up}{path}"
+
+    @staticmethod
+    def key(row: Mapping[str, Any], columns: Sequence[str]) -> list[str] | None:
+        """The values of a row's key as `why` takes them; None where one is null."""
+        values = [row[column] for column in columns]
+        return None if None in values else [key_text(value) for value in values]
+
+    def why(self, source: str, table: str, key: Sequence[str] | None) -> str | None:
+        """The page that says why a published row is what it is."""
+        if key is None or self._is_alone:
+            return None
+        last = encoded_key(key) + _HTML
+        name = f"why/{encoded(source)}/{encoded(table.rsplit('.', maxsplit=1)[-1])}/{last}"
+        if len(last) > MOST_CHARACTERS:
+            return None
+        if self._most_rows is not None and name not in self.rows:
+            if len(self.rows) >= self._most_rows:
+                return None
+            self.rows.append(name)
+        return f"{self._up}{name}"

@@ -1,0 +1,155 @@
+"""The marts as dbt left them: what its manifest says of each, how their tests went, and the published rows that a
+mart's rows are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.values import key_text
+from spark_jobs.reads.row_keys import PublishedTable, published_table
+from spark_jobs.sources import Source
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.times import instant
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Mart:
+    """A model of dbt: its columns with what each is, `grain`, the columns that tell its rows apart, what it selects
+    from, and the newest outcome of each of its tests.
+
+    `source`: the source whose publication it follows; None of a model that follows none. `follows`: the published name
+    whose key is its grain, so that `why` of its rows can be asked.
+    """
+
+    name: str
+    description: str
+    columns: dict[str, str]
+    grain: tuple[str, ...]
+    reads: list[str]
+    source: str | None
+    follows: PublishedTable | None
+    tests: list[Row] = field(default_factory=list)
+
+    def key_of(self, row: Mapping[str, Any]) -> list[str] | None:
+        """The key, as `why` takes it, of the published row behind a row of the mart."""
+        if self.follows is None:
+            return None
+        values = [row.get(column) for column in self.grain]
+        return None if None in values else [key_text(value) for value in values]
+
+
+def marts(settings: Settings, sources: Mapping[str, Source]) -> dict[str, Mart]:
+    """The models that dbt knows, by name; none before the first build."""
+    target = settings.home / "dbt" / "target"
+    nodes = _json(target / "manifest.json").get("nodes", {})
+    outcomes = {result["unique_id"]: result for result in _json(target / "run_results.json").get("results", [])}
+    models = {id_: node for id_, node in nodes.items() if node["resource_type"] == "model"}
+    made = {}
+    for id_, model in models.items():
+        tests = {
+            t: node for t, node in nodes.items() if node["resource_type"] == "test" and node["attached_node"] == id_
+        }
+        grain = _grain(tests.values())
+        source = model["config"].get("follows")
+        reads = [".".join(reference.split(".")[-2:]) for reference in model["depends_on"]["nodes"]]
+        made[model["name"]] = Mart(
+            model["name"],
+            model.get("description") or "",
+            {name: column.get("description") or "" for name, column in model["columns"].items()},
+            grain,
+            [name.replace("tidemark.", "marts.", 1) if name.startswith("tidemark.") else name for name in reads],
+            source,
+            _followed(sources.get(source or ""), reads, grain),
+            [_test(test, outcomes.get(test_id)) for test_id, test in tests.items()],
+        )
+    return dict(sorted(made.items()))
+
+
+def _grain(tests: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The columns that the test of that name takes."""
+    for test in tests:
+        told = test.get("test_metadata") or {}
+        if told.get("name") == "grain":
+            return tuple(told["kwargs"].get("columns") or ())
+    return ()
+
+
+def _followed(source: Source | None, reads: list[str], grain: tuple[str, ...]) -> PublishedTable | None:
+    """The first published name that the model reads whose key has as many columns as its grain, in the same order."""
+    if source is None:
+        return None
+    for name in reads:
+        try:
+            table = published_table(source, name)
+        except ParameterError:
+            continue
+        if grain and len(table.key) == len(grain):
+            return table
+    return None
+
+
+def _test(test: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> Row:
+    said = outcome or {}
+    return {
+        "name": test["name"],
+        "of": (test.get("test_metadata") or {}).get("name") or "query",
+        "status": said.get("status", "not run with the last build"),
+        "failures": said.get("failures"),
+        "message": said.get("message"),
+        "sql": test.get("compiled_code") or said.get("compiled_code") or test.get("raw_code"),
+    }
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A document of dbt; nothing where it is not there, or is being written."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return document
+
+
+@dataclass(frozen=True)
+class MartRows:
+    """What a mart holds: how many rows, the first of them in the order of its grain, and the publication that it
+    shows."""
+
+    rows: int
+    sample: list[Row]
+    published: Any
+
+
+def mart_rows(lake: HeldLake, mart: Mart, most: int) -> MartRows | None:
+    """What stands of the mart; None where it was never built."""
+    table = Table("marts", mart.name, "", ())
+    if lake.version(table) < 0:
+        return None
+
+    def read() -> MartRows:
+        noted = lake.noted("marts", mart.name)
+        columns = [column.split(" ")[0] for column in noted.columns] if noted else list(mart.columns)
+        rows = lake.stored(table, columns).whole()
+        if mart.grain and all(column in rows.column_names for column in mart.grain):
+            newest = [
+                (column, "descending" if pa.types.is_timestamp(rows.schema.field(column).type) else "ascending")
+                for column in mart.grain
+            ]
+            newest.sort(key=lambda each: each[1] == "ascending")
+            first = rows.sort_by(newest).slice(0, most)
+        else:
+            first = rows.slice(0, most)
+        published = noted.note.get("published") if noted else None
+        return MartRows(rows.num_rows, first.to_pylist(), None if published is None else instant(int(published)))
+
+    return lake.kept((table.qualified, most), lake.version(table), read)

@@ -1,0 +1,42 @@
+"""The names of pages: paths that are the same as files and behind a server, made of any text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]")
+_BETWEEN = "~~"
+MOST_CHARACTERS = 240
+"""Of one part of a path, as file systems take it."""
+
+
+def encoded(text: str) -> str:
+    """The text as a part of a path: other characters than letters, digits, `_`, `-` and `.` as `~` and two hex digits
+    a byte."""
+    return "".join(c if _stays(c, first=i == 0) else _escaped(c) for i, c in enumerate(text))
+
+
+def _stays(character: str, *, first: bool) -> bool:
+    # a name that begins with a dot is hidden, or another folder
+    return bool(_PLAIN.fullmatch(character)) or (character == "." and not first)
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"~{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def decoded(name: str) -> str:
+    """The text that `encoded` made the name of; what it never makes stays as it is."""
+    raw = re.sub(rb"~([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), name.encode("utf-8", "surrogateescape"))
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def encoded_key(values: Sequence[str]) -> str:
+    """The values of a key as one part of a path."""
+    return _BETWEEN.join(map(encoded, values))
+
+
+def decoded_key(name: str) -> list[str]:
+    """The values that `encoded_key` made the name of."""
+    return [decoded(part) for part in name.split(_BETWEEN)]

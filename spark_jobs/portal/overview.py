@@ -1,0 +1,254 @@
+"""What is to be said of a source as a whole, and what of it needs a person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from spark_jobs.definitions.definition import definitions
+from spark_jobs.portal import drops as of_drops
+from spark_jobs.portal.drops import OPEN, Drop, LateRows
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.plots import Month, Plot, bars, calendar
+from spark_jobs.portal.runs import Run, runs
+from spark_jobs.portal.values import counted
+from spark_jobs.portal.windows import Windows, published_entities, published_windows
+from spark_jobs.reads.chain_metrics import ChainMetrics, chain_metrics
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
+from spark_jobs.storage.times import instant
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
+
+Row = dict[str, Any]
+_READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE)
+_CHECKED = tuple(Table("quality", name, "", ()) for name in ("results", "runs", "verdicts"))
+BEHIND = 2
+"""Drops of a source that runs by itself that may be missing before it counts as behind: the one that is filling up, and
+the one whose run is on its way."""
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Something that needs a person: how much (0 most), in words, and where it is seen: the parts of a page's name."""
+
+    weight: int
+    words: str
+    page: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """A source as it stands. `runs` are newest first; `records` those in quarantine."""
+
+    source: Source
+    publication: Publication
+    frontiers: SourceFrontiers
+    drops: dict[int, Drop]
+    runs: list[Run]
+    records: list[Row]
+    late: LateRows
+
+    @property
+    def name(self) -> str:
+        """The source's."""
+        return self.source.name
+
+    @property
+    def is_published(self) -> bool:
+        """Whether anything is."""
+        return self.publication.published_us > 0
+
+    @property
+    def last_run(self) -> Run | None:
+        """The newest run."""
+        return self.runs[0] if self.runs else None
+
+    @property
+    def reached(self) -> datetime | None:
+        """The end of the newest drop that is published."""
+        return instant(self.publication.reached_us) if self.is_published else None
+
+    @property
+    def open_records(self) -> int:
+        """Records in quarantine that nobody has dismissed."""
+        return sum(record["replay_state"] == OPEN for record in self.records)
+
+    @property
+    def gaps(self) -> list[int]:
+        """Drops that were never run, before one that was."""
+        landed = self.frontiers.landed
+        ends = [0, *(hi for _, hi in landed)]
+        return [seq_no for hi, (lo, _) in zip(ends, landed, strict=False) for seq_no in range(hi, lo)]
+
+    @property
+    def frontier_times(self) -> dict[str, datetime | None]:
+        """By name; since and a horizon that retention never moved are None."""
+        standing, current = self.frontiers, self.publication
+        horizon = standing.horizon_us
+        return {
+            "horizon": None if horizon == NO_HORIZON_US else instant(horizon),
+            "since": instant(since) if (since := standing.arrangement.since.time) else None,
+            "complete": instant(current.complete_us),
+            "published": instant(current.published_us),
+            "reached": instant(current.reached_us),
+            "seal": instant(standing.seal_us),
+        }
+
+    @cached_property
+    def concerns(self) -> list[Concern]:
+        """What needs a person, the most urgent first."""
+        told = []
+        last = self.last_run
+        if last is not None and last.state in ("gate failed", "failed"):
+            what = ", ".join(dict.fromkeys(f"{result['gate']}: {result['name']}" for result in last.failed))
+            left = "nothing of it is published" if last.published is None else "what it published stands"
+            words = f"the last run failed{' at ' + what if what else ''}; {left}"
+            told.append(Concern(0, words, ("runs", self.name, last.run_id)))
+        elif last is not None and last.state == "not published":
+            words = "the last run has published nothing: it is on its way, or was interrupted"
+            told.append(Concern(2, words, ("runs", self.name, last.run_id)))
+        if self.open_records:
+            told.append(Concern(1, f"{counted(self.open_records, 'record')} in quarantine", ("quarantine", self.name)))
+        if self.gaps:
+            told.append(Concern(1, f"{counted(len(self.gaps), 'drop')} never run", ("sources", self.name)))
+        if last is not None and last.notable:
+            told.append(
+                Concern(2, f"{counted(len(last.notable), 'check')} to look at", ("runs", self.name, last.run_id))
+            )
+        behind = self.behind(datetime.now(UTC))
+        if behind:
+            told.append(Concern(1, f"{counted(behind, 'drop')} behind its schedule", ("sources", self.name)))
+        if not self.runs:
+            told.append(Concern(3, "nothing has run yet", ("sources", self.name)))
+        return sorted(told, key=lambda concern: concern.weight)
+
+    def behind(self, now: datetime) -> int:
+        """Drops that a source which runs by itself should have published by now."""
+        if self.source.dag.schedule != "every" or self.reached is None:
+            return 0
+        passed = int((now - self.reached).total_seconds() * 1_000_000) // self.source.drops.every_us
+        return passed if passed > BEHIND else 0
+
+    @property
+    def urgency(self) -> tuple[int, str]:
+        """What sources are sorted by."""
+        return (self.concerns[0].weight if self.concerns else 9, self.name)
+
+
+def source_facts(lake: HeldLake, source: Source) -> SourceFacts:
+    """Read what is to be said of a source; what is in memory stays while its tables do."""
+    versions = tuple(lake.version(table) for table in (*_READ, *_CHECKED))
+    return lake.kept(("facts", source.name), (versions, source), lambda: _facts(lake, source))
+
+
+def _facts(lake: HeldLake, source: Source) -> SourceFacts:
+    current = publication.load(lake, source)
+    files = of_drops.ledger(lake, source)
+    drops, records, late = of_drops.drops(files, source), of_drops.quarantine(lake, source), of_drops.late(lake, source)
+    for record in records:
+        if record["seq_no"] in drops and record["replay_state"] == OPEN:
+            drops[record["seq_no"]].open += 1
+    for seq_no, rows in late.by_drop.items():
+        if seq_no in drops:
+            drops[seq_no].late = rows
+    standing = frontiers.load(lake, source)
+    return SourceFacts(source, current, standing, drops, runs(lake, source, files), records, late)
+
+
+def published_names(source: Source) -> list[str]:
+    """The published tables of a source."""
+    return [*source.windows, *([source.name] if source.state is not None else [])]
+
+
+def histories(source: Source) -> list[Table]:
+    """The history tables of a source's windows and states."""
+    return [*(each.table() for each in definitions(source)), *([STATE] if source.state is not None else [])]
+
+
+@dataclass(frozen=True)
+class SourcePage:
+    """What a source's page shows beside its facts."""
+
+    months: list[Month]
+    plots: list[Plot]
+    windows: list[Windows]
+    entities: int | None
+    chains: ChainMetrics | None
+    newest: list[Drop] = field(default_factory=list)
+
+
+def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
+    """Calendar, plots, windows and chains of a source."""
+    source = facts.source
+    rows = {seq_no: drop.rows for seq_no, drop in facts.drops.items()}
+    rejects = {seq_no: drop.rejects for seq_no, drop in facts.drops.items() if drop.rejects}
+    late = {seq_no: drop.late for seq_no, drop in facts.drops.items()} if facts.late.total else {}
+    found = [published_windows(lake, each) for each in definitions(source)]
+    windows = [each for each in found if each is not None]
+    plots = [
+        bars("Rows per drop", rows, source, "rows"),
+        bars("Late rows per drop", late, source, "late rows"),
+        bars("Rejected records per drop", rejects, source, "records"),
+        *(bars(f"Windows of {each.definition} by their start", each.by_drop, source, "windows") for each in windows),
+    ]
+    keeps = source.keeps_chains and facts.is_published and lake.version(CHAINS) >= 0
+    return SourcePage(
+        calendar(_cells(facts), source),
+        [plot for plot in plots if plot is not None],
+        windows,
+        published_entities(lake, source) if facts.is_published else None,
+        chain_metrics(lake, source) if keeps else None,
+        sorted(facts.drops.values(), key=lambda drop: -drop.seq_no),
+    )
+
+
+def _cells(facts: SourceFacts) -> list[tuple[int, str, str, str | None]]:
+    failed = {run.run_id for run in facts.runs if run.state in ("gate failed", "failed")}
+    cells: list[tuple[int, str, str, str | None]] = []
+    for seq_no in facts.gaps:
+        cells.append((seq_no, "missing", f"{facts.source.drops.label(seq_no)} was never run", None))
+    for drop in facts.drops.values():
+        said = f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"
+        if drop.run_id in failed:
+            verdict, said = "failed", f"the run of it failed; {said}"
+        elif drop.open:
+            verdict, said = "quarantine", f"{counted(drop.open, 'record')} in quarantine; {said}"
+        elif not drop.files:
+            verdict, said = "empty", "no file"
+        else:
+            verdict = "ok"
+        cells.append((drop.seq_no, verdict, said, drop.run_id))
+    return sorted(cells)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records of quarantine with the same rule and state: how many by file, and the first of them."""
+
+    rule: str
+    state: str
+    records: Sequence[Row]
+
+    @property
+    def files(self) -> list[tuple[str, int]]:
+        """Files by how many records each has, the most first."""
+        return Counter(record["file"] or "" for record in self.records).most_common()
+
+
+def quarantine_groups(facts: SourceFacts) -> list[Group]:
+    """The records of a source by rule, open ones first, the largest group first."""
+    by_rule: dict[tuple[str, str], list[Row]] = {}
+    for record in facts.records:
+        by_rule.setdefault((record["replay_state"], record["rule"]), []).append(record)
+    groups = [Group(rule, state, records) for (state, rule), records in by_rule.items()]
+    return sorted(groups, key=lambda group: (group.state != OPEN, -len(group.records), group.rule))

@@ -1,0 +1,247 @@
+"""The portal's pages by their names, and the facts that each shows. Who serves or writes them asks `Portal.page`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pyarrow import ArrowInvalid
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import lake_older, source_tables
+from spark_jobs.errors import TidemarkError
+from spark_jobs.portal import overview
+from spark_jobs.portal.docs import docs_of_run
+from spark_jobs.portal.glossary import WORDS
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.links import Links
+from spark_jobs.portal.marts import Mart, mart_rows, marts
+from spark_jobs.portal.names import decoded, decoded_key
+from spark_jobs.portal.runs import Run, changes
+from spark_jobs.portal.values import counted, moment, shown
+from spark_jobs.reads.row_keys import published_table
+from spark_jobs.reads.why import why
+from spark_jobs.sources import Source, read_sources
+from spark_jobs.storage.kept_plans import plan_of_run
+
+TEMPLATES = Path(__file__).parent / "templates"
+STYLES = "portal.css"
+CHANGED_ROWS = 3
+"""Keys of each published table whose change a run's page shows."""
+MART_ROWS = 20
+LISTED = 100
+"""Records, drops or runs that a page lists before it counts the rest."""
+_HTML = ".html"
+
+
+class PageMissing(TidemarkError):
+    """There is no such page. Facts: `page`."""
+
+    code = "page_missing"
+
+
+def _missing(page: str) -> PageMissing:
+    return PageMissing(
+        expected="a page of the portal",
+        found=page,
+        consequence="nothing is shown",
+        next_step="begin at the first page; a run's page is there once the run has landed something",
+        page=page,
+    )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which sources whoever asks may see."""
+
+    sees: Callable[[str], bool] = lambda _: True
+
+
+class Portal:
+    """The pages of an installation. Safe to use from several threads.
+
+    Args:
+        settings: of the installation.
+        is_live: whether pages can be asked for that nothing links to yet: forms are shown then.
+    """
+
+    def __init__(self, settings: Settings, *, is_live: bool) -> None:
+        self.settings = settings
+        self.lake = HeldLake(settings.lake)
+        self._is_live = is_live
+        self._templates = Environment(
+            autoescape=True,
+            loader=FileSystemLoader(TEMPLATES),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "shown": shown,
+            "moment": moment,
+            "counted": counted,
+            "quoted": lambda text: shlex.quote(str(text)),
+        }
+
+    def sources(self) -> dict[str, Source]:
+        """The sources whose files are right."""
+        return self._folder().sources
+
+    def page(
+        self,
+        name: str,
+        asked: Mapping[str, Sequence[str]] | None = None,
+        scope: Scope | None = None,
+        links: Links | None = None,
+    ) -> str:
+        """The HTML of a page. `asked` are the values of a form by name.
+
+        Raises:
+            PageMissing: there is none of this name, or it is not the asker's to see.
+            TidemarkError: what the page asks of the lake is refused, such as a key that fits no table.
+        """
+        scope = scope or Scope()
+        links = links or Links(name)
+        try:
+            kind, made = self._made(name, asked or {}, scope)
+        except OSError:
+            # a file that was listed is gone: the table was rewritten and cleaned, or made anew
+            self.lake.forget()
+            kind, made = self._made(name, asked or {}, scope)
+        template = self._templates.get_template(f"{kind}.html.j2")
+        common = {"links": links, "now": datetime.now(UTC), "is_live": self._is_live, "inline_styles": None}
+        return template.render(common | made)
+
+    def _made(self, name: str, asked: Mapping[str, Sequence[str]], scope: Scope) -> tuple[str, dict[str, Any]]:
+        """The template of a page, and what it shows."""
+        kind, _, rest = name.removesuffix(_HTML).partition("/")
+        makers: dict[str, Callable[..., dict[str, Any]]] = {
+            "sources": self._source,
+            "runs": self._run,
+            "quarantine": self._quarantine,
+            "why": self._why,
+        }
+        if kind == "index" and not rest:
+            made = self._index(scope)
+        elif kind == "glossary" and not rest:
+            made = {"words": WORDS}
+        elif kind == "marts":
+            made = self._mart(rest, scope) if rest else {"marts": self._marts(scope)}
+            kind = "mart" if rest else "marts"
+        elif kind in makers:
+            of_source, _, more = rest.partition("/")
+            source = self.sources().get(decoded(of_source))
+            if source is None or not scope.sees(source.name):
+                raise _missing(name)
+            try:
+                made = makers[kind](source, more, asked)
+            except (ArrowInvalid, KeyError) as error:
+                raise self._older(source, error) from error
+            kind = kind.removesuffix("s")
+        else:
+            raise _missing(name)
+        return kind, made
+
+    def report(self, source: Source) -> str:
+        """The page of a source as one file that links to nothing."""
+        made = self._source(source, "", {})
+        links = Links("", is_alone=True)
+        styles = (TEMPLATES / STYLES).read_text(encoding="utf-8")
+        common = {"links": links, "now": datetime.now(UTC), "is_live": False, "inline_styles": styles}
+        return self._templates.get_template("source.html.j2").render(common | made)
+
+    def _older(self, source: Source, error: Exception) -> Exception:
+        """What a failure to read a column means, if the tables of an older version lack it; else the failure."""
+        present = [table for table in source_tables(source) if self.lake.version(table) >= 0]
+        columns = {table: self.lake.columns(table) for table in present}
+        missing = {t: [c.name for c in t.columns if c.name not in has] for t, has in columns.items()}
+        older = lake_older(source, {table.qualified: names for table, names in missing.items() if names})
+        return older if older.explains(str(error)) else error
+
+    def refusal(self, name: str, error: TidemarkError) -> str:
+        """A page that says why there is no answer."""
+        common = {"links": Links(name), "now": datetime.now(UTC), "is_live": self._is_live, "inline_styles": None}
+        return self._templates.get_template("refused.html.j2").render(common | {"error": str(error)})
+
+    def _folder(self) -> Any:
+        folder = Path(self.settings.sources)
+        stamps = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir() if path.is_file()))
+        return self.lake.kept("sources", stamps, lambda: read_sources(folder))
+
+    def marts(self) -> dict[str, Mart]:
+        """The marts that dbt has built."""
+        target = self.settings.home / "dbt" / "target"
+        files = (target / "manifest.json", target / "run_results.json")
+        stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in files)
+        return self.lake.kept("marts", (stamps, tuple(self.sources())), lambda: marts(self.settings, self.sources()))
+
+    def _index(self, scope: Scope) -> dict[str, Any]:
+        folder = self._folder()
+        seen = [source for name, source in folder.sources.items() if scope.sees(name)]
+        told = sorted((overview.source_facts(self.lake, source) for source in seen), key=lambda f: f.urgency)
+        return {"sources": told, "errors": [str(error) for error in folder.errors]}
+
+    def _source(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        facts = overview.source_facts(self.lake, source)
+        tables = [published_table(source, name) for name in overview.published_names(source)]
+        page = overview.source_page(self.lake, facts)
+        chains = None if page.chains is None else asdict(page.chains)
+        return {"facts": facts, "page": page, "chains": chains, "tables": tables, "listed": LISTED}
+
+    def _run(self, source: Source, name: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        facts = overview.source_facts(self.lake, source)
+        by_id = {run.run_id: run for run in facts.runs}
+        run: Run | None = by_id.get(name) or by_id.get(decoded(name))
+        if run is None:
+            raise _missing(f"runs/{source.name}/{name}")
+        changed = []
+        if run.published is not None:
+            version = tuple(self.lake.version(table) for table in overview.histories(source))
+            changed = self.lake.kept(
+                ("changes", source.name, run.run_id),
+                version,
+                lambda: changes(self.lake, source, run.published, CHANGED_ROWS),  # type: ignore[arg-type]
+            )
+        labels = {seq_no: source.drops.label(seq_no) for seq_no in run.drops}
+        docs = docs_of_run(self.settings, run.run_id)
+        plan = plan_of_run(self.settings.home, run.run_id)
+        told = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
+        return told | {"listed": LISTED}
+
+    def _quarantine(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        facts = overview.source_facts(self.lake, source)
+        return {"source": source, "groups": overview.quarantine_groups(facts), "facts": facts, "listed": LISTED}
+
+    def _why(self, source: Source, rest: str, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        name, _, encoded_values = rest.partition("/")
+        table = published_table(source, decoded(name))
+        if encoded_values:
+            key = decoded_key(encoded_values)
+        else:
+            given = {column: values[0].strip() for column, values in asked.items() if column in table.key and values}
+            key = [f"{column}={value}" for column, value in given.items()]
+        told = why(self.lake, source, table.name, key, LISTED)
+        of_marts = [mart for mart in self.marts().values() if mart.follows and mart.follows.name == table.name]
+        return {"source": source, "why": told, "marts": of_marts, "key": list(told.key.values())}
+
+    def _marts(self, scope: Scope) -> list[tuple[Mart, Any]]:
+        seen = [mart for mart in self.marts().values() if mart.source is None or scope.sees(mart.source)]
+        return [(mart, mart_rows(self.lake, mart, MART_ROWS)) for mart in seen]
+
+    def _mart(self, name: str, scope: Scope) -> dict[str, Any]:
+        mart = self.marts().get(decoded(name))
+        if mart is None or not (mart.source is None or scope.sees(mart.source)):
+            raise _missing(f"marts/{name}")
+        return {"mart": mart, "held": mart_rows(self.lake, mart, MART_ROWS), "checks": self._checks_of(mart)}
+
+    def _checks_of(self, mart: Mart) -> list[dict[str, Any]]:
+        """What the newest run that checked the mart found."""
+        source = self.sources().get(mart.source or "")
+        runs = overview.source_facts(self.lake, source).runs if source is not None else []
+        told = ([row for row in run.results if row["relation"] == f"marts.{mart.name}"] for run in runs)
+        return next(filter(None, told), [])

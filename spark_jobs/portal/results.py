@@ -1,0 +1,80 @@
+"""What was checked and what came of it: rows of `quality.results`, and those of `quality.verdicts` that an earlier
+version of Tidemark left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow.compute as pc
+
+from expectations import GATES
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.sources import Source
+from spark_jobs.storage.schema import Column, Table
+
+Row = dict[str, Any]
+STOPPED = ("failed", "error")
+"""Verdicts that stop a run."""
+NOTABLE = ("warned", "quarantined", "overridden")
+"""Verdicts that a person should see, and that stop nothing."""
+_TEXTS = (
+    *("run_id", "gate", "kind", "relation", "name", "expectation", "severity", "treatment", "verdict", "observed"),
+    *("expected", "sample", "because", "on_failure"),
+)
+
+
+def _read(name: str, texts: Iterable[str], **others: str) -> Table:
+    """What the portal reads of a table of `quality`."""
+    kinds = {"source": "STRING", "token": "BIGINT", **dict.fromkeys(texts, "STRING"), **others}
+    return Table("quality", name, "", tuple(Column(column, kind, "") for column, kind in kinds.items()), ("source",))
+
+
+_RESULTS = _read("results", _TEXTS, failing="BIGINT")
+_VERDICTS = _read("verdicts", ("run_id", "gate", "expectation", "measure", "observed"), success="BOOLEAN")
+_RUNS = _read(
+    "runs",
+    ("run_id", "outcome", "failed_stage", "error", "source_version", "code_version", "stages", "outputs"),
+    started_at="TIMESTAMP",
+    ended_at="TIMESTAMP",
+)
+
+
+def results(lake: HeldLake, source: Source) -> dict[str, list[Row]]:
+    """Per run the newest result of each check: what stopped it first, then what else a person should see. `sample` is a
+    list of rows."""
+    of_source = pc.field("source") == source.name
+    told = [*map(_of_verdict, lake.records(_VERDICTS, of_source)), *lake.records(_RESULTS, of_source)]
+    newest: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(told, key=lambda row: row["token"]):
+        # suites on two tables may each have a check of one name; an invariant's tables are told by what it finds
+        table = None if row["kind"] == "invariant" else row["relation"]
+        newest[row["run_id"], row["gate"], row["name"], table] = row
+    by_run: dict[str, list[Row]] = {}
+    for row in newest.values():
+        sample = json.loads(row["sample"]) if row["sample"] else []
+        by_run.setdefault(row["run_id"], []).append({**row, "sample": sample})
+    return {run: sorted(rows, key=_first) for run, rows in by_run.items()}
+
+
+def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:
+    """Per run its manifest, `stages` and `outputs` as JSON has them; of a run that was killed there is none."""
+    newest: dict[str, Row] = {}
+    for row in sorted(lake.records(_RUNS, pc.field("source") == source.name), key=lambda row: row["token"]):
+        parsed = {name: json.loads(row[name]) if row[name] else None for name in ("stages", "outputs")}
+        newest[row["run_id"]] = row | parsed
+    return newest
+
+
+def _of_verdict(row: Row) -> Row:
+    blank = dict.fromkeys((*_TEXTS, "failing"))
+    told = {name: row[name] for name in ("source", "token", "run_id", "gate", "expectation", "observed")}
+    verdict = "passed" if row["success"] else "failed"
+    return blank | told | {"name": row["measure"], "kind": "invariant", "verdict": verdict, "treatment": "fail"}
+
+
+def _first(row: Row) -> tuple[Any, ...]:
+    gates = {gate: place for place, gate in enumerate(GATES)}
+    weight = 0 if row["verdict"] in STOPPED else 1 if row["verdict"] in NOTABLE else 2
+    return weight, gates.get(row["gate"], len(gates)), row["name"] or ""

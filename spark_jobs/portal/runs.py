@@ -1,0 +1,179 @@
+"""The runs of a source: what each landed, found, moved and published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from expectations import GATES
+from spark_jobs.definitions.definition import definitions
+from spark_jobs.kernels.comparison import CLOSING, LIVE
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.results import NOTABLE, STOPPED, manifests, results
+from spark_jobs.reads.publications import Published, publications_of
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.publication import Publication, visible_rows
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.tables import FRONTIERS, STATE, VALIDITY
+from spark_jobs.storage.times import instant
+
+Row = dict[str, Any]
+State = Literal["published", "gate failed", "failed", "not published", "nothing new"]
+
+
+@dataclass
+class Run:
+    """One run: the newest result of each of its checks, the ledger's rows of what it landed, the frontiers that it
+    moved, the publication that it made, if it did, and its manifest, if it left one."""
+
+    run_id: str
+    token: int = -1
+    results: list[Row] = field(default_factory=list)
+    files: list[Row] = field(default_factory=list)
+    moves: list[Row] = field(default_factory=list)
+    published: Published | None = None
+    manifest: Row | None = None
+
+    @property
+    def failed(self) -> list[Row]:
+        """The results that stopped it."""
+        return [result for result in self.results if result["verdict"] in STOPPED]
+
+    @property
+    def notable(self) -> list[Row]:
+        """The results that did not hold and stopped nothing."""
+        return [result for result in self.results if result["verdict"] in NOTABLE]
+
+    @property
+    def state(self) -> State:
+        """How it ended, or stands."""
+        if any(result["gate"] in GATES for result in self.failed):
+            return "gate failed"
+        if self.failed or (self.manifest or {}).get("outcome") == "failed":
+            return "failed"
+        if self.published is not None:
+            return "published"
+        # a run that has nothing to publish passes its gates and moves nothing
+        return "nothing new" if self.results and not self.moves else "not published"
+
+    @property
+    def begun(self) -> datetime | None:
+        """When it landed or moved something first, by the machine's clock."""
+        return min(self._clock(), default=None)
+
+    @property
+    def ended(self) -> datetime | None:
+        """When it did so last."""
+        return max(self._clock(), default=None)
+
+    @property
+    def drops(self) -> list[int]:
+        """The drops of which it landed something, in order."""
+        return sorted({row["seq_no"] for row in self.files})
+
+    def _clock(self) -> list[datetime]:
+        times = [*(row["landed_at"] for row in self.files), *(row["moved_at"] for row in self.moves)]
+        return [time for time in times if time is not None]
+
+
+def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
+    """All runs that left something, newest first."""
+    of_source = pc.field("source") == source.name
+    made: dict[str, Run] = {}
+
+    def run_of(row: Mapping[str, Any], token: int) -> Run:
+        run = made.setdefault(row["run_id"], Run(row["run_id"]))
+        run.token = max(run.token, token)
+        return run
+
+    for row in files:
+        run_of(row, row["landing"]).files.append(row)
+    moves = lake.records(FRONTIERS, of_source)
+    for row in moves:
+        run_of(row, row["token"]).moves.append(row)
+    for of_run in results(lake, source).values():
+        run_of(of_run[0], max(row["token"] for row in of_run)).results = of_run
+    for manifest in manifests(lake, source).values():
+        run_of(manifest, manifest["token"]).manifest = manifest
+    current = publication.load(lake, source)
+    for each in publications_of(moves, instant(current.published_us)):
+        if each.run_id in made:
+            made[each.run_id].published = each
+    return sorted(made.values(), key=lambda run: -run.token)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a publication changed in a published table: how many rows came, changed and went, and the first of them:
+    `diff`, key columns and values of each. `key` names the columns that `why` asks for."""
+
+    table: str
+    key: tuple[str, ...]
+    inserted: int
+    changed: int
+    removed: int
+    sample: list[Row]
+
+    @property
+    def rows(self) -> int:
+        """All rows that differ."""
+        return self.inserted + self.changed + self.removed
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A published table whose changes are told: its history, its name, and what is shown of a row."""
+
+    table: Table
+    name: str
+    key: tuple[str, ...]
+    values: tuple[str, ...]
+    of_source: pc.Expression
+
+
+def changes(lake: HeldLake, source: Source, made: Published, most: int) -> list[Change]:
+    """What a publication changed, table by table; up to `most` rows of each that came, with those they replace."""
+    current = publication.load(lake, source)
+    told = []
+    for each in definitions(source):
+        values = tuple(column.name for column in each.value_columns())
+        told.append(_Told(each.table(), f"silver.{each.name}", tuple(each.identity), values, pc.scalar(True)))
+    if source.state is not None:
+        hidden = {*(c.name for c in VALIDITY), "source", "names", "seen"}
+        values = tuple(c.name for c in STATE.columns if c.name not in hidden)
+        told.append(_Told(STATE, f"gold.{source.name}", ("entity",), values, pc.field("source") == source.name))
+    return [_change(lake, each, made, current, most) for each in told if lake.version(each.table) >= 0]
+
+
+def _change(lake: HeldLake, told: _Told, made: Published, current: Publication, most: int) -> Change:
+    time, key = pa.scalar(made.known_from, INSTANT), list(told.key)
+    shown, order = visible_rows(current) & told.of_source, [(column, "ascending") for column in key]
+    halves = (("known_from", LIVE), ("known_to", CLOSING))
+    came, went = (
+        lake.stored(told.table, told.values, shown & (pc.field(bound) == time), {"era": [era, "closed"]})
+        .whole()
+        .sort_by(order)
+        for bound, era in halves
+    )
+    # a row of which both came and went is one that changed
+    both = came.select(key).join(went.select(key), keys=key, join_type="inner").num_rows
+    first = (came if len(came) else went).slice(0, most).to_pylist()
+    diff = 1 if len(came) else -1
+    sample = [{"diff": diff, **row} for row in first]
+    if diff == 1:
+        keys = {_key(row, told) for row in first}
+        bounds = pc.field(key[0]).isin([row[key[0]] for row in first])
+        sample += [{"diff": -1, **row} for row in went.filter(bounds).to_pylist() if _key(row, told) in keys]
+    sample.sort(key=lambda row: (_key(row, told), row["diff"]))
+    return Change(told.name, told.key, len(came) - both, both, len(went) - both, sample)
+
+
+def _key(row: Row, told: _Told) -> tuple[str, ...]:
+    return tuple(str(row[column]) for column in told.key)

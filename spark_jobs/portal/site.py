@@ -1,0 +1,57 @@
+"""The portal as static files: the same pages in a folder, to be opened from a disk or put behind any web server."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from spark_jobs.config import Settings
+from spark_jobs.gates import data_docs_index
+from spark_jobs.portal import overview
+from spark_jobs.portal.docs import DOCS
+from spark_jobs.portal.links import Links
+from spark_jobs.portal.names import encoded
+from spark_jobs.portal.pages import STYLES, TEMPLATES, Portal
+
+MOST_RUNS = 400
+"""Newest runs of each source that get a page: a year of daily ones."""
+ROWS_OF_PAGE, MOST_ROWS = 40, 200
+"""Rows of which a page may link to why they are what they are, and of which there are such pages in all."""
+_HTML = ".html"
+
+
+def write_site(settings: Settings, folder: Path) -> int:
+    """Write the pages into `folder`, over those of an earlier time; returns how many. Rows that pages show link to why
+    they are what they are as far as MOST_ROWS goes, the newest runs first."""
+    portal = Portal(settings, is_live=False)
+    rows: list[str] = []
+    left, count = MOST_ROWS, 0
+    for name in _names(portal):
+        links = Links(name, most_rows=min(left, ROWS_OF_PAGE))
+        _write(folder, name, portal.page(name, links=links))
+        fresh = [row for row in links.rows if row not in rows]
+        rows, left, count = [*rows, *fresh], left - len(fresh), count + 1
+    for name in rows:
+        _write(folder, name, portal.page(name))
+    shutil.copyfile(TEMPLATES / STYLES, folder / STYLES)
+    docs = data_docs_index(settings).parent
+    if docs.is_dir():
+        shutil.copytree(docs, folder / DOCS, dirs_exist_ok=True)
+    return count + len(rows)
+
+
+def _names(portal: Portal) -> Iterator[str]:
+    """The pages that are there whatever rows they link to."""
+    yield from ("index.html", "glossary.html", "marts.html")
+    yield from (f"marts/{encoded(mart)}{_HTML}" for mart in portal.marts())
+    for name, source in portal.sources().items():
+        yield from (f"{kind}/{encoded(name)}{_HTML}" for kind in ("sources", "quarantine"))
+        for run in overview.source_facts(portal.lake, source).runs[:MOST_RUNS]:
+            yield f"runs/{encoded(name)}/{encoded(run.run_id)}{_HTML}"
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,43 @@
+"""Values as pages show them; templates escape what comes out."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from typing import Any
+
+
+def shown(value: Any) -> str:
+    """A value of a table as text: instants in UTC, no finer than they need be; whole numbers with separators; what is
+    nested as JSON; nothing as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, datetime):
+        fine = "microseconds" if value.microsecond else "seconds" if value.second else "minutes"
+        return value.isoformat(sep=" ", timespec=fine).replace("+00:00", "Z")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
+
+
+def moment(time: datetime | None) -> str:
+    """A time of the machine's clock, to the second."""
+    return shown(None if time is None else time.replace(microsecond=0))
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something, in words."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def key_text(value: Any) -> str:
+    """A value of a key as people write it: instants and dates as ISO 8601 has them."""
+    return str(value.isoformat()).replace("+00:00", "Z") if isinstance(value, date) else str(value)

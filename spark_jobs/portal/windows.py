@@ -1,0 +1,100 @@
+"""What is published of a source's windows and states, counted from their files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.restatement.published import published_files
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.publication import Publication, visible_rows
+from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.times import instant
+
+_BOUNDS = ("window_start", "window_end")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The published windows of a definition: how many, from when to when, how many of them no drop can change any more,
+    how many were restated and how often at most; and how many begin in each drop, by its number."""
+
+    definition: str
+    windows: int
+    first_start: datetime | None
+    last_end: datetime | None
+    final: int
+    restated: int
+    most_revisions: int
+    by_drop: dict[int, int]
+
+
+def published_windows(lake: HeldLake, definition: Definition) -> Windows | None:
+    """What `silver.<definition>` holds; None before its table is there."""
+    table, current = definition.table(), publication.load(lake, definition.source)
+    if lake.version(table) < 0 or not current.published_us:
+        return None
+    return lake.kept(
+        (table.qualified, "windows"), (current, lake.version(table)), lambda: _windows(lake, definition, current)
+    )
+
+
+def _windows(lake: HeldLake, definition: Definition, current: Publication) -> Windows:
+    rows = _standing(lake, definition, current)
+    start, end = (rows.column(bound).cast(pa.int64()).to_numpy() for bound in _BOUNDS)
+    revision = rows.column("revision").to_numpy()
+    drops = definition.source.drops
+    begins, counts = np.unique((start - drops.start_us) // drops.every_us, return_counts=True)
+    least = definition.policy.least_instants(
+        np.array([current.complete_us], np.int64), half_open=definition.kind.half_open
+    )
+    final = 0
+    if least is not None and rows.num_rows:
+        final = int(np.count_nonzero(definition.kind.closes(start, end) - int(definition.kind.half_open) < least[0]))
+    return Windows(
+        definition.name,
+        rows.num_rows,
+        pc.min(rows.column("window_start")).as_py(),
+        pc.max(rows.column("window_end")).as_py(),
+        final,
+        int(np.count_nonzero(revision)),
+        int(revision.max()) if rows.num_rows else 0,
+        dict(zip(begins.tolist(), counts.tolist(), strict=True)),
+    )
+
+
+def _standing(lake: HeldLake, definition: Definition, current: Publication) -> pa.Table:
+    """The rows that are published and not closed. Few are closed between two foldings: only those that may be are held
+    against the closing ones."""
+    columns = dict.fromkeys([*definition.identity, *_BOUNDS, "revision", "known_from", "known_to", "era", "token"])
+    held = lake.held(definition.table(), list(columns), visible_rows(current))
+    published = pa.scalar(instant(current.published_us), INSTANT)
+    live = held.filter((pc.field("era") == LIVE) & (pc.field("known_from") < published))
+    closings = held.filter((pc.field("era") == CLOSING) & (pc.field("known_to") < published))
+    may_be_closed = pc.is_in(live.column("window_start"), closings.column("window_start").combine_chunks())
+    near = pa.concat_tables([live.filter(may_be_closed), closings])
+    others = live.filter(pc.invert(may_be_closed)).drop_columns(["era"])
+    return pa.concat_tables([others, without_closed(near, definition.identity)])
+
+
+def published_entities(lake: HeldLake, source: Source) -> int | None:
+    """How many entities have a published state; None of a source without states."""
+    current = publication.load(lake, source)
+    if source.state is None or lake.version(STATE) < 0:
+        return None
+
+    def count() -> int:
+        of_source = pc.field("source") == source.name
+        rows = published_files(lake, STATE, current, ["source", "entity", "known_from", "era"], of_source).whole()
+        return without_closed(rows, ["source", "entity"]).num_rows
+
+    return lake.kept((STATE.qualified, source.name), (current, lake.version(STATE)), count)

@@ -1,0 +1,47 @@
+"""What marts have to read of a source's windows: how many rows there are, and which starts changed since a mart was
+written. The histories' logs and files say so, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.definitions.definition import definitions
+from spark_jobs.restatement.touched import instant
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+
+Changes = dict[str, dict[str, list[int | None]]]
+"""By the history's qualified name, and by the publication that a mart reflects (microseconds, as text): the first and
+the last start that changed since, in microseconds; None: nothing did."""
+
+
+def changes_since(lake: Lake, source: Source, publications: Collection[int]) -> Changes:
+    """What changed in each history of the source's windows since each of the `publications`; rows that no publication
+    shows yet count, too."""
+    return {
+        table.qualified: {str(known_us): _bounds(lake, table, known_us) for known_us in publications}
+        for table in _histories(source)
+    }
+
+
+def rows_of_windows(lake: Lake, source: Source) -> int:
+    """The rows of the histories of the source's windows, as their logs say."""
+    return sum(file.rows for table in _histories(source) for file in lake.logged_bounds(table, "window_start"))
+
+
+def _histories(source: Source) -> list[Table]:
+    return [definition.table() for definition in definitions(source)]
+
+
+def _bounds(lake: Lake, table: Table, known_us: int) -> list[int | None]:
+    since = instant(known_us)
+    changed = (pc.field("known_from") >= since) | (pc.field("known_to") >= since)
+    starts = [rows["window_start"].cast(pa.int64()) for rows in lake.stored(table, ["window_start"], changed).tables()]
+    if not starts:
+        return [None, None]
+    bounds = [pc.min_max(part).as_py() for part in starts]
+    return [min(each["min"] for each in bounds), max(each["max"] for each in bounds)]

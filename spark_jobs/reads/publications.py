@@ -1,0 +1,78 @@
+"""Every publication of a source so far, told by the history of its frontiers: what `trace.publications` says, without
+Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow.compute as pc
+
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.tables import FRONTIERS
+from spark_jobs.storage.times import EPOCH, instant
+
+TICK = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One publication: the run that made it, and its frontiers with those of the one before it, 1970 of the first."""
+
+    run_id: str
+    published: datetime
+    reached: datetime
+    published_before: datetime
+    reached_before: datetime
+
+    @property
+    def known_from(self) -> datetime:
+        """The visible time that its changes carry."""
+        return self.published - TICK
+
+    def took_in(self, update: Mapping[str, Any]) -> bool:
+        """Whether an update, by its `time` and `event_time`, is published with it and was not before."""
+        time, event_time = update["time"], update["event_time"]
+        shown = time < self.published and event_time < self.reached
+        return shown and (time >= self.published_before or event_time >= self.reached_before)
+
+
+def publications(lake: Lake, source: Source, current: Publication) -> list[Published]:
+    """The publications up to `current`, oldest first."""
+    moves = lake.records(FRONTIERS, pc.field("source") == source.name)
+    return publications_of(moves, instant(current.published_us))
+
+
+def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> list[Published]:
+    """The publications that rows of `trace.frontiers` tell of, oldest first; `newest` is what is published now.
+
+    Between two publications the frontiers move, and each move notes what was published. The first run to seal there
+    published; what moves the frontiers afterwards keeps the seal. A seal goes up but where a run withdrew what an
+    interrupted one had sealed: what came before that withdrawal has a smaller token than a row below the seal.
+    """
+    by_seal: dict[datetime, list[Mapping[str, Any]]] = {}
+    seals = {newest}
+    for move in moves:
+        seals.add(move["published"])
+        if move["seal"] is not None:
+            by_seal.setdefault(move["seal"], []).append(move)
+    told: list[Published] = []
+    withdrawn = -1
+    for seal in sorted(by_seal):
+        sealed = [move for move in by_seal[seal] if move["token"] > withdrawn]
+        withdrawn = max(withdrawn, *(move["token"] for move in by_seal[seal]))
+        # the seal 1970 is that of a source of which nothing is published
+        if seal in seals and seal > EPOCH and sealed:
+            first, reached = min(sealed, key=_token), max(move["reached"] for move in sealed)
+            before = (told[-1].published, told[-1].reached) if told else (EPOCH, EPOCH)
+            told.append(Published(first["run_id"], seal, reached, *before))
+    return told
+
+
+def _token(move: Mapping[str, Any]) -> int:
+    token: int = move["token"]
+    return token

@@ -1,0 +1,133 @@
+"""A task of a run of chains: the rows, states and segments of whole entities to written files of corrections."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.checkpoints.frames import BUCKET, BUCKETS, PART_BYTES, PLACE
+from spark_jobs.definitions.meaning import chain_inputs
+from spark_jobs.exchange import Labelled
+from spark_jobs.kernels.comparison import CLOSING, LIVE
+from spark_jobs.kernels.deltas.states import NO_DELTA
+from spark_jobs.kernels.measures.hashing import hashes
+from spark_jobs.kernels.plain import are, numbers
+from spark_jobs.kernels.windows import MemoryBudget, RowSorter
+from spark_jobs.restatement.by_entity import stamped
+from spark_jobs.restatement.chain_stretches import IDENTITY, ROW, SEGMENT_PART, STATE_PART
+from spark_jobs.restatement.chain_worker import ChainWorker
+from spark_jobs.sources import Source
+from spark_jobs.storage.chain_files import ROW_GROUP_BYTES
+from spark_jobs.storage.chain_tables import COMPACTION, METRICS
+from spark_jobs.storage.written_files import Destination, Layout, as_plain
+from spark_jobs.windows.spill import RunFiles
+
+COMPACTED = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")
+"""What rows of the era compaction say that a run sums up."""
+_START = IDENTITY[1:]
+"""Where a segment begins; null in a chain's first one."""
+
+
+def segment_columns(schema: pa.Schema) -> list[str]:
+    """Columns of segments that are read, of those that the worker gives."""
+    metrics = {column.name for column in METRICS}
+    return [name for name in schema.names if name not in metrics | {"part"}]
+
+
+@dataclass(frozen=True)
+class ChainTask:
+    """The work of one task, see `exchange`.
+
+    Args:
+        known_us: updates that were visible before count as visible from then on.
+        row_schema: the columns of `chain_inputs`.
+        states, segments: where corrections go; segments to None: nowhere.
+    """
+
+    worker: ChainWorker
+    source: Source
+    known_us: int
+    row_schema: pa.Schema
+    states: Destination
+    segments: Destination | None
+    token: int
+
+    def __call__(self, _: int, blocks: Labelled) -> bytes:
+        """The files, and what was done."""
+        written: dict[str, list[dict[str, Any]]] = {STATE_PART: [], SEGMENT_PART: []}
+        counts = Counter[str]()
+        with RunFiles() as store:
+            budget = MemoryBudget(self.source.memory.max_bytes)
+            sorter = RowSorter(key=[BUCKET], time=PLACE, budget=budget, store=store)
+            for label, table in blocks:
+                sorter.add(self._placed(self._given(label, table)))
+            rows = min(max(PART_BYTES // 8 // sorter.row_bytes(), 1), 1 << 16)
+            batches = (batch for chunk in sorter.chunks(rows) for batch in chunk.to_batches())
+            for made in _gathered(self.worker(batches)):
+                self._write(made, written, counts)
+        return json.dumps({**written, "counts": counts}).encode()
+
+    def _given(self, label: str, table: pa.Table) -> pa.Table:
+        """Stored rows as the worker takes them: the columns of all parts, times as whole numbers."""
+        if label == ROW:
+            table = chain_inputs(table, self.source, self.known_us)
+        kinds = {name: self.worker.schema.field(name).type for name in segment_columns(self.worker.schema)}
+        kinds |= {field.name: field.type for field in self.row_schema}
+        columns = {name: _column(table, name, kind, part=label) for name, kind in kinds.items()}
+        return pa.table({"part": pa.repeat(pa.scalar(label), table.num_rows), **columns})
+
+    def _placed(self, table: pa.Table) -> pa.Table:
+        """With the bucket of its entity, and the event time from which on a row changes its chain."""
+        buckets = (hashes([table["entity"]]) % np.uint64(BUCKETS)).astype(np.int64)
+        place = pc.coalesce(table["event_time"], table["start_time"], pa.scalar(NO_DELTA, pa.int64()))
+        return table.append_column(BUCKET, pa.array(buckets)).append_column(PLACE, place)
+
+    def _write(self, made: pa.Table, written: dict[str, list[dict[str, Any]]], counts: Counter[str]) -> None:
+        made = stamped(made, self.source, self.token)
+        states, segments = (made.filter(pc.equal(made["part"], part)) for part in (STATE_PART, SEGMENT_PART))
+        written[STATE_PART] += as_plain(self.states.write([states.sort_by("entity")]))
+        # not +=, which leaves negative numbers out
+        counts.update(_counted(segments))
+        if self.segments is not None and segments.num_rows:
+            order = [(name, "ascending") for name in IDENTITY]
+            rows = max(ROW_GROUP_BYTES * segments.num_rows // max(segments.nbytes, 1), 1)
+            to = replace(self.segments, layout=replace(Layout(), rows_a_group=rows))
+            written[SEGMENT_PART] += as_plain(to.write([segments.sort_by(order)]))
+
+
+def _column(table: pa.Table, name: str, kind: pa.DataType, *, part: str) -> pa.Array:
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    column = table[name].cast(kind)
+    # a chain's first segment starts nowhere: by a number, for what compares places
+    return pc.fill_null(column, NO_DELTA) if part == SEGMENT_PART and name in _START else column
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Corrections, as much at a time as is sorted and written together."""
+    waiting: list[pa.RecordBatch] = []
+    n_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        n_bytes += batch.nbytes
+        if n_bytes >= PART_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, n_bytes = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _counted(segments: pa.Table) -> Counter[str]:
+    """`segments` and `checkpoints` written, segments `closed`, deltas `merged` into newest checkpoints and those
+    `dropped` behind both frontiers, `bytes_before` and `bytes_after`."""
+    compactions = segments.filter(pc.equal(segments["era"], COMPACTION))
+    counts = {name: int(numbers(compactions[name]).sum()) for name in COMPACTED}
+    eras = {"segments": LIVE, "closed": CLOSING}
+    return Counter({name: int(are(segments["era"], era).sum()) for name, era in eras.items()} | counts)

@@ -1,0 +1,122 @@
+"""Which rows and published windows a restatement must read: what its touched times reach."""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.kernels.plain import Ints, numbers, present
+from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
+from spark_jobs.restatement.published import published_files
+from spark_jobs.restatement.touched import Range, Scope, coalesce_ranges, instant
+from spark_jobs.restatement.window_rows import PublishedWindows
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.lake import Lake
+
+BUCKET_US = 3_600_000_000
+"""Touched times are gathered by the hour: finer buckets read less but cost more."""
+
+
+def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> dict[str, list[Range]]:
+    """Per definition the ranges of its own time where rows came or went; read without a Spark job."""
+    columns = {f"t_{d.time}" for d in definitions} | {f"c_{key}" for d in definitions for key in d.key}
+    hours: dict[str, set[int]] = {d.name: set() for d in definitions}
+    rows = scope.touching_rows(lake, ["seq_no", *sorted(columns)]) if definitions else None
+    for table in rows.tables() if rows is not None else ():
+        drops = scope.source.drops
+        lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
+        for definition in definitions:
+            hours[definition.name] |= touched_hours(table, definition, lo)
+    ranges = {name: [(hour * BUCKET_US, (hour + 1) * BUCKET_US - 1) for hour in of] for name, of in hours.items()}
+    return {name: coalesce_ranges(of) for name, of in ranges.items()}
+
+
+def touched_hours(updates: pa.Table, definition: Definition, lo: Ints) -> set[int]:
+    """The hours since 1970 in which updates with a key may count: each at its own time, or at `lo`, its drop's start,
+    where the definition moves late rows there."""
+    counts = present(updates[f"t_{definition.time}"])
+    for key in definition.key:
+        counts &= present(updates[f"c_{key}"])
+    times, starts = numbers(updates[f"t_{definition.time}"])[counts], lo[counts]
+    hours = {*np.unique(times // BUCKET_US).tolist()}
+    return hours | {*np.unique(starts[times < starts] // BUCKET_US).tolist()} if definition.moves_late_rows else hours
+
+
+def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | None) -> list[Range]:
+    """The ranges of time in which rows bear on windows that rows in `ranges` can change; for sessions those of the
+    published ones that overlap these come on top. `expired_us`: windows that end by then are not kept."""
+    span_us = definition.kind.span
+    near = [(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges]
+    if definition.kind.halo is None and expired_us is not None:
+        # a session that is kept no longer may be joined to one that is; it is not published, and begins at any time
+        near = [(LEAST_US if lo <= expired_us else lo, hi) for lo, hi in near]
+    return coalesce_ranges(near)
+
+
+def reach(
+    lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], expired_us: int | None
+) -> tuple[list[Range], StoredRows]:
+    """The ranges whose rows must be read, and the published windows that they can affect, or that fall due."""
+    near = ranges_near(definition, ranges, expired_us)
+    if scope.everything:
+        # a changed definition may have published windows anywhere
+        return near, _published(lake, scope, definition, None)
+    due = _falls_due(scope, definition)
+    if definition.kind.halo is not None:
+        return near, _published(lake, scope, definition, _any([*(_within("window_start", near)), *due]))
+    overlapping = [
+        (pc.field("window_start") <= instant(hi)) & (pc.field("window_end") >= instant(lo)) for lo, hi in near
+    ]
+    bounds = _bounds(lake, scope, definition, overlapping) if near else []
+    return coalesce_ranges(near + bounds), _published(lake, scope, definition, _any([*overlapping, *due]))
+
+
+def rows_near(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> StoredRows:
+    """Standing updates that may count in these ranges; files are skipped by them."""
+    near = _within(f"t_{definition.time}", ranges)
+    if definition.moves_late_rows:
+        # an update may have moved on to the start of its drop
+        drops = definition.source.drops
+        numbered = [
+            (-((drops.start_us - lo) // drops.every_us), (hi - drops.start_us) // drops.every_us) for lo, hi in ranges
+        ]
+        near += [(pc.field("seq_no") >= first) & (pc.field("seq_no") <= last) for first, last in numbered]
+    return scope.due_rows(lake, ["row_id"], _any(near))
+
+
+def _published(lake: Lake, scope: Scope, definition: Definition, where: pc.Expression | None) -> StoredRows:
+    columns = PublishedWindows.columns(definition)
+    return published_files(lake, definition.table(), scope.publication, columns, where)
+
+
+def _within(column: str, ranges: list[Range]) -> list[pc.Expression]:
+    return [(pc.field(column) >= instant(lo)) & (pc.field(column) <= instant(hi)) for lo, hi in ranges]
+
+
+def _any(conditions: list[pc.Expression]) -> pc.Expression:
+    return reduce(operator.or_, conditions, pc.scalar(False))
+
+
+def _falls_due(scope: Scope, definition: Definition) -> list[pc.Expression]:
+    """Whether a published window is kept no longer: the files are found by their windows' ends."""
+    expired_us, before_us = (definition.expired_us(f.reached_us) for f in (scope.frontiers, scope.publication))
+    if expired_us is None or before_us is None:
+        return []
+    return [(pc.field("window_end") > instant(before_us)) & (pc.field("window_end") <= instant(expired_us))]
+
+
+def _bounds(lake: Lake, scope: Scope, definition: Definition, overlapping: list[pc.Expression]) -> list[Range]:
+    """Ranges that cover the published sessions which overlap some, gathered by the hour in which they start."""
+    bounds = ["window_start", "window_end"]
+    rows = published_files(lake, definition.table(), scope.publication, bounds, _any(overlapping)).whole()
+    starts, ends = (numbers(rows[column]) for column in bounds)
+    hours, of_row = np.unique(starts // BUCKET_US, return_inverse=True)
+    least, greatest = np.full(len(hours), GREATEST_US), np.full(len(hours), LEAST_US)
+    np.minimum.at(least, of_row, starts)
+    np.maximum.at(greatest, of_row, ends)
+    return list(zip(least.tolist(), greatest.tolist(), strict=True))

@@ -1,0 +1,151 @@
+"""How the rows of a restatement are spread over tasks, by a sample: how many tasks, and which keys have too many rows
+for one of them and are cut by time; see `kernels.windows.slices`.
+
+What a sample says decides how work is spread, never what a window holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.exchange import answers, decoded, encoded
+from spark_jobs.kernels.plain import Ints, numbers
+from spark_jobs.kernels.windows import Sessions
+from spark_jobs.kernels.windows.slices import SLICES, HotKey, cells_of
+from spark_jobs.restatement.window_rows import WindowRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS_HERE = 1 << 22
+"""Rows whose keys this process looks at itself."""
+ROWS_A_TASK = 1 << 21
+MOST_KEYS = 32
+"""With more hot keys than this, keys alone spread the work."""
+_SHARE = 0.01
+"""Of all rows, in the sample."""
+_FEWEST_SAMPLED = 1000
+"""Rows of a hot key that a sample holds at least, for a fair guess of its times."""
+_BROKEN_SHARE = 8
+"""Breaks are looked for in the first eighth of each cell."""
+_LONGEST = 2**62
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Tasks for the rows of a definition: each slice of a hot key has one of its own, all other keys share the first
+    `shared` by their hash."""
+
+    hot: tuple[HotKey, ...] = ()
+    shared: int = 1
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return self.shared + sum(key.slices for key in self.hot)
+
+    def tasks_of(self, hashed: Ints, slices: Ints) -> Ints:
+        """The task of each row, given its key's hash and its slice."""
+        tasks = (hashed.view(np.uint64) % np.uint64(self.shared)).astype(np.int64)
+        first = self.shared
+        for key in self.hot:
+            of_key = slices // SLICES == key.number
+            tasks[of_key] = first + slices[of_key] % SLICES
+            first += key.slices
+        return tasks
+
+
+def spread(spark: SparkSession, rows: WindowRows, rows_a_slice: int) -> Spread:
+    """Count rows and look for keys with more than `rows_a_slice` in a sample; for sessions also look for their breaks,
+    in all rows of those keys."""
+    kind, share = rows.definition.kind, min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
+    pieces, here = rows.split(ROWS_A_TASK), rows.n_rows <= ROWS_HERE
+    sampled = [decoded(pa.scalar(part)) for part in answers(spark, pieces, partial(_sample, share=share), here=here)]
+    keys = (
+        pa.concat_tables([_NO_KEYS, *sampled])
+        .group_by("key")
+        .aggregate([("n", "sum"), ("low", "min"), ("high", "max")])
+    )
+    found = {name: numbers(keys[column]) for name, column in zip(("key", "n", "low", "high"), _SUMMED, strict=True)}
+    largest = np.argsort(-found["n"], kind="stable")[:MOST_KEYS]
+    hot: list[HotKey] = []
+    for place in largest[found["n"][largest] > rows_a_slice * share].tolist():
+        n_rows, low, high = (int(found[name][place]) for name in ("n", "low", "high"))
+        bounds = cells_of(kind, rows=round(n_rows / share), rows_a_slice=rows_a_slice, low=low, high=high)
+        first, length, cells = bounds
+        if 1 < cells < SLICES and length * cells < _LONGEST:
+            hot.append(HotKey(int(found["key"][place]), len(hot) + 1, first, length, cells))
+    cut = (
+        _at_breaks(spark, pieces, tuple(hot), kind.gap, here=here) if hot and isinstance(kind, Sessions) else tuple(hot)
+    )
+    of_cut = np.isin(found["key"], np.array([key.hashed for key in cut], np.int64))
+    others = int(found["n"][~of_cut].sum())
+    return Spread(cut, max(math.ceil(others / share / rows_a_slice), 1))
+
+
+_NO_KEYS = pa.schema([(name, pa.int64()) for name in ("key", "n", "low", "high")]).empty_table()
+_SUMMED = ("key", "n_sum", "low_min", "high_max")
+
+
+def _sample(rows: WindowRows, *, share: float) -> bytes:
+    """Keys of a share of the rows: how many there are of each, and their least and greatest time."""
+    keys, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for hashed, time, row_ids in rows.keyed():
+        chosen = (row_ids.view(np.uint64) * _GOLDEN) >> np.uint64(32) < np.uint64(share * 2**32)
+        keys.append(hashed[chosen])
+        times.append(time[chosen])
+    table = pa.table({"key": np.concatenate(keys), "t": np.concatenate(times)})
+    found = table.group_by("key").aggregate([("t", "count"), ("t", "min"), ("t", "max")])
+    columns = [found[name] for name in ("key", "t_count", "t_min", "t_max")]
+    return encoded(pa.table(columns, names=["key", "n", "low", "high"]).cast(_NO_KEYS.schema))
+
+
+def _at_breaks(
+    spark: SparkSession, pieces: Sequence[WindowRows], hot: tuple[HotKey, ...], gap: int, *, here: bool
+) -> tuple[HotKey, ...]:
+    """The hot keys that have a break near the beginning of a cell, with their breaks."""
+    look = partial(_stretches, hot=hot, gap=gap)
+    parts = [decoded(pa.scalar(part)) for part in answers(spark, pieces, look, here=here)]
+    stretches = pa.concat_tables(parts).sort_by([("slice", "ascending"), ("low", "ascending")])
+    slices, lows, highs = (numbers(stretches[name]) for name in ("slice", "low", "high"))
+    breaks: dict[int, int] = {}
+    reached = np.int64(0)
+    for place, (number, low, high) in enumerate(zip(slices.tolist(), lows.tolist(), highs.tolist(), strict=True)):
+        follows = place and slices[place - 1] == number
+        if follows and low - reached > gap:
+            breaks.setdefault(number, low)
+        reached = max(reached, high) if follows else high
+    cut = (
+        replace(key, breaks=tuple(breaks.get(key.number * SLICES + cell) for cell in range(key.cells))) for key in hot
+    )
+    return tuple(key for key in cut if any(at is not None for at in key.breaks or ()))
+
+
+def _stretches(rows: WindowRows, *, hot: tuple[HotKey, ...], gap: int) -> bytes:
+    """Of the rows near the beginning of a hot key's cells the stretches of times in which neighbours are at most `gap`
+    apart. All rows of a key from a cell's start to some later time are among them: two with none in between are
+    neighbours."""
+    slices, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for hashed, time, _ in rows.keyed():
+        for key in hot:
+            own = time[hashed == key.hashed]
+            own = own[(own >= key.low + key.length) & (own <= key.top)]
+            early = own[(own - key.low) % key.length < max(key.length // _BROKEN_SHARE, 1)]
+            slices.append(key.number * SLICES + key.cell(early))
+            times.append(early)
+    number, time = np.concatenate(slices), np.concatenate(times)
+    order = np.lexsort((time, number))
+    number, time = number[order], time[order]
+    begins = np.ones(time.size, np.bool_)
+    begins[1:] = (np.diff(number) != 0) | (np.diff(time) > gap)
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], time.size)[: first.size] - 1
+    return encoded(pa.table({"slice": number[first], "low": time[first], "high": time[last]}))

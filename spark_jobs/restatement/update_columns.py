@@ -1,0 +1,37 @@
+"""Columns of updates in the trace, as Spark reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.sources import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def drop_start(source: Source) -> Column:
+    """Per update the start of its drop, in microseconds."""
+    return F.lit(source.drops.start_us) + F.col("seq_no") * F.lit(source.drops.every_us)
+
+
+def has_required(definition: Definition) -> Column:
+    """Whether an update has a key and every value without which it is in no window."""
+    condition = F.lit(True)
+    for key in definition.key:
+        condition = condition & F.col(f"c_{key}").isNotNull()
+    for needed in required_columns(definition):
+        condition = condition & F.col(needed).isNotNull()
+    return condition
+
+
+def required_columns(definition: Definition) -> list[str]:
+    """`Definition.required`, of updates."""
+    if not definition.is_adaptive:
+        return [f"c_{column.removeprefix('v_')}" for column in definition.required]
+    vector, size = (getattr(definition.window, name, None) for name in ("vector", "size_bytes"))
+    # without a column for it the size is that of all values, which is never null
+    return ["delta_id", "entity" if vector is None else f"c_{vector}", *([] if size is None else [f"c_{size}"])]

@@ -1,0 +1,182 @@
+"""What a restatement of windows reads, by pyarrow: updates of the trace, and published windows, in the form that a
+worker takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.kernels.measures.hashing import hashes
+from spark_jobs.kernels.plain import Flags, Ints, numbers, present, within_ranges
+from spark_jobs.restatement.restater import row_schema, window_schema
+from spark_jobs.restatement.touched import Range
+from spark_jobs.storage.data_files import StoredRows
+
+_WIDTHS = {"int": 8, "float": 8, "decimal": 16, "timestamp": 8, "date": 4, "bool": 1}
+"""Bytes of a value that is no text."""
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Standing updates with a key that count in some ranges of a definition's time; parts of them may be sent to tasks.
+
+    Args:
+        stored: the files; which of their rows are standing is up to its `where`.
+        near: the ranges of time, ascending.
+        since: an update touches that is sealed at or after the first of these times, or due at or after the second;
+            None: all do.
+    """
+
+    definition: Definition
+    stored: StoredRows
+    near: tuple[Range, ...]
+    since: tuple[int, int] | None
+
+    @property
+    def n_rows(self) -> int:
+        """At least as many as there are."""
+        return self.stored.n_rows
+
+    def split(self, most_rows: int) -> list[WindowRows]:
+        """Parts of about so many rows."""
+        return [replace(self, stored=part) for part in self.stored.split(most_rows)]
+
+    def none(self) -> WindowRows:
+        """None of them."""
+        return replace(self, stored=self.stored.without_rows())
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows as workers take them (`row_schema`), some at a time."""
+        schema, definition = row_schema(self.definition), self.definition
+        for table in self.stored.with_columns(self._columns).tables():
+            rows = table.filter(pa.array(self._counting(table)))
+            if not rows.num_rows:
+                continue
+            columns = {
+                **{f"k_{key}": rows[f"c_{key}"] for key in definition.key},
+                "time": pa.array(numbers(rows[self._time])),
+                "lo": pa.array(self._drop_start(rows)),
+                **{name: rows[name] for name in ("row_id", "diff")},
+                **{f"v_{column}": rows[f"c_{column}"] for column in definition.values_read},
+                **(self._adaptive(rows) if definition.is_adaptive else {}),
+                "touched": pa.array(self._touching(rows)),
+            }
+            yield pa.table([columns[field.name] for field in schema], schema=schema)
+
+    def keyed(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Of some rows at a time the hash of the key, the time and the row id."""
+        needed = [self._time, "seq_no", "row_id", *self._keys]
+        for table in self.stored.with_columns(needed).tables():
+            rows = table.filter(pa.array(self._counting(table)))
+            yield key_hashes(rows, self._keys), numbers(rows[self._time]), numbers(rows["row_id"])
+
+    @property
+    def _time(self) -> str:
+        return f"t_{self.definition.time}"
+
+    @property
+    def _keys(self) -> list[str]:
+        return [f"c_{key}" for key in self.definition.key]
+
+    @property
+    def _columns(self) -> list[str]:
+        values = [f"c_{column}" for column in self.definition.values_read]
+        marks = ["time", "event_time", "seq_no", "row_id", "diff"]
+        return [
+            self._time,
+            *marks,
+            *self._keys,
+            *values,
+            *(self._adaptive_columns if self.definition.is_adaptive else []),
+        ]
+
+    @property
+    def _adaptive_columns(self) -> list[str]:
+        window = self.definition.window
+        vector, size = getattr(window, "vector", None), getattr(window, "size_bytes", None)
+        sizes = [f"c_{column}" for column in self.definition.source.columns] if size is None else [f"c_{size}"]
+        return ["delta_id", "entity" if vector is None else f"c_{vector}", *sizes]
+
+    def _drop_start(self, rows: pa.Table) -> Ints:
+        drops = self.definition.source.drops
+        return numbers(rows["seq_no"]) * drops.every_us + drops.start_us
+
+    def _counting(self, table: pa.Table) -> Flags:
+        """Which rows have a key and count in one of the ranges."""
+        times = numbers(table[self._time])
+        counting = within_ranges(times, self.near)
+        if self.definition.moves_late_rows:
+            lo = self._drop_start(table)
+            counting |= within_ranges(lo, self.near) & (times < lo)
+        for column in (self._time, *self._keys):
+            counting &= present(table[column])
+        return counting
+
+    def _touching(self, rows: pa.Table) -> Flags:
+        if self.since is None:
+            return np.ones(rows.num_rows, np.bool_)
+        published_us, reached_us = self.since
+        return (numbers(rows["time"]) >= published_us) | (numbers(rows["event_time"]) >= reached_us)
+
+    def _adaptive(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """Delta id, vector and size of a row, as adaptive windows take them."""
+        window = self.definition.window
+        vector, size = getattr(window, "vector", None), getattr(window, "size_bytes", None)
+        return {
+            "delta_id": rows["delta_id"],
+            "vector": rows["entity"] if vector is None else rows[f"c_{vector}"].cast(pa.string()),
+            "size": self._bytes(rows) if size is None else rows[f"c_{size}"],
+        }
+
+    def _bytes(self, rows: pa.Table) -> pa.Array:
+        """The bytes of a row's values: UTF-8 of texts, 16 of decimals, 8 of other numbers and times, 4 of dates, 1 of
+        booleans, 0 of nulls."""
+        total = np.zeros(rows.num_rows, np.int64)
+        for column, spec in self.definition.source.columns.items():
+            value = rows[f"c_{column}"]
+            if spec.kind == "string":
+                total += numbers(pc.binary_length(value).cast(pa.int64()))
+            else:
+                total += _WIDTHS[spec.kind] * present(value)
+        return pa.array(total)
+
+
+@dataclass(frozen=True)
+class PublishedWindows:
+    """Published windows of a definition, and the rows that close some; parts of them may be sent to tasks."""
+
+    definition: Definition
+    stored: StoredRows
+
+    @staticmethod
+    def columns(definition: Definition) -> list[str]:
+        """What is read of the table."""
+        bounds = ("window_start", "window_end", "known_from", "revision", "era")
+        return [*definition.key, *bounds, *definition.own_columns, *definition.window.aggregates]
+
+    def split(self, most_rows: int) -> list[PublishedWindows]:
+        """Parts of about so many rows."""
+        return [replace(self, stored=part) for part in self.stored.split(most_rows)]
+
+    def none(self) -> PublishedWindows:
+        """None of them."""
+        return replace(self, stored=self.stored.without_rows())
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The windows as workers take them (`window_schema`), some at a time."""
+        schema = window_schema(self.definition)
+        names = {f"k_{key}": key for key in self.definition.key}
+        names |= {f"a_{name}": name for name in self.definition.window.aggregates}
+        for table in self.stored.tables():
+            columns = [table[names.get(field.name, field.name)].cast(field.type) for field in schema]
+            yield pa.table(columns, schema=schema)
+
+
+def key_hashes(rows: pa.Table, keys: list[str]) -> Ints:
+    """Per row its key as one number."""
+    return hashes([rows[key] for key in keys]).view(np.int64)

@@ -1,0 +1,37 @@
+"""The bill of materials: what `cyclonedx-py` says of the Python packages, and the pinned jars.
+
+    python -m spark_jobs.server.sbom PACKAGES.json SBOM.json        # what `make sbom` calls
+
+The jars within pyspark's own package are part of pyspark there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.server.jars import DELTA, S3
+
+
+def with_jars(bill: dict[str, Any]) -> dict[str, Any]:
+    """A bill in CycloneDX's JSON with the jars of `jars.lock` and `jars-s3.lock` among its components."""
+    jars = [
+        {
+            "type": "library",
+            "bom-ref": (purl := f"pkg:maven/{jar.organisation}/{jar.name}@{jar.revision}"),
+            "group": jar.organisation,
+            "name": jar.name,
+            "version": jar.revision,
+            "purl": purl,
+            "hashes": [{"alg": "SHA-256", "content": jar.sha256}],
+        }
+        for jar in [*DELTA.pinned(), *S3.pinned()]
+    ]
+    return {**bill, "components": [*bill["components"], *jars]}
+
+
+if __name__ == "__main__":
+    packages, out = map(Path, sys.argv[1:])
+    out.write_text(json.dumps(with_jars(json.loads(packages.read_text())), indent=2) + "\n")

@@ -1,0 +1,323 @@
+"""`checks:` of a source file: what must hold of the rows that land, and of the tables that a run publishes.
+
+Where Great Expectations has an expectation of the kind, it is that one, and Great Expectations holds the data against
+it; see `expectations.checks`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, NonNegativeInt, field_validator, model_validator
+
+from spark_jobs.sources.columns import check_type
+from spark_jobs.sources.problems import refuse, refuse_in_words
+from spark_jobs.sources.quantities import PositiveDuration, format_duration
+from spark_jobs.sources.section import Section
+from spark_jobs.sources.windows import Names
+
+Severity = Literal["critical", "warning", "info"]
+Treatment = Literal["fail", "quarantine", "warn"]
+_MOST_SHOWN = 10
+Bound = Any
+"""A value of the column's type as the file has it; `bounds.typed` reads it."""
+
+ROWS, STATE = "rows", "state"
+"""What a check may be about, beside a window by its name: the rows that land, the state of the entities."""
+
+
+def _range(least: Any, greatest: Any) -> str:
+    if least is None or greatest is None:
+        return f"of at least {least}" if greatest is None else f"of at most {greatest}"
+    return f"from {least} to {greatest}"
+
+
+class CheckBase(Section):
+    """What every kind of check has.
+
+    `table`: rows (that land, the default), state, or a window by its name, as the run would publish them. `mostly`: the
+    share of rows that must keep it, where rows break it one by one. `treatment` of a failure: `fail`: nothing is
+    published; `warn`: the run says so and goes on; `quarantine`: rows that break it go to quarantine, the rest lands;
+    the run fails if fewer than `mostly` would be left, where the file says `mostly`. `severity`: how much it matters to
+    people, by default critical, of a warning warning.
+    """
+
+    each_row: ClassVar[bool] = True
+    """Whether a row breaks it by itself, so that `mostly` means something."""
+    quarantines: ClassVar[bool] = False
+    """Whether a row can be judged while its file is read."""
+
+    table: str = ROWS
+    mostly: float = Field(default=1.0, ge=0, le=1)
+    severity_: Severity | None = Field(default=None, alias="severity")
+    treatment: Treatment = "fail"
+    description: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        """How much it matters."""
+        return self.severity_ or ("warning" if self.treatment == "warn" else "critical")
+
+    @property
+    def least_share(self) -> float:
+        """The share of rows that must keep it, else the run fails; of what quarantines 0 unless the file says it."""
+        return self.mostly if self.treatment != "quarantine" or "mostly" in self.model_fields_set else 0.0
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that it reads by name."""
+        return ()
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _check_treatment(self) -> Self:
+        kind = type(self).model_fields["kind"].annotation
+        shown = getattr(kind, "__args__", ("this",))[0]
+        if self.treatment == "quarantine" and (not self.quarantines or self.table != ROWS):
+            found = shown if not self.quarantines else f"one of the table {self.table}"
+            raise refuse_in_words(
+                "fail or warn: only not_null, between, in, matches, lateness of rows quarantine", found
+            )
+        if not self.each_row and "mostly" in self.model_fields_set:
+            raise refuse_in_words("no `mostly`: only checks that rows break one by one have it", shown)
+        return self
+
+
+class OfColumn(CheckBase):
+    """A check of one column."""
+
+    column: str
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Its column."""
+        return (self.column,)
+
+
+class NotNull(OfColumn):
+    """Every row has a value."""
+
+    quarantines: ClassVar[bool] = True
+    kind: Literal["not_null"]
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return "a value"
+
+
+class Bounded(Section):
+    """From `min` to `max`, both included; one of them may be left out."""
+
+    min: Bound = None
+    max: Bound = None
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.min is None and self.max is None:
+            raise refuse_in_words("`min`, `max` or both", "neither")
+        return self
+
+
+class Between(Bounded, OfColumn):
+    """Every value is in the bounds; a row without one keeps it."""
+
+    quarantines: ClassVar[bool] = True
+    kind: Literal["between"]
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"a value {_range(self.min, self.max)}"
+
+
+class In(OfColumn):
+    """Every value is one of `values`; a row without one keeps it."""
+
+    quarantines: ClassVar[bool] = True
+    kind: Literal["in"]
+    values: tuple[Bound, ...] = Field(min_length=1)
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        more = ", …" if len(self.values) > _MOST_SHOWN else ""
+        return f"one of {', '.join(map(str, self.values[:_MOST_SHOWN]))}{more}"
+
+
+class Matches(OfColumn):
+    """Every text is, from its beginning to its end, of the form `pattern`; a row without one keeps it.
+
+    Patterns are those that RE2 and Python read alike: no look-around, no back references.
+    """
+
+    quarantines: ClassVar[bool] = True
+    kind: Literal["matches"]
+    pattern: str
+
+    @field_validator("pattern")
+    @classmethod
+    def _check_pattern(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise refuse(f"a regular expression ({error})", pattern) from None
+        if re.search(r"\(\?[=!<P]|\\[1-9ZzbB]", pattern.replace("\\\\", "")):
+            raise refuse("a regular expression without look-around, names, back references and \\b, \\Z", pattern)
+        return pattern
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"text of the form {self.pattern}"
+
+
+class Unique(CheckBase):
+    """No two rows have the same values in all of `columns`; rows that lack all of them keep it."""
+
+    kind: Literal["unique"]
+    columns: Names
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Its columns."""
+        return self.columns
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"no two rows with the same {', '.join(self.columns)}"
+
+
+class OfType(OfColumn):
+    """The values have this type, one of those of `columns:`; of a table's column that in which it is published."""
+
+    each_row: ClassVar[bool] = False
+    kind: Literal["type"]
+    type: Annotated[str, BeforeValidator(check_type)]
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"values of type {self.type}"
+
+
+class RowCount(CheckBase):
+    """So many rows: of rows those that the run's drops bring, of a table all that it would publish."""
+
+    each_row: ClassVar[bool] = False
+    kind: Literal["row_count"]
+    min: NonNegativeInt | None = None
+    max: NonNegativeInt | None = None
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.min is None and self.max is None:
+            raise refuse_in_words("`min`, `max` or both", "neither")
+        return self
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"a number of rows {_range(self.min, self.max)}"
+
+
+class Freshness(OfColumn):
+    """The newest time in the column is at most `within` before the end of the run's last drop; no clock is asked."""
+
+    each_row: ClassVar[bool] = False
+    kind: Literal["freshness"]
+    within_us: PositiveDuration = Field(alias="within")
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"a time at most {format_duration(self.within_us)} before the end of the run's last drop"
+
+
+class NullShare(OfColumn):
+    """At most the share `max` of the rows, and at least `min`, have no value."""
+
+    each_row: ClassVar[bool] = False
+    kind: Literal["null_share"]
+    min: float = Field(default=0.0, ge=0, le=1)
+    max: float = Field(ge=0, le=1)
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"a share of rows without a value from {self.min:g} to {self.max:g}"
+
+
+class Lateness(CheckBase):
+    """No row's event time is more than `max` before the start of its drop."""
+
+    quarantines: ClassVar[bool] = True
+    kind: Literal["lateness"]
+    max_us: PositiveDuration = Field(alias="max")
+
+    @model_validator(mode="after")
+    def _check_table(self) -> Self:
+        if self.table != ROWS:
+            raise refuse_in_words("`table: rows`: only rows land late", self.table)
+        return self
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"an event time at most {format_duration(self.max_us)} before the start of the row's drop"
+
+
+class OfSql(CheckBase):
+    """`sql` is true of every row: a condition over the columns in Spark's SQL. A row of which it is null breaks it."""
+
+    kind: Literal["sql"]
+    sql: str = Field(min_length=1)
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"every row with {self.sql}"
+
+
+class OfExpectation(CheckBase):
+    """Any expectation of Great Expectations, or a class of `expectations/custom/`, by its name and its arguments."""
+
+    kind: Literal["expectation"]
+    type: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that the arguments name where Great Expectations' do."""
+        named = [self.arguments.get(key) for key in ("column", "column_A", "column_B")]
+        listed = self.arguments.get("column_list") or []
+        return tuple(dict.fromkeys(name for name in [*named, *listed] if isinstance(name, str)))
+
+    @property
+    def in_words(self) -> str:
+        """What it expects, without the column that it is about."""
+        return f"{self.type} with {self.arguments}"
+
+
+DataCheck = Annotated[
+    NotNull
+    | Between
+    | In
+    | Matches
+    | Unique
+    | OfType
+    | RowCount
+    | Freshness
+    | NullShare
+    | Lateness
+    | OfSql
+    | OfExpectation,
+    Field(discriminator="kind"),
+]
+"""One check."""

@@ -1,0 +1,61 @@
+"""One commit to a Delta table by `deltalake`: on the newest version, or not at all.
+
+`deltalake` creates a version only where there is none, and so does Spark in the sessions that write a lake (decision
+0017): of two commits that meet, one is made and the other tried again on what the first one left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.fence import Fence
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+ATTEMPTS = 100
+"""How often a commit is tried again because another one took its version. Each try means that somebody committed."""
+
+
+class CommitsContended(TidemarkError):
+    """Others committed to a table so often that a commit never got its version. Facts: `table`."""
+
+    code = "commits_contended"
+
+
+def commit(
+    uri: str,
+    options: Mapping[str, str],
+    fence: Fence | None,
+    write: Callable[[DeltaTable, CommitProperties], None],
+) -> bool:
+    """Write on the newest version, or on the one that another commit has made meanwhile; whether it was done: under a
+    fence not if this token or a newer one has committed.
+
+    Raises:
+        CommitsContended: others committed all the time.
+    """
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake.exceptions import CommitFailedError
+
+    transactions = None if fence is None else [Transaction(fence.app_id, fence.token)]
+    # without retries of its own a commit goes to the version after the one that was read, or fails
+    properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
+    for _ in range(ATTEMPTS):
+        table = DeltaTable(uri, storage_options=dict(options))
+        if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
+            return False
+        try:
+            write(table, properties)
+        except CommitFailedError:
+            continue
+        return True
+    raise CommitsContended(
+        expected=f"a commit to {uri} within {ATTEMPTS} tries",
+        found="other commits each time",
+        consequence="this one was not made; what it would have made visible is not",
+        next_step="do the same again; if it happens again, find out who else writes to the table all the time",
+        table=uri,
+    )

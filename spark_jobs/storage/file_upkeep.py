@@ -1,0 +1,95 @@
+"""Upkeep of a table's files: small ones become one, those out of use go, and what there is of either is counted.
+
+No row changes, so no answer does. Files that a compaction replaces stay until they have been out of use for a while:
+a reader that opened the table before still finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_jobs.storage.commits import commit
+from spark_jobs.storage.places import file_system
+from spark_jobs.storage.sql import literal
+from spark_jobs.storage.written_files import ROWS_A_GROUP
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+SMALL_BYTES = 64 << 20
+"""Files below this are joined, to files of about as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Files, and their bytes."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Footprint) -> Footprint:
+        return Footprint(self.files + other.files, self.bytes + other.bytes)
+
+
+def files_in_use(uri: str, options: Mapping[str, str], source: str | None = None) -> Footprint:
+    """The data files of the newest version; of a table that sources share those of one `source`."""
+    from deltalake import DeltaTable
+
+    listed = pa.table(DeltaTable(uri, storage_options=dict(options)).get_add_actions(flatten=True))
+    files = listed.select(["size_bytes", *(["partition.source"] if source else [])]).to_pylist()
+    sizes = [file["size_bytes"] for file in files if source is None or file["partition.source"] == source]
+    return Footprint(len(sizes), sum(sizes))
+
+
+def files_stored(uri: str, options: Mapping[str, str]) -> Footprint:
+    """Everything below the table's folder, its log and what nothing reads any more included."""
+    from pyarrow.fs import FileSelector, FileType
+
+    found = file_system(uri, options).get_file_info(FileSelector("", recursive=True))
+    sizes = [file.size for file in found if file.type == FileType.File]
+    return Footprint(len(sizes), sum(sizes))
+
+
+def compact_small_files(uri: str, options: Mapping[str, str], source: str | None = None) -> None:
+    """Join small files within their partitions, in one commit, or none; of a shared table those of one `source`.
+
+    Raises:
+        CommitsContended: others committed all the time.
+    """
+    from deltalake import WriterProperties
+
+    layout = WriterProperties(compression="SNAPPY", max_row_group_size=ROWS_A_GROUP)
+    chosen = None if source is None else [("source", "=", source)]
+
+    def write(table: DeltaTable, properties: CommitProperties) -> None:
+        table.optimize.compact(chosen, target_size=SMALL_BYTES, writer_properties=layout, commit_properties=properties)
+
+    commit(uri, options, None, write)
+
+
+def delete_rows_before(uri: str, options: Mapping[str, str], source: str, column: str, before: str) -> None:
+    """Remove the rows of `source` whose time in `column` is before an instant in ISO 8601, in one commit, or none.
+
+    Raises:
+        CommitsContended: others committed all the time.
+    """
+    of_source = f"source = {literal(source)} AND {column} < {literal(before)}"
+
+    def write(table: DeltaTable, properties: CommitProperties) -> None:
+        table.delete(of_source, commit_properties=properties)
+
+    commit(uri, options, None, write)
+
+
+def remove_unused(uri: str, options: Mapping[str, str], kept: timedelta) -> None:
+    """Remove files that have been out of use for as long as `kept`, and those as old that no commit ever named."""
+    from deltalake import DeltaTable
+
+    hours = int(kept / timedelta(hours=1))
+    table = DeltaTable(uri, storage_options=dict(options))
+    table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)

@@ -1,0 +1,17 @@
+"""What runs checked, as the table of results has it, read without Spark."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+
+from spark_jobs.storage.quality_tables import RESULTS
+from spark_jobs.storage.stored_lake import StoredLake
+
+
+def warned_checks(place: str, source: str, run_id: str) -> list[str]:
+    """The checks of a run that did not hold and let it go on, each with what was observed; `place` is the lake's."""
+    of_run = (pc.field("source") == source) & (pc.field("run_id") == run_id)
+    newest: dict[tuple[str, str], dict[str, str]] = {}
+    for row in sorted(StoredLake(place).records(RESULTS, of_run), key=lambda row: row["token"]):
+        newest[row["gate"], row["name"]] = row
+    return [f"{row['name']} ({row['observed']})" for row in newest.values() if row["verdict"] == "warned"]

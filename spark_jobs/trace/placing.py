@@ -1,0 +1,202 @@
+"""A source's updates written straight into the batches where they end up, in this process or in the tasks of a job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.exchange import ROWS_HERE, Block, Labelled, exchange, tasks_for
+from spark_jobs.kernels.arrangement import AdvanceRequest
+from spark_jobs.kernels.consolidate import DIFF, TIME
+from spark_jobs.kernels.measures.hashing import hashes
+from spark_jobs.kernels.placing import Horizon, consolidated, ordered, visible_times
+from spark_jobs.kernels.plain import Ints, numbers, present
+from spark_jobs.sources import Source
+from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.tables import BELOW_HORIZON
+from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH, TOKEN = "batch", "token"
+ROWS_A_TASK = 1 << 19
+"""Updates that a task sorts and writes, about."""
+BELOW = BELOW_HORIZON.name
+
+
+class LandedRows(Protocol):
+    """Rows that have landed; parts of them may be sent to tasks."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        ...
+
+    def split(self, most_rows: int) -> Sequence[LandedRows]:
+        """Parts of about so many rows."""
+        ...
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The columns of `tables.row_columns`, and `diff`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where updates go, and what is written of each.
+
+    Args:
+        source: whose they are.
+        request: where the seal will be.
+        handles: that of the batch for what is due, then those of the buckets in which others wait.
+        seal_us: the seal when the new ones landed.
+        horizon: by which the new ones, and once more those that waited, are judged.
+        order: the columns that a batch is sorted by.
+        consolidates: whether updates may cancel.
+        token: of the attempt.
+    """
+
+    source: Source
+    request: AdvanceRequest
+    handles: tuple[str, ...]
+    seal_us: int
+    horizon: Horizon
+    order: tuple[str, ...]
+    consolidates: bool
+    token: int
+    to: Destination
+    n_tasks: int = 1
+
+    def blocks(self, piece: _New | _Moving) -> Iterator[Block]:
+        """The updates of a piece, each in the task of its entity."""
+        for table in piece.updates(self):
+            if self.n_tasks == 1:
+                yield Block(0, "", table)
+                continue
+            tasks = hashes([table["entity"]]) % np.uint64(self.n_tasks)
+            for task in np.unique(tasks).tolist():
+                yield Block(task, "", table.filter(pa.array(tasks == task)))
+
+    def write(self, _: int, blocks: Labelled) -> bytes:
+        """Write the updates of a task; says which files, and what `Written` sums up."""
+        updates = pa.concat_tables([table for _, table in blocks])
+        told = self._told(updates)
+        updates = updates.drop_columns(["is_new"])
+        if self.consolidates:
+            updates = consolidated(updates)
+        if updates.num_rows:
+            below = int(present(updates[BELOW]).sum())
+            token = pa.repeat(pa.scalar(self.token, pa.int64()), updates.num_rows)
+            stamped = updates.set_column(updates.schema.get_field_index(TOKEN), TOKEN, token)
+            files = self.to.write(self._by_batch(stamped))
+        else:
+            below, files = 0, []
+        return json.dumps({**told, "below": below, "files": as_plain(files)}).encode()
+
+    def _by_batch(self, updates: pa.Table) -> Iterator[pa.Table]:
+        for handle in pc.unique(updates[BATCH]).to_pylist():
+            yield ordered(updates.filter(pc.equal(updates[BATCH], handle)), self.order)
+
+    def _told(self, updates: pa.Table) -> dict[str, Any]:
+        new, times, diffs = numbers(updates["is_new"]) != 0, numbers(updates[TIME]), numbers(updates[DIFF])
+        door = self.request.door.time
+        below = times[new & (np.ones_like(new) if door is None else times < door)]
+        of_new = diffs[new]
+        return {
+            "new": int(new.sum()),
+            "due": int((times < self.request.seal).sum()),
+            "magnitude": int(np.abs(of_new).max()) if of_new.size else 0,
+            "first_below": int(below.min()) if below.size else None,
+        }
+
+    def in_batches(self, updates: pa.Table, times: Ints, *, is_new: bool) -> pa.Table:
+        """Updates with `batch`, `below_horizon`, and whether they are new."""
+        passed = self.horizon.passed(numbers(updates["event_time"]), times) | present(updates[BELOW])
+        due = times < self.request.seal
+        levels = np.zeros(times.size, np.int64)
+        levels[~due] = 1 + self.request.buckets.levels(times[~due], self.request.seal)
+        place = updates.schema.get_field_index(BELOW)
+        updates = updates.set_column(place, BELOW, pa.array(np.ones(times.size, np.int32), mask=~passed))
+        handles = pa.DictionaryArray.from_arrays(pa.array(levels), pa.array(self.handles)).cast(pa.string())
+        fitted = self.to.fitted(updates)
+        fitted = fitted.append_column(BATCH, handles)
+        return fitted.append_column("is_new", pa.array(np.full(times.size, is_new)))
+
+
+@dataclass(frozen=True)
+class _New:
+    """Part of what has landed."""
+
+    rows: LandedRows
+
+    def updates(self, to: Placement) -> Iterator[pa.Table]:
+        """The rows as updates."""
+        source = to.source
+        for rows in self.rows.tables():
+            starts = source.drops.start_us + numbers(rows["seq_no"]) * source.drops.every_us
+            arrivals = rows[f"t_{source.arrival}"] if source.arrival else None
+            times = visible_times(numbers(rows["event_time"]), starts, to.seal_us, arrivals)
+            updates = rows.append_column(TIME, pa.array(times, INSTANT))
+            unmarked = updates.append_column(BELOW, pa.nulls(rows.num_rows, pa.int32()))
+            yield to.in_batches(unmarked, times, is_new=True)
+
+
+@dataclass(frozen=True)
+class _Moving:
+    """Part of a batch that is written anew."""
+
+    rows: StoredRows
+
+    def updates(self, to: Placement) -> Iterator[pa.Table]:
+        """Its updates that are not in the trace already."""
+        for rows in self.rows.tables():
+            yield to.in_batches(rows, numbers(rows[TIME]), is_new=False)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `place` has written.
+
+    Args:
+        new, due: updates that are new; those of all that go to the trace.
+        magnitude: no sum of the new ones' diffs is greater.
+        first_below: the least time of a new one below the door's frontier, if any.
+        below: updates below the horizon.
+    """
+
+    files: list[WrittenFile]
+    new: int
+    due: int
+    magnitude: int
+    first_below: int | None
+    below: int
+
+
+def place(
+    spark: SparkSession, to: Placement, landed: LandedRows | None, moving: StoredRows | None, n_rows: int
+) -> Written:
+    """Write what has landed and what moves; `n_rows`: about how many updates these are."""
+    n_tasks = tasks_for(n_rows, ROWS_A_TASK)
+    to = replace(to, n_tasks=n_tasks)
+    pieces: list[_New | _Moving] = [] if landed is None else [_New(part) for part in landed.split(ROWS_A_TASK)]
+    pieces += [] if moving is None else [_Moving(part) for part in moving.split(ROWS_A_TASK)]
+    answers = exchange(spark, pieces, to.blocks, n_tasks, to.write, here=n_rows <= ROWS_HERE)
+    told = [json.loads(answer) for answer in answers]
+    first = [of_task["first_below"] for of_task in told if of_task["first_below"] is not None]
+    new = sum(of_task["new"] for of_task in told)
+    return Written(
+        [WrittenFile(**file) for of_task in told for file in of_task["files"]],
+        new,
+        sum(of_task["due"] for of_task in told),
+        new * max((of_task["magnitude"] for of_task in told), default=0),
+        min(first, default=None),
+        sum(of_task["below"] for of_task in told),
+    )

@@ -1,0 +1,244 @@
+"""Backups of a lake that is made of Delta tables alone: what a set holds, what comes back, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from spark_jobs.backup import BackupDamaged, back_up, making, restore, verify
+from spark_jobs.backup.capture import NoLake
+from spark_jobs.backup.making import LandedFilesChanged
+from spark_jobs.backup.restoring import HomeNotEmpty
+from spark_jobs.backup.stores import Store
+from spark_jobs.config import Settings
+from spark_jobs.server.table_check import damaged_tables
+from spark_jobs.storage.fence import SourceBusy, take
+from spark_jobs.storage.records import arrow_records
+from spark_jobs.storage.tables import PUBLISHED
+from tests.jobs.harness import SOURCE
+
+NOW = datetime(2024, 1, 2, tzinfo=UTC)
+LANDED = "meters/2024-01-01/a.ndjson"
+POINTER = "trace.db/published"
+ROWS = "silver.db/hourly_history"
+ODD = "gold.db/state_history"
+
+
+def publish(settings: Settings, token: int) -> None:
+    """Rows under a token, and the commit that publishes them."""
+    lake = settings.lake_path
+    write_deltalake(lake / ROWS, pa.table({"token": [token] * 3, "n": [1, 2, 3]}), mode="append")
+    odd = pa.table({"batch": [f"{token} / ü%", "b"], "token": [token, token]})
+    write_deltalake(lake / ODD, odd, mode="append", partition_by=["batch"])
+    row = {"source": "meters", "token": token, "run_id": f"r{token}", "published": NOW, "reached": NOW, "complete": NOW}
+    row |= {"settled": 0, "tokens": [token], "definition": "{}"}
+    write_deltalake(lake / POINTER, arrow_records(PUBLISHED, [row]), mode="overwrite")
+
+
+def content(settings: Settings) -> dict[str, Any]:
+    """The rows of all tables, sorted."""
+    found = {}
+    for log in sorted(settings.lake_path.glob("*.db/*/_delta_log")):
+        rows = DeltaTable(log.parent).to_pyarrow_table().to_pylist()
+        found[log.parent.name] = sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)
+    return found
+
+
+def empty_home(tmp_path: Path, name: str = "other") -> Settings:
+    home = tmp_path / name
+    return Settings(home=home, sources=home / "sources", landing=home / "landing")
+
+
+def test_a_set_comes_back_as_it_was(settings: Settings, tmp_path: Path) -> None:
+    place, other = str(tmp_path / "backup"), empty_home(tmp_path)
+    made = back_up(settings, place, landing=True).made
+    assert made.published["meters"]["token"] == 1
+    assert made.tables[ROWS] == 0
+    publish(settings, 2)
+    back = restore(other, place)
+    assert back.back.name == made.name
+    assert content(other)["published"] != content(settings)["published"]
+    assert len(content(settings)["hourly_history"]) == 6
+    assert content(other)["hourly_history"] == [f'{{"n": {n}, "token": 1}}' for n in (1, 2, 3)]
+    assert list(damaged_tables(other.lake_path, deep=True)) == []
+    assert (other.sources / "meters.yml").read_text() == SOURCE
+    assert (other.landing_folder / LANDED).read_text() == "a row\n"
+    assert not (other.home / "restoring").exists()
+    # the lake that came back is written on, and backed up in turn
+    publish(other, 2)
+    assert content(other) == content(settings)
+
+
+def test_a_later_set_copies_what_is_new_and_both_come_back(settings: Settings, tmp_path: Path) -> None:
+    place = str(tmp_path / "backup")
+    first = back_up(settings, place)
+    before = content(settings)
+    assert first.copied_files == len({file.stored for file in first.made.files})
+    again = back_up(settings, place)
+    assert (again.copied_files, len(again.made.files)) == (0, len(first.made.files))
+    publish(settings, 2)
+    second = back_up(settings, place)
+    new = {file.stored for file in second.made.files} - {file.stored for file in first.made.files}
+    assert second.copied_files == len(new) > 0
+    restore(empty_home(tmp_path, "newest"), place)
+    restore(empty_home(tmp_path, "oldest"), place, first.made.name)
+    assert content(empty_home(tmp_path, "newest")) == content(settings)
+    assert content(empty_home(tmp_path, "oldest")) == before
+
+
+def test_a_log_with_a_checkpoint_comes_back_without_what_was_before_it(settings: Settings, tmp_path: Path) -> None:
+    place, other = str(tmp_path / "backup"), empty_home(tmp_path)
+    for token in range(2, 6):
+        publish(settings, token)
+    DeltaTable(settings.lake_path / ROWS).create_checkpoint()
+    publish(settings, 6)
+    back_up(settings, place)
+    restore(other, place)
+    assert content(other) == content(settings)
+    assert not (other.lake_path / ROWS / "_delta_log" / f"{0:020}.json").exists()
+    assert list(damaged_tables(other.lake_path)) == []
+
+
+def test_what_a_run_writes_meanwhile_is_not_in_the_set(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, other, before = str(tmp_path / "backup"), empty_home(tmp_path), content(settings)
+    pending, write = [2, 3], Store.write
+
+    def write_beside_a_run(store: Store, path: str, pieces: Any) -> str:
+        if pending:
+            publish(settings, pending.pop(0))
+        return write(store, path, pieces)
+
+    monkeypatch.setattr(making, "COPIES_AT_ONCE", 1)
+    monkeypatch.setattr(Store, "write", write_beside_a_run)
+    back_up(settings, place)
+    assert not pending
+    restore(other, place)
+    assert content(other) == before
+
+
+def test_a_set_begins_anew_where_a_table_was_vacuumed_meanwhile(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, other, write = str(tmp_path / "backup"), empty_home(tmp_path), Store.write
+    done = []
+
+    def write_beside_a_vacuum(store: Store, path: str, pieces: Any) -> str:
+        if not done:
+            done.append(path)
+            table = DeltaTable(settings.lake_path / ROWS)
+            write_deltalake(table, table.to_pyarrow_table(), mode="overwrite")
+            DeltaTable(table.table_uri).vacuum(0, dry_run=False, enforce_retention_duration=False)
+        return write(store, path, pieces)
+
+    monkeypatch.setattr(making, "COPIES_AT_ONCE", 1)
+    monkeypatch.setattr(Store, "write", write_beside_a_vacuum)
+    back_up(settings, place)
+    restore(other, place)
+    assert content(other) == content(settings)
+
+
+def test_a_stage_at_work_is_waited_for(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.backup.capture.WAIT_S", 0)
+    leases = settings.home / "leases"
+    with (
+        take(leases, source="meters", run_id="r", starts_run=True, wait_s=0),
+        pytest.raises(SourceBusy, match="run r at work"),
+    ):
+        back_up(settings, str(tmp_path / "backup"))
+    assert back_up(settings, str(tmp_path / "backup")).copied_files
+
+
+@pytest.mark.parametrize("damage", ["missing", "other", "shorter"])
+def test_a_damaged_backup_is_named_and_not_restored(settings: Settings, tmp_path: Path, damage: str) -> None:
+    place, other = tmp_path / "backup", empty_home(tmp_path)
+    made = back_up(settings, str(place)).made
+    assert verify(settings, str(place)).damaged == {}
+    victim = next(file for file in made.files if file.path.startswith(ROWS) and file.stored.startswith("data/"))
+    path = place / victim.stored
+    if damage == "missing":
+        path.unlink()
+    elif damage == "other":
+        data = bytearray(path.read_bytes())
+        data[20] ^= 1
+        path.write_bytes(data)
+    else:
+        os.truncate(path, victim.size - 1)
+    told = {"missing": "is missing", "other": "other bytes", "shorter": f"has {victim.size - 1} bytes"}[damage]
+    found = verify(settings, str(place)).damaged
+    assert list(found) == [victim.stored] and told in found[victim.stored]
+    with pytest.raises(BackupDamaged, match="1 missing or with other bytes"):
+        restore(other, str(place))
+    assert not (other.lake_path / POINTER / "_delta_log").exists()
+    # the next set mends what can be seen by its size, and an earlier attempt to restore goes on
+    if damage != "other":
+        back_up(settings, str(place))
+        assert verify(settings, str(place)).damaged == {}
+        restore(other, str(place), made.name)
+        assert content(other) == content(settings)
+
+
+def test_an_interrupted_restore_goes_on(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, other = str(tmp_path / "backup"), empty_home(tmp_path)
+    back_up(settings, place)
+    write, left = Store.write, [4]
+
+    def write_until_the_end(store: Store, path: str, pieces: Any) -> str:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return write(store, path, pieces)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write", write_until_the_end)
+        with pytest.raises(KeyboardInterrupt):
+            restore(other, place)
+    restore(other, place)
+    assert content(other) == content(settings)
+
+
+def test_a_home_that_is_not_empty_is_left_alone(settings: Settings, tmp_path: Path) -> None:
+    place, other = str(tmp_path / "backup"), empty_home(tmp_path)
+    back_up(settings, place)
+    with pytest.raises(HomeNotEmpty, match="nothing was restored"):
+        restore(settings, place)
+    other.sources.mkdir(parents=True)
+    (other.sources / "meters.yml").write_text("another source")
+    with pytest.raises(HomeNotEmpty, match="with other content"):
+        restore(other, place)
+    assert not other.lake_path.exists()
+
+
+def test_a_backup_holds_the_sets_of_one_lake(settings: Settings, tmp_path: Path) -> None:
+    place, other = str(tmp_path / "backup"), empty_home(tmp_path)
+    publish(settings, 5)
+    back_up(settings, place)
+    publish(settings, 1)
+    with pytest.raises(BackupDamaged, match="under token 5, here under 1"):
+        back_up(settings, place)
+    with pytest.raises(NoLake):
+        back_up(other, place)
+    with pytest.raises(BackupDamaged, match="the set nothing in"):
+        restore(other, place, "nothing")
+    with pytest.raises(BackupDamaged, match="a set in"):
+        restore(other, str(tmp_path / "nowhere"))
+
+
+def test_landed_files_are_those_that_landed(settings: Settings, tmp_path: Path) -> None:
+    place = str(tmp_path / "backup")
+    (settings.landing_folder / LANDED).write_text("a now\n")
+    with pytest.raises(LandedFilesChanged, match="1 gone or changed"):
+        back_up(settings, place, landing=True)
+    back_up(settings, place)
+    shutil.rmtree(settings.landing_folder)
+    back_up(settings, place)
+    restore(empty_home(tmp_path), place)

@@ -1,0 +1,61 @@
+"""A backup in a bucket: sets are written there, found again, verified and brought back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from spark_jobs.backup import back_up, restore, verify
+from spark_jobs.backup.stores import StoreUnreachable
+from spark_jobs.config import Settings
+from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.tables import FILES
+from tests.backup.test_backups import content, empty_home, publish
+from tests.moto import BUCKET, bucket_files, s3_server
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A folder of a bucket, which the environment leads to."""
+    with s3_server(tmp_path) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield f"s3a://{BUCKET}/backup"
+
+
+def test_a_backup_in_a_bucket_comes_back(settings: Settings, bucket: str, tmp_path: Path) -> None:
+    first, other = back_up(settings, bucket, landing=True), empty_home(tmp_path)
+    assert first.copied_files
+    assert back_up(settings, bucket, landing=True).copied_files == 0
+    publish(settings, 2)
+    assert 0 < back_up(settings, bucket).copied_files < first.copied_files
+    assert verify(settings, bucket).damaged == {}
+    restore(other, bucket)
+    assert content(other) == content(settings)
+
+
+def test_a_lake_in_a_bucket_is_read_without_a_session(settings: Settings, bucket: str) -> None:
+    here, there = StoredLake.at(settings.lake), StoredLake.at(bucket)
+    fs.copy_files(settings.lake, bucket.removeprefix("s3a://"), fs.LocalFileSystem(), bucket_files({**os.environ}))
+    assert here is not None
+    assert there is not None
+    databases = ("bronze", "trace", "gold", "marts")
+    assert here.names_if_present("bronze") == {"files"}
+    assert [there.names_if_present(name) for name in databases] == [here.names_if_present(name) for name in databases]
+    assert there.records(FILES) == here.records(FILES) != []
+    assert StoredLake.at("hdfs://name/lake") is None
+
+
+def test_a_bucket_that_does_not_answer_is_named(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "here")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(StoreUnreachable, match="s3://bucket/backup"):
+        back_up(settings, "s3a://bucket/backup")

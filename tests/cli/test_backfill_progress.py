@@ -1,0 +1,42 @@
+"""What people see of a backfill: what is done, how fast, and how long it takes still."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from spark_jobs.cli.backfill_progress import Pace, stopping
+from spark_jobs.server.backfill import Slice, SliceRun
+
+
+def slice_run(number: int, state: str, rows: int | None = None, *, drops: int = 10, size: int = 90) -> SliceRun:
+    return SliceRun(Slice(f"2015-{number:02}-01", f"2015-{number:02}-10", drops, size), f"r{number}", state, 1.0, rows)
+
+
+def test_a_line_says_drops_rows_per_second_and_time_left() -> None:
+    now = 1000.0
+    pace = Pace("meters", clock=lambda: now)
+    before = slice_run(1, "success", 5_000_000)
+    assert pace.line([before, slice_run(2, "running"), slice_run(3, "waiting")]) == (
+        "meters: 10 of 30 drops done, 10 running, 0 failed"
+    )
+    now += 100.0
+    line = pace.line([before, slice_run(2, "success", 200_000), slice_run(3, "running")])
+    assert line == "meters: 20 of 30 drops done, 10 running, 0 failed, 2,000 rows/s, 1 min 40 s left"
+    now += 40.0
+    line = pace.line([before, slice_run(2, "success", 200_000), slice_run(3, "failed")])
+    assert line.endswith("0 running, 10 failed, 2,000 rows/s, 1 min 0 s left")
+
+
+def test_the_first_interrupt_asks_to_stop_and_the_second_one_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stopping("meters") as stop:
+        assert not stop()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "tidemark backfill meters --resume" in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,174 @@
+"""Alerts, by e-mail to an SMTP server of the test's own and as a document to a webhook on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_string
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+
+from spark_jobs.config import Settings
+from spark_jobs.scheduling.alerts import FailureNotifier, alert, send, tell_late
+from spark_jobs.storage.quality_tables import RESULTS
+from spark_jobs.storage.records import arrow_records
+from spark_jobs.storage.results import warned_checks
+
+pytestmark = pytest.mark.slow
+
+HELD = {"run_id": "scheduled__1", "run_type": "scheduled", "state": "running"}
+
+
+class Sink(socketserver.StreamRequestHandler):
+    """As much of SMTP as takes a message in."""
+
+    def handle(self) -> None:
+        self._say("220 sink")
+        while line := self.rfile.readline().decode().strip():
+            word = line[:4].upper()
+            if word == "DATA":
+                self._say("354 go on")
+                lines = []
+                while (text := self.rfile.readline().decode().rstrip("\r\n")) != ".":
+                    lines.append(text)
+                self.server.received.append(message_from_string("\n".join(lines)))  # type: ignore[attr-defined]
+            self._say("221 bye" if word == "QUIT" else "250 ok")
+            if word == "QUIT":
+                return
+
+    def _say(self, text: str) -> None:
+        self.wfile.write(f"{text}\r\n".encode())
+
+
+class Hook(BaseHTTPRequestHandler):
+    """A webhook that keeps the documents, and refuses those to `/closed`."""
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path != "/closed":
+            self.server.received.append(json.loads(content))  # type: ignore[attr-defined]
+        self.send_response(410 if self.path == "/closed" else 204)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing on the test's output."""
+
+
+@contextmanager
+def serving(server: Any) -> Iterator[Any]:
+    server.received = []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def mails() -> Iterator[Any]:
+    with serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Sink)) as server:
+        yield server
+
+
+@pytest.fixture
+def hook() -> Iterator[Any]:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Hook)) as server:
+        yield server
+
+
+@pytest.fixture
+def told(settings: Settings, mails: Any, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings that this process has from its environment, as Airflow's processes do."""
+    monkeypatch.setenv("TIDEMARK_HOME", str(settings.home))
+    monkeypatch.setenv("TIDEMARK_SMTP", f"smtp://127.0.0.1:{mails.server_address[1]}")
+    monkeypatch.setenv("TIDEMARK_SMTP_FROM", "lake@example.org")
+    return Settings()
+
+
+def url(hook: Any, path: str = "/hook") -> str:
+    return f"http://127.0.0.1:{hook.server_address[1]}{path}"
+
+
+def test_an_alert_reaches_mailboxes_and_webhooks(told: Settings, mails: Any, hook: Any) -> None:
+    warned = alert(told, "warned", "meters", "scheduled__1", "checks warn: load_is_sane (3 rows)")
+    assert send(told, warned, ["team@example.org", url(hook)]) == []
+    [mail] = mails.received
+    assert (mail["To"], mail["From"]) == ("team@example.org", "lake@example.org")
+    assert mail["Subject"] == "Tidemark: meters warned (scheduled__1)"
+    page = told.page_url("runs", "meters", "scheduled__1")
+    assert body_of(mail) == ["checks warn: load_is_sane (3 rows)", "", page]
+    assert hook.received == [
+        {"event": "warned", "source": "meters", "run_id": "scheduled__1", "message": warned.message, "page": page}
+    ]
+
+
+def body_of(mail: Message) -> list[str]:
+    content = mail.get_payload()
+    assert isinstance(content, str)
+    return content.strip().splitlines()
+
+
+def test_one_recipient_that_cannot_be_told_does_not_keep_it_from_the_others(
+    told: Settings, mails: Any, hook: Any
+) -> None:
+    failed = alert(told, "failed", "meters", "r", "it failed")
+    failures = send(told, failed, [url(hook, "/closed"), "team@example.org"])
+    assert len(failures) == 1
+    assert "410" in failures[0]
+    # the path of a webhook is what lets one write there
+    assert "/closed" not in failures[0]
+    assert len(mails.received) == 1
+
+
+def test_without_a_mail_server_the_log_says_what_to_set(settings: Settings) -> None:
+    [failure] = send(settings, alert(settings, "failed", "meters", "r", "it failed"), ["team@example.org"])
+    assert "TIDEMARK_SMTP" in failure
+
+
+def test_a_line_break_in_a_run_id_makes_no_header(told: Settings, mails: Any) -> None:
+    assert (
+        send(told, alert(told, "failed", "meters", "r\nBcc: all@example.org", "it failed"), ["team@example.org"]) == []
+    )
+    assert mails.received[0]["Bcc"] is None
+
+
+@pytest.mark.parametrize(("run_type", "times"), [("scheduled", 1), ("manual", 0), ("backfill", 0)])
+def test_a_late_run_is_told_of_if_it_was_due(told: Settings, hook: Any, run_type: str, times: int) -> None:
+    context = {"dag_run": {**HELD, "run_type": run_type}, "deadline": {"deadline_time": "2024-01-03 02:00:00+00:00"}}
+    asyncio.run(tell_late(context=context, source="meters", recipients=[url(hook)]))
+    assert [(each["event"], "2024-01-03 02:00" in each["message"]) for each in hook.received] == [
+        ("late", True)
+    ] * times
+
+
+def test_a_failed_run_is_told_of_with_its_task(told: Settings, hook: Any) -> None:
+    notifier = FailureNotifier("meters", [url(hook)])
+    notifier({"run_id": "scheduled__1", "ti": SimpleNamespace(task_id="seal"), "dag": None})
+    [document] = hook.received
+    assert (document["event"], document["source"]) == ("failed", "meters")
+    assert "failed at seal" in document["message"]
+
+
+def test_checks_that_warn_are_those_of_the_runs_newest_attempt(tmp_path: Any) -> None:
+    common = {"source": "meters", "run_id": "r", "gate": "bronze", "observed": "3 rows"}
+    rows = [
+        {**common, "token": 1, "name": "mended", "verdict": "warned"},
+        {**common, "token": 2, "name": "mended", "verdict": "passed"},
+        {**common, "token": 2, "name": "load_is_sane", "verdict": "warned"},
+        {**common, "token": 2, "name": "other_run", "verdict": "warned", "run_id": "q"},
+    ]
+    write_deltalake(tmp_path / "quality.db" / "results", arrow_records(RESULTS, rows))
+    assert warned_checks(str(tmp_path), "meters", "r") == ["load_is_sane (3 rows)"]
+    assert warned_checks(str(tmp_path / "elsewhere"), "meters", "r") == []

@@ -1,0 +1,39 @@
+"""Emptying a test's lake."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from spark_jobs.storage.places import lake_root
+from tests.moto import bucket_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts", "pins")
+
+
+def empty(spark: SparkSession) -> None:
+    """Leave none of Tidemark's databases, in the catalog or in the lake.
+
+    A catalog that lost a table takes it up again as an external one, and dropping those leaves their files.
+    """
+    lose_catalog(spark)
+    for name in DATABASES:
+        remove_folder(f"{lake_root(spark)}/{name}.db")
+
+
+def remove_folder(place: str) -> None:
+    """Remove a folder of this machine or of the bucket that the environment leads to, if it is there."""
+    if place.startswith("s3://"):
+        bucket_files({**os.environ}).delete_dir_contents(place.removeprefix("s3://"), missing_dir_ok=True)
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def lose_catalog(spark: SparkSession) -> None:
+    """Drop Tidemark's databases from the catalog; tables that it took up keep their files."""
+    for name in DATABASES:
+        spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")

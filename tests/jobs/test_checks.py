@@ -1,0 +1,183 @@
+"""Checks of a source file in real runs: what quarantines lands elsewhere, what fails publishes nothing, what warns goes
+on, what a person overrides is recorded; and no other check speaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.versions import DefinitionChanged
+from spark_jobs.errors import ParameterError
+from spark_jobs.gates import GateFailed
+from spark_jobs.model import STAGES
+from spark_jobs.sources import SourceFileError
+from tests.jobs.harness import SOURCE, Reading, path_of, published, run, write_drops, write_source
+
+pytestmark = pytest.mark.spark
+
+GOOD = [Reading(0, minute, meter, load) for meter in "ab" for minute, load in ((10, 1), (50, 20), (200, 30))]
+CHECKS = """
+checks:
+  load_plausible: {kind: between, column: load, min: 0, max: 1000, treatment: quarantine, mostly: 0.5}
+  load_low: {kind: between, column: load, max: 100}
+  meter_known: {kind: in, column: meter, values: [a, b, c], treatment: warn}
+  sensible: {kind: sql, sql: "load < 500 OR meter = 'a'"}
+  few: {kind: between, table: hourly, column: n, max: 3}
+  one_state: {kind: unique, table: state, columns: meter}
+  some_states: {kind: row_count, table: state, max: 3}
+"""
+TABLES = ("silver.hourly", "silver.shifts", "gold.meters")
+
+
+@pytest.fixture
+def bare(spark_settings: Settings, tmp_path: Path) -> Settings:
+    """Settings of the shared lake with a home of the test's own, without sources."""
+    return spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"})
+
+
+def results(spark: SparkSession, run_id: str) -> dict[str, dict[str, Any]]:
+    """The newest result of each check of a run; a name tells it."""
+    rows = spark.sql(f"SELECT * FROM quality.results WHERE run_id = '{run_id}' AND kind = 'check' ORDER BY token")
+    return {row.name: row.asDict() for row in rows.collect()}
+
+
+def not_passed(spark: SparkSession, run_id: str) -> dict[str, str]:
+    return {name: row["verdict"] for name, row in results(spark, run_id).items() if row["verdict"] != "passed"}
+
+
+def test_what_quarantines_lands_elsewhere_and_replays(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE + CHECKS)
+    write_drops(home, GOOD)
+    run(lake, home, 0, 0)
+    assert set(results(lake, "test-0-0")) == set(_names())
+    assert not_passed(lake, "test-0-0") == {}
+    before = {table: published(lake, table) for table in TABLES}
+
+    wild = Reading(0, 60, "a", 5000)
+    write_drops(home, [*GOOD, wild])
+    land, *_ = run(lake, home, 0, 0)
+    assert (land["rows"], land["rejects"]) == (0, 1)
+    assert not_passed(lake, "test-0-0") == {"load_plausible": "quarantined"}
+    told = results(lake, "test-0-0")["load_plausible"]
+    assert (told["failing"], json.loads(told["sample"])[0]["line"]) == (1, len(GOOD) + 1)
+    rejected = lake.sql("SELECT rule, reason, raw FROM bronze.quarantine").collect()
+    reason = "column `load`: expected a value from 0 to 1000 (check load_plausible), found '5000'"
+    assert [tuple(row) for row in rejected] == [("check.load_plausible", reason, wild.line())]
+    assert {table: published(lake, table) for table in TABLES} == before
+
+    metrics = lake.sql(
+        "SELECT seq_no, sum(files), sum(rows), sum(rejects), sum(late_rows), sum(bytes), count(*)"
+        " FROM quality.metrics GROUP BY seq_no"
+    ).collect()
+    size = (home.landing / path_of(0)).stat().st_size
+    assert [tuple(row) for row in metrics] == [(0, 1, len(GOOD), 1, 0, size, 2)]
+
+    runs = lake.sql("SELECT outcome, inputs, outputs, stages FROM quality.runs ORDER BY token").collect()
+    assert [run.outcome for run in runs] == ["published"]  # the second one changed nothing that is published
+    assert [file["path"] for file in json.loads(runs[0].inputs)] == [path_of(0)]
+    assert [stage["stage"] for stage in json.loads(runs[0].stages)] == [*STAGES]
+    written = {table: told["rows"] for table, told in json.loads(runs[0].outputs).items()}
+    assert written["silver.hourly_history"] == len(before["silver.hourly"])
+    assert written["gold.state_history"] == len(before["gold.meters"])
+
+    # another rule of what lands is another definition; accepted, the row lands
+    others = CHECKS.replace("max: 1000", "max: 9000").replace("max: 100}", "max: 9000}")
+    write_source(bare, SOURCE + others)
+    with pytest.raises(DefinitionChanged, match="parse"):
+        run(lake, home, 0, 0)
+    land, *_ = run(lake, home, 0, 0, accept_definition=True)
+    assert (land["rows"], land["rejects_back"]) == (1, 1)
+    assert not_passed(lake, "test-0-0") == {}
+    assert [row.replay_state for row in lake.sql("SELECT replay_state FROM bronze.quarantine").collect()] == [
+        "replayed"
+    ]
+    states = lake.sql("SELECT load FROM gold.meters WHERE meter = 'a'").collect()
+    assert [row.load for row in states] == [51 + 5000]
+
+
+def test_too_much_in_quarantine_stops_the_run(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE + CHECKS)
+    write_drops(home, [Reading(0, minute, "a", 5000) for minute in range(4)] + GOOD[:3])
+    with pytest.raises(GateFailed) as failure:
+        run(lake, home, 0, 0)
+    assert [failed["name"] for failed in failure.value.failed] == ["load_plausible"]
+    assert lake.table("trace.published").count() == 0
+
+
+def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE + CHECKS)
+    write_drops(home, GOOD)
+    run(lake, home, 0, 0)
+    before = {table: published(lake, table) for table in TABLES}
+    write_drops(home, [Reading(1, 1500, "a", 101), Reading(1, 1510, "z", 100)])
+    for _ in range(2):  # a repeated run meets it again
+        with pytest.raises(GateFailed) as failure:
+            run(lake, home, 1, 1)
+        assert [failed["name"] for failed in failure.value.failed] == ["load_low"]
+        assert {table: published(lake, table) for table in TABLES} == before
+    message = str(failure.value)
+    for part in ("load_low: `load`: a value of at most 100", "expected a value of at most 100, found 1 of 2 rows"):
+        assert part in message
+    assert "'file': 'meters/2024-01-02/a.ndjson', 'line': 1" in message
+    assert "--override load_low --because" in message
+    runs = lake.sql("SELECT outcome, failed_stage, error_code FROM quality.runs ORDER BY token").collect()
+    assert [tuple(run) for run in runs] == [("published", None, None), *[("failed", "land", "gate_failed")] * 2]
+    assert not_passed(lake, "test-1-1") == {"load_low": "failed", "meter_known": "warned"}
+
+    with pytest.raises(ParameterError, match="load_low"):
+        run(lake, home, 1, 1, overrides={"lod_low": "typo"})
+    run(lake, home, 1, 1, overrides={"load_low": "a new sensor, told by the operator"})
+    assert not_passed(lake, "test-1-1") == {"load_low": "overridden", "meter_known": "warned"}
+    said = lake.sql("SELECT name, because, run_id FROM quality.overrides").collect()
+    assert [tuple(row) for row in said] == [("load_low", "a new sensor, told by the operator", "test-1-1")]
+    assert {table: published(lake, table) for table in TABLES} != before
+
+
+def test_published_tables_are_checked_as_they_would_be(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE + CHECKS)
+    write_drops(home, GOOD)
+    run(lake, home, 0, 0)
+    before = {table: published(lake, table) for table in TABLES}
+    # two rows more in an hour: no row is wrong, a window is
+    write_drops(home, [Reading(1, 1500 + minute, "a", 1) for minute in range(4)])
+    with pytest.raises(GateFailed) as failure:
+        run(lake, home, 1, 1)
+    (failed,) = failure.value.failed
+    assert (failed["gate"], failed["name"], failed["relation"]) == ("silver", "few", "silver.hourly")
+    assert {row["n"] for row in failed["sample"]} == {4}
+    write_drops(home, [Reading(1, 1500, meter, 1) for meter in "bc"])
+    run(lake, home, 1, 1)
+    write_drops(home, [Reading(2, 3000, "d", 1)])
+    with pytest.raises(GateFailed) as failure:
+        run(lake, home, 2, 2)
+    assert [failed["name"] for failed in failure.value.failed] == ["some_states"]
+    assert before != {table: published(lake, table) for table in TABLES}
+
+
+@pytest.mark.parametrize(
+    ("check", "found"),
+    [
+        ("{kind: sql, sql: 'load <'}", "checks.mine.sql"),
+        ("{kind: sql, sql: 'lod < 3'}", "lod"),
+        ("{kind: expectation, type: ExpectNothingOfTheSort}", "has no ExpectNothingOfTheSort"),
+        ("{kind: matches, column: meter, pattern: 'a++b'}", "RE2"),
+    ],
+)
+def test_a_wrong_check_names_itself_before_anything_lands(
+    lake: SparkSession, bare: Settings, check: str, found: str
+) -> None:
+    home = write_source(bare, f"{SOURCE}checks:\n  mine: {check}\n")
+    write_drops(home, GOOD)
+    with pytest.raises(SourceFileError, match=found) as refused:
+        run(lake, home, 0, 0)
+    assert "checks.mine" in str(refused.value)
+    assert lake.table("bronze.files").count() == 0
+
+
+def _names() -> list[str]:
+    return [line.split(":")[0].strip() for line in CHECKS.splitlines() if line.startswith("  ")]

@@ -1,0 +1,92 @@
+"""What follows from the lake and is gone is made anew from it; what does not is never made up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.jobs.examination import examine_names
+from spark_jobs.jobs.repair import repair
+from spark_jobs.sources import load_source
+from spark_jobs.storage.publication import load
+from spark_jobs.storage.stored_lake import StoredLake
+from tests.jobs.harness import Reading, published, run, write_drops, write_source
+
+pytestmark = pytest.mark.spark
+
+
+def shown(lake: SparkSession) -> list[list[tuple]]:
+    return [published(lake, name) for name in ("silver.hourly", "silver.shifts", "gold.state", "bronze.deltas")]
+
+
+def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> None:
+    settings = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
+    write_drops(settings, [Reading(0, 10, "a", 1), Reading(1, 1500, "a", 2), Reading(1, 1600, "b", 3)])
+    run(lake, settings, 0, 0)
+    run(lake, settings, 1, 1)
+    before, folder = shown(lake), spark_settings.lake_path
+    source = load_source(settings.sources / "meters.yml")
+    assert repair(settings, lake) == []
+    assert list(examine_names(settings, lake)) == []
+
+    # two rows say what is published, one of an earlier run
+    pointer = DeltaTable(folder / "trace.db" / "published")
+    older = pointer.to_pyarrow_table().to_pylist()[0]
+    again = pa.Table.from_pylist([{**older, "token": older["token"] - 1}], pa.schema(pointer.schema().to_arrow()))
+    write_deltalake(pointer, again, mode="append")
+    # a batch and rows that nothing names
+    updates = folder / "trace.db" / "meters_updates"
+    rows = DeltaTable(updates).to_pyarrow_table().slice(0, 1)
+    at = rows.schema.get_field_index("batch")
+    write_deltalake(updates, rows.set_column(at, "batch", pa.array(["9-nobody"])), mode="append")
+    # views, a table that the catalog has lost, the lease, a cut note
+    lake.sql("DROP VIEW silver.hourly")
+    lake.sql("DROP VIEW bronze.deltas")
+    state = folder / "gold.db" / "state_history"
+    shutil.copytree(state, tmp_path / "state")
+    lake.sql("DROP TABLE gold.state_history")
+    shutil.rmtree(state, ignore_errors=True)
+    shutil.copytree(tmp_path / "state", state)
+    (settings.home / "leases" / "meters.lease").unlink()
+    note = settings.home / "views" / "meters.definition"
+    note.write_text(note.read_text()[:40])
+
+    done = repair(settings, lake)
+    assert {finding.verdict for finding in done} == {"ok"}
+    told = " ".join(finding.found for finding in done)
+    for what in (
+        "gold.state_history",
+        "meters.lease was lost",
+        "named a publication twice",
+        "silver.hourly",
+        "1 batches",
+    ):
+        assert what in told, what
+    assert json.loads(note.read_text())
+    assert load(StoredLake(folder), source).token == older["token"]
+    assert shown(lake) == before
+    assert repair(settings, lake) == []
+
+    # and runs go on
+    write_drops(settings, [Reading(2, 3000, "a", 5)])
+    assert run(lake, settings, 2, 2)[-1]["moved"]
+    assert [row for row in before[-1] if row not in shown(lake)[-1]] == []
+    assert len(shown(lake)[-1]) == 4
+
+
+def test_what_cannot_be_derived_is_not_made_up(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> None:
+    settings = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
+    write_drops(settings, [Reading(0, 10, "a", 1)])
+    run(lake, settings, 0, 0)
+    log = spark_settings.lake_path / "trace.db" / "frontiers" / "_delta_log"
+    shutil.move(log, tmp_path / "log")
+    (finding,) = repair(settings, lake)
+    assert (finding.verdict, "trace.frontiers" in finding.found) == ("wrong", True)
+    shutil.move(tmp_path / "log", log)

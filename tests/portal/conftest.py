@@ -1,0 +1,110 @@
+"""A lake whose texts try to be markup, with late rows, rejects, a restated window, a failed check and a mart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from tests.empty_lake import empty
+from tests.jobs.harness import Reading, run, write_lines, write_source
+
+EVIL = "<script>alert('x')</script> & \"more\""
+FILE = "<script>alert(1)<&script>.ndjson"
+NIGHT = 24 * 60
+MANIFEST = {
+    "nodes": {
+        "model.tidemark.meter_hours": {
+            "resource_type": "model",
+            "name": "meter_hours",
+            "description": f"Loads per hour. {EVIL}",
+            "columns": {"meter": {"description": "The meter."}, "starts": {"description": None}},
+            "config": {"follows": "meters"},
+            "depends_on": {"nodes": ["source.tidemark.silver.hourly"]},
+        },
+        "test.tidemark.grain": {
+            "resource_type": "test",
+            "name": "grain_meter_hours",
+            "attached_node": "model.tidemark.meter_hours",
+            "test_metadata": {"name": "grain", "kwargs": {"columns": ["meter", "starts"]}},
+            "raw_code": f"select '{EVIL}'",
+        },
+    }
+}
+"""What dbt writes of a model and its test, as far as the portal reads it."""
+
+
+@pytest.fixture(scope="module")
+def home(spark: SparkSession, spark_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    folder = tmp_path_factory.mktemp("home")
+    home = write_source(spark_settings.model_copy(update={"home": folder, "landing": folder / "landing"}))
+    empty(spark)
+    fill(spark, home)
+    yield home
+    empty(spark)
+
+
+def fill(spark: SparkSession, home: Settings) -> None:
+    """Run the drops, and leave a failed check and a mart."""
+    first = [Reading(0, 10, EVIL, 5), Reading(0, 20, "a", 7), Reading(0, NIGHT - 30, "a", 1)]
+    write_lines(home, 0, [reading.line() for reading in first], FILE)
+    run(spark, home, 0, 0)
+    late = [Reading(1, NIGHT - 20, "a", 3), Reading(1, NIGHT + 30, "b", 4)]
+    write_lines(home, 1, [*(reading.line() for reading in late), f'{{"id": "{EVIL[:8]}", "meter": 3'], FILE)
+    run(spark, home, 1, 1)
+    run(spark, home, 3, 3)
+    _failed_check(home)
+    _mart(home)
+
+
+def _failed_check(home: Settings) -> None:
+    """A check of the last run that failed, as the gates record it."""
+    failed = {
+        "source": "meters", "token": 10**6, "run_id": "test-3-3", "gate": "silver", "kind": "check",
+        "relation": "silver.hourly", "name": "total_is_small", "expectation": f"Totals are small. {EVIL}",
+        "severity": "critical", "treatment": "fail", "verdict": "failed", "observed": EVIL, "expected": "<= 3",
+        "failing": 2, "sample": json.dumps([{"meter": EVIL, "total": 5}, {"meter": "a", "total": 7}]),
+        "because": None, "on_failure": "Mend the file.",
+    }  # fmt: skip
+    _append(home, "results", {**failed, "recorded_at": datetime(2024, 1, 5, tzinfo=UTC)})
+
+
+def _append(home: Settings, table: str, row: dict[str, object]) -> None:
+    place = f"{home.lake}/quality.db/{table}"
+    if DeltaTable.is_deltatable(place):
+        schema = pa.schema(DeltaTable(place).schema().to_arrow())
+        write_deltalake(place, pa.Table.from_pylist([row], schema=schema), mode="append")
+    else:
+        text = {name: pa.string() for name, value in row.items() if value is None}
+        schema = pa.schema([(n, text.get(n) or pa.scalar(v).type) for n, v in row.items()])
+        write_deltalake(place, pa.Table.from_pylist([row], schema=schema), partition_by=["source"])
+
+
+def _mart(home: Settings) -> None:
+    """A mart as a build of dbt leaves it: its table, and what dbt says of it."""
+    history = DeltaTable(f"{home.lake}/silver.db/hourly_history").to_pyarrow_table()
+    live = history.filter(pa.compute.equal(history.column("era"), "live"))
+    rows = live.select(["meter", "window_start", "total"]).rename_columns(["meter", "starts", "total"])
+    write_deltalake(f"{home.lake}/marts.db/meter_hours", rows, mode="overwrite")
+    target = home.home / "dbt" / "target"
+    target.mkdir(parents=True)
+    (target / "manifest.json").write_text(json.dumps(MANIFEST))
+    outcome = {"unique_id": "test.tidemark.grain", "status": "fail", "failures": 2, "message": EVIL}
+    (target / "run_results.json").write_text(json.dumps({"results": [outcome]}))
+
+
+@pytest.fixture(scope="module")
+def site(home: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The portal's files."""
+    from spark_jobs.portal.site import write_site
+
+    folder = tmp_path_factory.mktemp("site")
+    assert write_site(home, folder) == len([*folder.rglob("*.html")]) - len([*(folder / "docs").rglob("*.html")])
+    return folder

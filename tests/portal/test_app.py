@@ -1,0 +1,127 @@
+"""The portal as Airflow's API server has it: behind the login, and to each the sources whose DAGs they may read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spark_jobs.config import PORTAL_PREFIX, Settings
+from tests.jobs.harness import write_source
+
+RUN = "backfill__2013-01-08T00:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """An installation with a source that never ran, and Data Docs."""
+    settings = Settings(home=tmp_path_factory.mktemp("home"))
+    docs = settings.home / "quality" / "gx" / "uncommitted" / "data_docs"
+    (docs / "validations").mkdir(parents=True)
+    (docs / "index.html").write_text("<p>the docs</p>")
+    (settings.home / "secret.html").write_text("a secret")
+    return write_source(settings)
+
+
+@pytest.fixture(scope="module")
+def airflow(home: Settings) -> Iterator[Any]:
+    """Airflow's simple auth manager over a database of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_HOME", str(home.home / "airflow"))
+        from airflow.api_fastapi import app
+        from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+        from airflow.models.revoked_token import RevokedToken
+
+        patch.setattr(app._AuthManagerState, "instance", SimpleAuthManager())
+        # the table of tokens that were logged out is in a database, which no process of this test has
+        patch.setattr(RevokedToken, "is_revoked", classmethod(lambda *_, **__: False))
+        yield app.get_auth_manager()
+
+
+@pytest.fixture
+def ask(airflow: Any, home: Settings) -> Iterator[Any]:
+    """Ask for a page as a role of Airflow's, None: without a login."""
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from starlette.applications import Starlette
+    from starlette.testclient import TestClient
+
+    from spark_jobs.portal.app import portal_app
+
+    outer = Starlette()
+    outer.mount(PORTAL_PREFIX, portal_app(home))
+    with TestClient(outer, follow_redirects=False) as client:
+
+        def answer(page: str, role: str | None) -> Any:
+            headers = {}
+            if role is not None:
+                user = SimpleAuthManagerUser(username="somebody", role=role or None)
+                headers["Authorization"] = f"Bearer {airflow.generate_jwt(user)}"
+            return client.get(f"{PORTAL_PREFIX}/{page}", headers=headers)
+
+        yield answer
+
+
+def test_who_is_not_logged_in_is_led_to_the_login_and_back(ask: Any) -> None:
+    for page in ("", "index.html", "sources/meters.html", "docs/index.html"):
+        answer = ask(page, None)
+        assert answer.status_code == 307
+        assert answer.headers["location"].startswith("/auth/login?next=%2Ftidemark%2F")
+        assert answer.text == ""
+    assert ask("portal.css", None).headers["content-type"].startswith("text/css")
+
+
+def test_a_viewer_reads_pages_and_data_docs(ask: Any) -> None:
+    for page in ("", "index.html", "sources/meters.html"):
+        answer = ask(page, "viewer")
+        assert answer.status_code == 200 and "meters" in answer.text
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["content-security-policy"] == "frame-ancestors 'self'"
+    assert "the docs" in ask("docs/index.html", "viewer").text
+
+
+def test_who_may_read_no_dag_sees_no_source(ask: Any) -> None:
+    assert "meters" not in ask("index.html", "").text
+    for page in ("sources/meters.html", "quarantine/meters.html", "docs/index.html"):
+        assert ask(page, "").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "sources/ships.html",
+        f"runs/meters/{RUN}.html",
+        "docs/nothing.html",
+        "docs/..%2F..%2F..%2F..%2Fsecret.html",
+        "x/y",
+    ],
+)
+def test_what_is_not_there_is_not_found(ask: Any, page: str) -> None:
+    answer = ask(page, "admin")
+    assert answer.status_code == 404 and "a secret" not in answer.text
+
+
+def test_a_question_that_fits_no_table_is_answered_by_its_refusal(ask: Any) -> None:
+    answer = ask("why/meters/hourly.html?meter=%3Cscript%3E&window_start=yesterday", "viewer")
+    assert answer.status_code == 400
+    assert "an instant such as" in answer.text and "<script>" not in answer.text
+
+
+def test_airflow_finds_the_portal_and_its_links(home: Settings) -> None:
+    from airflow.plugins_manager import AirflowPlugin
+
+    from spark_jobs.scheduling.plugin import TidemarkPlugin
+
+    assert issubclass(TidemarkPlugin, AirflowPlugin)
+    assert [app["url_prefix"] for app in TidemarkPlugin.fastapi_apps] == [PORTAL_PREFIX]
+    places = {view["destination"]: view["href"] for view in TidemarkPlugin.external_views}
+    assert {*places} == {"nav", "dag", "dag_run", "task", "task_instance"}
+    of_run = (
+        places["dag_run"]
+        .replace("{DAG_ID}", "meters")
+        .replace("{RUN_ID}", "backfill__2013-01-08T00%3A00%3A00%2B00%3A00")
+    )
+    # the same page as the message of a failed gate names
+    assert f"{home.airflow_url}{of_run}" == home.page_url("runs", "meters", RUN)
+    routes = [view["url_route"] for view in TidemarkPlugin.external_views]
+    assert len({*routes}) == len(routes), "Airflow drops a view whose route another one has"

@@ -1,0 +1,69 @@
+"""What the portal holds in memory is what the tables say now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.storage.schema import Column, Table
+
+COLUMNS = {"source": "STRING", "token": "BIGINT", "at": "TIMESTAMP"}
+TABLE = Table("quality", "notes", "", tuple(Column(name, kind, "") for name, kind in COLUMNS.items()))
+SCHEMA = pa.schema([("source", pa.string()), ("token", pa.int64())])
+
+
+def write(lake: HeldLake, *rows: tuple[str, int], **options: Any) -> None:
+    table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+    write_deltalake(lake.uri(TABLE), table, partition_by=["source"], **{"mode": "append", **options})
+
+
+def tokens(lake: HeldLake, source: str) -> list[int]:
+    return sorted(row["token"] for row in lake.records(TABLE, pc.field("source") == source))
+
+
+def test_a_table_that_is_not_there_is_empty_and_then_read(tmp_path: Path) -> None:
+    lake = HeldLake(tmp_path)
+    assert (lake.version(TABLE), tokens(lake, "a")) == (-1, [])
+    write(lake, ("a", 1), ("b & ü/c", 2))
+    assert (lake.version(TABLE), tokens(lake, "a"), tokens(lake, "b & ü/c")) == (0, [1], [2])
+    # a column that an older version did not write
+    assert {row["at"] for row in lake.records(TABLE)} == {None}
+
+
+def test_only_new_files_are_opened_and_those_that_went_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, opened = HeldLake(tmp_path), []
+    whole = HeldLake._file
+    monkeypatch.setattr(
+        HeldLake, "_file", lambda self, root, path, *rest: opened.append(path) or whole(self, root, path, *rest)
+    )
+    for token in range(4):
+        write(lake, ("a", token))
+        assert tokens(lake, "a") == [*range(token + 1)]
+        assert tokens(lake, "a") == [*range(token + 1)]
+    assert len(opened) == 4
+    write(lake, ("a", 9), mode="overwrite", predicate="source = 'a'")
+    assert (tokens(lake, "a"), len(opened)) == ([9], 5)
+    DeltaTable(lake.uri(TABLE)).restore(1)
+    assert (tokens(lake, "a"), len(opened)) == ([0, 1], 7)
+
+
+def test_what_is_kept_is_made_anew_with_another_version_alone(tmp_path: Path) -> None:
+    lake, made = HeldLake(tmp_path), []
+
+    def make() -> datetime:
+        made.append(datetime.now(UTC))
+        return made[-1]
+
+    assert lake.kept("k", 1, make) == lake.kept("k", 1, make) == made[0]
+    assert lake.kept("k", 2, make) == made[1]
+    lake.forget()
+    assert lake.kept("k", 2, make) == made[2]

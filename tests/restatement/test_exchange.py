@@ -1,0 +1,67 @@
+"""Work in this process and in the tasks of a Spark job comes to the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs import exchange as module
+from spark_jobs.exchange import Block, Labelled, answers, exchange
+
+TASKS = 3
+
+
+def deal(piece: tuple[str, list[int]]) -> Iterator[Block]:
+    label, numbers = piece
+    table = pa.table({"n": pa.array(numbers, pa.int64())})
+    for task in range(TASKS):
+        own = table.filter(pa.array(np.array(numbers) % TASKS == task))
+        if own.num_rows:
+            yield Block(task, label, own)
+
+
+def work(task: int, blocks: Labelled) -> bytes:
+    sums: dict[str, int] = {}
+    for label, table in blocks:
+        assert all(n % TASKS == task for n in table["n"].to_pylist())
+        sums[label] = sums.get(label, 0) + sum(table["n"].to_pylist())
+    return json.dumps([task, sums], sort_keys=True).encode()
+
+
+def first_block_alone(task: int, blocks: Labelled) -> bytes:
+    next(blocks)
+    return str(task).encode()
+
+
+PIECES = [("odd", [1, 3, 5, 7]), ("even", [2, 4, 6, 8]), ("odd", [9, 11]), ("even", [])]
+EXPECTED = [[0, {"even": 6, "odd": 12}], [1, {"even": 4, "odd": 8}], [2, {"even": 10, "odd": 16}]]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize("block_rows", [1, 100])
+def test_each_task_gets_all_of_its_blocks(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, here: bool, block_rows: int
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
+    pieces = [piece for piece in PIECES if here or piece[1]]
+    found = exchange(spark, pieces, deal, TASKS, work, here=here)
+    assert sorted(map(json.loads, found)) == EXPECTED
+
+
+@pytest.mark.spark
+def test_work_that_leaves_blocks_over_does_not_disturb_the_next_task(spark: SparkSession) -> None:
+    found = exchange(spark, [PIECES[0], PIECES[2], PIECES[1]], deal, TASKS, first_block_alone, here=False)
+    assert sorted(found) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("here", [True, False])
+def test_each_piece_is_asked_once(spark: SparkSession, here: bool) -> None:
+    found = answers(spark, [3, 1, 2], lambda n: bytes([n]), here=here)
+    assert sorted(found) == [b"\x01", b"\x02", b"\x03"]
