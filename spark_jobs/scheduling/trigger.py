@@ -80,8 +80,6 @@ class TurnTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until the run has its turn, which it then has taken."""
         told = None
-        # Airflow fails a task that is queued again before the scheduler knows that its process has ended
-        await asyncio.sleep(POLL_S)
         while (whom := await sync_to_async(self._waiting.step)()) is not None:
             if whom != told:
                 self.log.info("waits for %s", whom)
