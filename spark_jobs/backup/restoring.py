@@ -11,14 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltalake import DeltaTable
-
 from spark_jobs.backup.capture import LOG
 from spark_jobs.backup.making import COPIES_AT_ONCE
 from spark_jobs.backup.sets import LAKE, LANDING, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.stores import Store
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.tables import PUBLISHED
 
 _MARK = "restoring"
@@ -123,7 +122,7 @@ class _Copying:
 
 
 def _open(lake: Store, table: str, version: int) -> None:
-    opened = DeltaTable(f"{lake.place}/{table}", storage_options=lake.options or None)
+    opened = open_table(f"{lake.place}/{table}", lake.options)
     if opened.version() != version:
         raise BackupDamaged(
             expected=f"version {version} of {table}",

@@ -18,10 +18,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.session_settings import session_settings
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import file_system, lake_root, storage_options, table_uri
 from spark_jobs.storage.schema import Table
 
@@ -71,7 +71,7 @@ class DeltaLog:
 
     def __init__(self, place: str, options: dict[str, str]) -> None:
         self._place, self._options, self._lock = place, options, Lock()
-        self._table = DeltaTable(place, storage_options=options or None)
+        self._table = open_table(place, options)
         self._now = self._listed()
 
     def now(self) -> DeltaFiles | None:

@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.checksums import write_checksum
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import Fence
 
 if TYPE_CHECKING:
@@ -37,20 +40,24 @@ def commit(
     Raises:
         CommitsContended: others committed all the time.
     """
-    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
 
     transactions = None if fence is None else [Transaction(fence.app_id, fence.token)]
     # without retries of its own a commit goes to the version after the one that was read, or fails
     properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
     for _ in range(ATTEMPTS):
-        table = DeltaTable(uri, storage_options=dict(options))
+        table = open_table(uri, options)
         if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
             return False
+        following = table.version() + 1
         try:
             write(table, properties)
         except CommitFailedError:
             continue
+        # on S3 the requests for it would take as long as the job that it saves
+        if "://" not in uri:
+            write_checksum(Path(uri), following)
         return True
     raise CommitsContended(
         expected=f"a commit to {uri} within {ATTEMPTS} tries",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import file_system
 
 if TYPE_CHECKING:
@@ -118,9 +119,8 @@ def stored_rows(
         where: which rows are wanted; None: all.
         partitions: per partition column the values wanted. Only files of these are listed.
     """
-    from deltalake import DeltaTable
 
-    table = DeltaTable(uri, storage_options=dict(options))
+    table = open_table(uri, options)
     schema = pa.schema(table.schema().to_arrow())
     if partitions and not all(partitions.values()):
         return StoredRows((), schema, tuple(columns), where)

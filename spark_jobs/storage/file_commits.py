@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from spark_jobs.storage.commits import commit
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
@@ -19,9 +20,8 @@ def destination(
     uri: str, options: Mapping[str, str], partitions: Sequence[str], bounded: Sequence[str], layout: Layout
 ) -> Destination:
     """Where the files of the table at `uri` go, with the columns that it has now."""
-    from deltalake import DeltaTable
 
-    schema = pa.schema(DeltaTable(uri, storage_options=dict(options)).schema().to_arrow())
+    schema = pa.schema(open_table(uri, options).schema().to_arrow())
     return Destination(uri, dict(options), schema, tuple(partitions), tuple(bounded), layout)
 
 

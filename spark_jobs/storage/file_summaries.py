@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.storage.delta_log import open_table
+
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
@@ -38,10 +40,9 @@ def summarize_files(
     Bounds of `columns`, which have no nulls, come from the footers' statistics; of a file that has none of a column the
     column is read.
     """
-    from deltalake import DeltaTable
     from pyarrow.dataset import get_partition_keys
 
-    table = DeltaTable(uri, storage_options=dict(options))
+    table = open_table(uri, options)
     chosen = None if values is None else [(partition, "in", list(values))]
     if values is not None and not values:
         return
@@ -58,9 +59,8 @@ def summarize_files(
 
 def logged_files(uri: str, options: Mapping[str, str], column: str) -> list[FileSummary]:
     """The files of a table without partitions, with the bounds of a column of which the log has statistics."""
-    from deltalake import DeltaTable
 
-    listed = pa.table(DeltaTable(uri, storage_options=dict(options)).get_add_actions(flatten=True)).to_pylist()
+    listed = pa.table(open_table(uri, options).get_add_actions(flatten=True)).to_pylist()
     bounds = (f"min.{column}", f"max.{column}")
     return [
         FileSummary("", file["num_records"], file["size_bytes"], {column: (file[bounds[0]], file[bounds[1]])})

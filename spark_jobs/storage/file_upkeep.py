@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_jobs.storage.commits import commit
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.sql import literal
 from spark_jobs.storage.written_files import ROWS_A_GROUP
@@ -38,9 +39,8 @@ class Footprint:
 
 def files_in_use(uri: str, options: Mapping[str, str], source: str | None = None) -> Footprint:
     """The data files of the newest version; of a table that sources share those of one `source`."""
-    from deltalake import DeltaTable
 
-    listed = pa.table(DeltaTable(uri, storage_options=dict(options)).get_add_actions(flatten=True))
+    listed = pa.table(open_table(uri, options).get_add_actions(flatten=True))
     files = listed.select(["size_bytes", *(["partition.source"] if source else [])]).to_pylist()
     sizes = [file["size_bytes"] for file in files if source is None or file["partition.source"] == source]
     return Footprint(len(sizes), sum(sizes))
@@ -88,8 +88,7 @@ def delete_rows_before(uri: str, options: Mapping[str, str], source: str, column
 
 def remove_unused(uri: str, options: Mapping[str, str], kept: timedelta) -> None:
     """Remove files that have been out of use for as long as `kept`, and those as old that no commit ever named."""
-    from deltalake import DeltaTable
 
     hours = int(kept / timedelta(hours=1))
-    table = DeltaTable(uri, storage_options=dict(options))
+    table = open_table(uri, options)
     table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.commits import commit
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
@@ -65,18 +66,16 @@ def read_records(uri: str, options: Mapping[str, str], where: pc.Expression | No
     Raises:
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
-    from deltalake import DeltaTable
 
-    return DeltaTable(uri, storage_options=dict(options)).to_pyarrow_dataset().to_table(filter=where)
+    return open_table(uri, options).to_pyarrow_dataset().to_table(filter=where)
 
 
 def committed_token(uri: str, options: Mapping[str, str], source: str) -> int:
     """The greatest token under which the source has committed to the table; 0 if it has not, or there is no table."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return DeltaTable(uri, storage_options=dict(options)).transaction_version(Fence(source, 0).app_id) or 0
+        return open_table(uri, options).transaction_version(Fence(source, 0).app_id) or 0
     except TableNotFoundError:
         return 0
 

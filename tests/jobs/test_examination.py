@@ -59,8 +59,20 @@ def without_newest_frontiers(settings: Settings) -> None:
     newest_commit(settings, "trace.db/frontiers").unlink()
 
 
+def without_newest_frontiers_and_their_checksum(settings: Settings) -> None:
+    lost = newest_commit(settings, "trace.db/frontiers")
+    lost.with_suffix(".crc").unlink()
+    lost.unlink()
+
+
 def without_newest_landing(settings: Settings) -> None:
     newest_commit(settings, "bronze.db/files").unlink()
+
+
+def without_newest_landing_and_its_checksum(settings: Settings) -> None:
+    lost = newest_commit(settings, "bronze.db/files")
+    lost.with_suffix(".crc").unlink()
+    lost.unlink()
 
 
 def without_updates(settings: Settings) -> None:
@@ -100,8 +112,10 @@ DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
     (without_log, "table silver.hourly_history", "no _delta_log"),
     (without_table, "meters: gold.state_history", "no folder"),
     (published_twice, "meters: publication", "2 rows of the source in trace.published"),
-    (without_newest_frontiers, "meters: frontiers", "a commit of trace.frontiers is missing"),
-    (without_newest_landing, "meters: ledger", "which the ledger does not have"),
+    (without_newest_frontiers, "meters: records", "trace.db/frontiers: its checksum alone"),
+    (without_newest_frontiers_and_their_checksum, "meters: frontiers", "a commit of trace.frontiers is missing"),
+    (without_newest_landing, "meters: records", "bronze.db/files: its checksum alone"),
+    (without_newest_landing_and_its_checksum, "meters: ledger", "which the ledger does not have"),
     (without_updates, "meters: trace", "batches of its trace have no files"),
     (with_cut_lease, "meters: lease", "is cut or no JSON"),
     (without_lease, "meters: lease", "a source that has been run"),

@@ -88,7 +88,7 @@ def test_a_lake_of_an_older_version_is_refused_by_name_until_a_run_widens_it(
     marker = home.home / "views" / "meters.definition"
     marker.write_text(marker.read_text().replace('"names"', '"names of an older version"'))
 
-    refusal = refused(lake, home, lambda: why(Lake(lake), source, "silver.hourly", ["a", "2024-01-01T00:00:00Z"]))
+    refusal = refused(lake, home, lambda: why(Lake(lake), source, "silver.hourly", ["a", "2023-12-31T23:00:00Z"]))
     assert refusal.lacking == {table.qualified: columns for table, columns in narrower.items()}
     assert "trace.meters_updates without below_horizon" in str(refusal)
     assert "`tidemark run meters --from … --to …`" in str(refusal)

@@ -1,0 +1,73 @@
+"""The checksum beside a version of a Delta table: how many files it has and how many bytes, which protocol and which
+columns. Delta's protocol describes it ("Version Checksum File").
+
+Spark writes one with each of its commits, `deltalake` none. Where there is none, each session of Spark that meets the
+version runs a job to work it out. It also lets `tidemark doctor` notice that the newest version was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+LOG_DIR = "_delta_log"
+_NAMED = {"txn": ("setTransactions", "appId"), "domainMetadata": ("domainMetadata", "domain")}
+"""Actions of which the last one of a name counts: what a checksum calls their list, and the name's key."""
+_MOST = 200
+"""Versions that are gone through from the last checksum on. A log that has more without one goes on without."""
+
+
+def write_checksum(table: Path, version: int) -> bool:
+    """Write the checksum of a version from the last one that there is and the commits since; whether it was done.
+
+    It is left out where a commit in between is gone, or does not tell the bytes of a file that it removes. Checksums
+    of versions before it go: nothing reads them any more.
+    """
+    log = table / LOG_DIR
+    before = sorted(path for path in log.glob("*.crc") if path.stem.isdigit() and int(path.stem) < version)
+    if not before or version - int(before[-1].stem) > _MOST:
+        return False
+    try:
+        checksum = _following(json.loads(before[-1].read_text()), log, int(before[-1].stem) + 1, version)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    written = log / f".{version:020d}.{os.getpid()}.{threading.get_ident()}"
+    written.write_text(json.dumps(checksum))
+    written.replace(log / f"{version:020d}.crc")
+    for path in before:
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _following(checksum: dict[str, Any], log: Path, first: int, last: int) -> dict[str, Any]:
+    """The checksum after the commits `first` to `last`."""
+    size, files = checksum["tableSizeBytes"], checksum["numFiles"]
+    described = {"metaData": checksum["metadata"], "protocol": checksum["protocol"]}
+    # Delta works out the whole state for a read of either, too; one that says neither is carried on as it is
+    named = {
+        kind: {each[key]: each for each in checksum[stated]}
+        for kind, (stated, key) in _NAMED.items()
+        if checksum.get(stated) is not None
+    }
+    for version in range(first, last + 1):
+        for line in (log / f"{version:020d}.json").read_text().splitlines():
+            for kind, action in json.loads(line).items():
+                if kind == "add":
+                    size, files = size + action["size"], files + 1
+                elif kind == "remove":
+                    size, files = size - action["size"], files - 1
+                elif kind in described:
+                    described[kind] = action
+                elif kind in named:
+                    key = action[_NAMED[kind][1]]
+                    named[kind].pop(key, None)
+                    if not action.get("removed"):
+                        named[kind][key] = action
+    return {
+        "tableSizeBytes": size, "numFiles": files, "numMetadata": 1, "numProtocol": 1,
+        "metadata": described["metaData"], "protocol": described["protocol"],
+        **{_NAMED[kind][0]: [*actions.values()] for kind, actions in named.items()},
+    }  # fmt: skip

@@ -1,0 +1,57 @@
+"""Tables opened by `deltalake`. A log that has lost its newest commit is an error of ours, not one of the library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from spark_jobs.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LOST = "is newer than log segment"
+"""What the library says of a log with the checksum of a version whose commit is not there."""
+_LISTING_S = 0.05
+
+
+class CommitLost(TidemarkError):
+    """The newest commit of a table is gone. Facts: `table`."""
+
+    code = "commit_lost"
+
+
+def open_table(uri: str, options: Mapping[str, str], version: int | None = None) -> DeltaTable:
+    """The table at `uri`, its newest version or the one named.
+
+    Raises:
+        CommitLost: the newest version's commit is not there; its checksum, which is written after it, is.
+        deltalake.exceptions.TableNotFoundError: there is no table.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    def opened() -> DeltaTable:
+        return DeltaTable(uri, version=version, storage_options=dict(options) or None)
+
+    try:
+        return opened()
+    except DeltaError as error:
+        if _LOST not in str(error):
+            raise
+    # a folder that is listed while a commit and its checksum are written may show the later one alone
+    time.sleep(_LISTING_S)
+    try:
+        return opened()
+    except DeltaError as error:
+        if _LOST not in str(error):
+            raise
+        raise CommitLost(
+            expected="the newest commit of a table, and its checksum",
+            found=f"in the log of {uri}: its checksum alone",
+            consequence="nothing was done: to go on without what the commit said could count rows twice",
+            next_step="put the file back, or `tidemark restore` a backup into an empty home; `tidemark doctor --deep`"
+            " looks for other damage",
+            table=uri,
+        ) from error
