@@ -51,6 +51,10 @@ class Settings(BaseSettings):
         default=CHECKOUT / "expectations" / "custom",
         description="the folder of a team's own expectations and suites, Python that runs load or JSON",
     )
+    dbt: Path | None = Field(
+        default=None,
+        description="a folder of a team's own dbt models, with `models`, `macros` and `tests`, or models alone",
+    )
     dags: Path = Field(default=CHECKOUT / "dags", description="the folder that Airflow reads DAGs from")
 
     # --- the lake server --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tests.moto import bucket_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts", "pins")
+DATABASES = ("bronze", "trace", "silver", "gold", "quality", "marts", "marts_staging", "pins")
 
 
 def empty(spark: SparkSession) -> None:

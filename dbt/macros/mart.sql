@@ -1,8 +1,8 @@
 {#
-  The materialization of marts: a Delta table that follows the publication of one source, one commit per build.
+  The materialization of marts: a Delta table that follows the publication of one source, one commit per build. People
+  see a version of it once its tests have passed.
 
-  The model is a plain query of published names: the whole mart. A mart that stands is brought up to date in one atomic
-  commit, so readers see the old or the new publication:
+  The model is a plain query of published names: the whole mart. A mart that stands is brought up to date in one commit:
   - with `range`, by replacing the rows of the range of starts in which the publications since then changed a window;
   - without, by replacing all rows: where changes hit rows in no order, every file would be rewritten anyway.
 
@@ -58,7 +58,8 @@
 #}
 {% macro mart_changed_range(standing, model_hash) -%}
   {%- set range = config.get('range') -%}
-  {%- set follows_on = range and standing.model == model_hash and not should_full_refresh() -%}
+  {#- what people do not see failed a test, or was written by somebody else: nothing of it is kept -#}
+  {%- set follows_on = range and standing.shown and standing.model == model_hash and not should_full_refresh() -%}
   {%- set reflected = standing.published if follows_on else none -%}
   {%- if reflected is none -%} {{ return(none) }} {%- endif -%}
   {%- set passed = fromjson(env_var('TIDEMARK_CHANGES', '{}')).get(range.history | join('.'), {}).get(reflected | string) -%}
@@ -90,24 +91,19 @@
 
 
 {#
-  What stands of a mart: its columns, and which publication and which model its newest commit with a note reflects; none
-  if there is no table. As the pipeline says that runs this, else as the lake says: asked of the one name, since dbt's own
-  way describes every table of the database.
+  What stands of a mart, as the pipeline says that runs this (`StandingMart`); none if there is no table. Who runs dbt by
+  hand is told the columns alone, and writes the mart whole.
 #}
 {% macro mart_standing(relation) -%}
   {%- set passed = fromjson(env_var('TIDEMARK_MARTS', '{}')) -%}
   {%- if relation.identifier in passed -%} {{ return(passed[relation.identifier]) }} {%- endif -%}
   {%- set named = run_query("show tables in " ~ relation.schema ~ " like '" ~ relation.identifier ~ "'") -%}
   {%- if named | length == 0 -%} {{ return(none) }} {%- endif -%}
-  {%- set columns, notes = [], [] -%}
+  {%- set columns = [] -%}
   {%- for column in adapter.get_columns_in_relation(relation) -%}
     {%- do columns.append(column.name ~ ' ' ~ column.dtype) -%}
   {%- endfor -%}
-  {%- for row in run_query("describe history " ~ relation ~ " limit 5") -%}
-    {%- do notes.append(fromjson(row['userMetadata'] or '', {})) -%}
-  {%- endfor -%}
-  {%- set newest = notes | selectattr('published', 'defined') | first -%}
-  {{ return(dict(newest or {}, columns=columns)) }}
+  {{ return({'columns': columns, 'published': none, 'model': none, 'shown': false}) }}
 {%- endmacro %}
 
 

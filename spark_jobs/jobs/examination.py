@@ -17,7 +17,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import names_lacking, source_tables
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
-from spark_jobs.jobs.publish import marts_lacking
+from spark_jobs.jobs.marts import marts_lacking
 from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
 from spark_jobs.sources import Source, read_sources

@@ -30,6 +30,7 @@ from spark_jobs.storage.fold import fold
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.shown_marts import STAGING, shown_marts, staged
 from spark_jobs.storage.tables import chunks, updates
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.maintenance import Budget
@@ -186,7 +187,13 @@ class _Upkeep:
         return sum((self._lake.in_use(table, self._sharer(table)) for table in tables), Footprint())
 
     def _stored(self) -> Footprint:
-        return sum((self._lake.on_disk(table) for table in self._tables), Footprint())
+        return sum((self._lake.on_disk(table) for table in [*self._tables, *self._marts()]), Footprint())
+
+    def _marts(self) -> list[Table]:
+        """The tables of marts whose newest version people see: of another one, files that it has replaced are read."""
+        versions = shown_marts(self._settings.home, self._source.name).versions
+        stored = [(mart, version) for mart, version in versions.items() if self._lake.is_stored(STAGING, mart)]
+        return [staged(mart) for mart, version in stored if self._lake.noted(STAGING, mart).version == version]
 
     def _sharer(self, table: Table) -> str | None:
         """The source's name where the table is shared; every one of these is partitioned by source."""
@@ -243,7 +250,7 @@ class _Upkeep:
 
     def _vacuum(self) -> tuple[str, str]:
         with visit_source(self._settings, self._source, self._lake):
-            for table in self._tables:
+            for table in [*self._tables, *self._marts()]:
                 self._lake.vacuum(table, self._settings.file_retention)
         return f"what was out of use for {self._settings.file_retention_hours} hours is gone", ""
 

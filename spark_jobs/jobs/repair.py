@@ -12,8 +12,8 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, source_tables
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.names import let_names_follow
-from spark_jobs.jobs.publish import marts_follow
 from spark_jobs.jobs.visits import sweep_under, visit_source
 from spark_jobs.model import Finding
 from spark_jobs.session import session_kind

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.records import Rows
 from spark_jobs.storage.schema import Table
@@ -65,6 +66,11 @@ class HeldLake(StoredLake):
             log = self._log(table)
             return -1 if log is None else int(log.version())
 
+    def rows_at(self, table: Table, version: int) -> pa.Table:
+        """All rows of a table at one of its versions."""
+
+        return open_table(self.uri(table), self._storage_options, version).to_pyarrow_table()
+
     def kept(self, key: Any, of: Any, make: Callable[[], Value]) -> Value:
         """What `make` gave for this `key` when `of` was last the same; it is made anew once `of` is another."""
         with self._lock:
@@ -82,17 +88,20 @@ class HeldLake(StoredLake):
 
     def _log(self, table: Table) -> Any:
         """The table's log as of now; None where there is no table."""
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
-            if table.qualified not in self._logs:
-                self._logs[table.qualified] = DeltaTable(self.uri(table), storage_options=dict(self._storage_options))
-            else:
+            if table.qualified in self._logs:
                 self._logs[table.qualified].update_incremental()
+        except (DeltaError, TableNotFoundError):
+            # opening it says what is wrong
+            del self._logs[table.qualified]
+        try:
+            if table.qualified not in self._logs:
+                self._logs[table.qualified] = open_table(self.uri(table), self._storage_options)
         except TableNotFoundError:
-            self._logs.pop(table.qualified, None)
-        return self._logs.get(table.qualified)
+            return None
+        return self._logs[table.qualified]
 
     def _read(self, table: Table, log: Any, columns: list[str]) -> pa.Table:
         """The table's rows; files that were read before are not opened again."""

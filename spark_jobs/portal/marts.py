@@ -17,7 +17,7 @@ from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.values import key_text
 from spark_jobs.reads.row_keys import PublishedTable, published_table
 from spark_jobs.sources import Source
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.shown_marts import NO_VERSION, staged
 from spark_jobs.storage.times import instant
 
 Row = dict[str, Any]
@@ -130,16 +130,15 @@ class MartRows:
     published: Any
 
 
-def mart_rows(lake: HeldLake, mart: Mart, most: int) -> MartRows | None:
-    """What stands of the mart; None where it was never built."""
-    table = Table("marts", mart.name, "", ())
-    if lake.version(table) < 0:
+def mart_rows(lake: HeldLake, mart: Mart, version: int | None, most: int) -> MartRows | None:
+    """What people see of the mart, which is this version of its table; None where they see none, or it is no table."""
+    table = staged(mart.name)
+    if version is None or version == NO_VERSION or lake.version(table) < version:
         return None
 
     def read() -> MartRows:
-        noted = lake.noted("marts", mart.name)
-        columns = [column.split(" ")[0] for column in noted.columns] if noted else list(mart.columns)
-        rows = lake.stored(table, columns).whole()
+        noted = lake.noted(table.database, table.table, version)
+        rows = lake.rows_at(table, version)
         if mart.grain and all(column in rows.column_names for column in mart.grain):
             newest = [
                 (column, "descending" if pa.types.is_timestamp(rows.schema.field(column).type) else "ascending")
@@ -149,7 +148,7 @@ def mart_rows(lake: HeldLake, mart: Mart, most: int) -> MartRows | None:
             first = rows.sort_by(newest).slice(0, most)
         else:
             first = rows.slice(0, most)
-        published = noted.note.get("published") if noted else None
+        published = noted.note.get("published")
         return MartRows(rows.num_rows, first.to_pylist(), None if published is None else instant(int(published)))
 
-    return lake.kept((table.qualified, most), lake.version(table), read)
+    return lake.kept((table.qualified, most), version, read)

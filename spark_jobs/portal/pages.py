@@ -20,7 +20,7 @@ from spark_jobs.portal.docs import docs_of_run
 from spark_jobs.portal.glossary import WORDS
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.links import Links
-from spark_jobs.portal.marts import Mart, mart_rows, marts
+from spark_jobs.portal.marts import Mart, MartRows, mart_rows, marts
 from spark_jobs.portal.names import decoded, decoded_key
 from spark_jobs.portal.runs import Run, changes
 from spark_jobs.portal.values import counted, moment, shown
@@ -28,6 +28,7 @@ from spark_jobs.reads.row_keys import published_table
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage.kept_plans import plan_of_run
+from spark_jobs.storage.shown_marts import shown_marts
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLES = "portal.css"
@@ -231,13 +232,18 @@ class Portal:
 
     def _marts(self, scope: Scope) -> list[tuple[Mart, Any]]:
         seen = [mart for mart in self.marts().values() if mart.source is None or scope.sees(mart.source)]
-        return [(mart, mart_rows(self.lake, mart, MART_ROWS)) for mart in seen]
+        return [(mart, self._held(mart)) for mart in seen]
+
+    def _held(self, mart: Mart) -> MartRows | None:
+        notes = [shown_marts(self.settings.home, source) for source in self.sources()]
+        versions = [note.versions[mart.name] for note in notes if mart.name in note.versions]
+        return mart_rows(self.lake, mart, max(versions, default=None), MART_ROWS)
 
     def _mart(self, name: str, scope: Scope) -> dict[str, Any]:
         mart = self.marts().get(decoded(name))
         if mart is None or not (mart.source is None or scope.sees(mart.source)):
             raise _missing(f"marts/{name}")
-        return {"mart": mart, "held": mart_rows(self.lake, mart, MART_ROWS), "checks": self._checks_of(mart)}
+        return {"mart": mart, "held": self._held(mart), "checks": self._checks_of(mart)}
 
     def _checks_of(self, mart: Mart) -> list[dict[str, Any]]:
         """What the newest run that checked the mart found."""

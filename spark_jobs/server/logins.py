@@ -22,7 +22,7 @@ READABLE = (
 )
 """What a reader reads, as `database.table`; `*` is any part of a table's name."""
 
-PUBLISHED = ("bronze", "trace", "silver", "gold", "quality", "pins")
+PUBLISHED = ("bronze", "trace", "silver", "gold", "marts", "quality", "pins")
 """Databases that runs alone write: no login does."""
 
 _HEADER = """\

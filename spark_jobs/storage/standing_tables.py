@@ -60,9 +60,9 @@ class StandingTables:
     def _place(self, database: str, table: str) -> str:
         return table_uri(self._root, database, table)
 
-    def noted(self, database: str, table: str) -> NotedTable | None:
-        """What the log of a table that stands says; None where a column is of no plain type."""
-        return noted_table(self._place(database, table), self._storage_options)
+    def noted(self, database: str, table: str, version: int | None = None) -> NotedTable:
+        """What the log of a table that stands says, of its newest version or the one named."""
+        return noted_table(self._place(database, table), self._storage_options, version)
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
@@ -187,6 +187,10 @@ class StandingTables:
     def names(self, database: str) -> set[str]:
         """Tables and views of a database."""
         return {row.tableName for row in self.run(f"SHOW TABLES IN {name(database)}").collect()}
+
+    def views(self, database: str) -> set[str]:
+        """Views of a database."""
+        return {row.viewName for row in self.run(f"SHOW VIEWS IN {name(database)}").collect()}
 
     def names_in(self, databases: Collection[str]) -> dict[str, set[str]]:
         """`names` of each; they are asked for at once, since each answer is waited for."""

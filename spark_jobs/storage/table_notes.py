@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.storage.delta_log import open_table
+
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 """Delta's names of types that Spark SQL calls otherwise."""
 _COMMITS = 5
@@ -16,24 +18,23 @@ _COMMITS = 5
 
 @dataclass(frozen=True, slots=True)
 class NotedTable:
-    """`columns`: name and SQL type of each, in order; `note`: what a commit's userMetadata says, as JSON."""
+    """A version of a table. `columns`: name and SQL type of each, in order; `note`: what a commit's userMetadata says,
+    as JSON; `description`: what the table is."""
 
+    version: int
     columns: list[str]
     note: dict[str, Any]
+    description: str
 
 
-def noted_table(uri: str, options: Mapping[str, str]) -> NotedTable | None:
-    """The table at `uri`; None where a column is of no plain type."""
-    from deltalake import DeltaTable
-    from deltalake.schema import PrimitiveType
+def noted_table(uri: str, options: Mapping[str, str], version: int | None = None) -> NotedTable:
+    """The table at `uri`, its newest version or the one named."""
 
-    table = DeltaTable(uri, storage_options=dict(options) or None)
-    fields = table.schema().fields
-    if not all(isinstance(field.type, PrimitiveType) for field in fields):
-        return None
-    columns = [f"{field.name} {_sql_type(field.type)}" for field in fields]
+    table = open_table(uri, options, version)
+    columns = [f"{field.name} {_sql_type(field.type)}" for field in table.schema().fields]
     notes = (_parsed(commit.get("userMetadata")) for commit in table.history(_COMMITS))
-    return NotedTable(columns, next((note for note in notes if "published" in note), {}))
+    note = next((note for note in notes if "published" in note), {})
+    return NotedTable(table.version(), columns, note, table.metadata().description or "")
 
 
 def column_types(uri: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -42,9 +43,8 @@ def column_types(uri: str, options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
-    from deltalake import DeltaTable
 
-    table = DeltaTable(uri, storage_options=dict(options) or None)
+    table = open_table(uri, options)
     return {field.name: _sql_type(field.type) for field in table.schema().fields}
 
 

@@ -18,7 +18,8 @@ DATABASES = {
     "silver": "Windows and sessions as published, with their history, and the late rows.",
     "gold": "State of entities as published, with its history.",
     "quality": "What was checked and what came of it, the runs, and what each drop brought.",
-    "marts": "What dbt publishes for people.",
+    "marts": "What dbt publishes for people: each mart as it last passed its tests.",
+    "marts_staging": "Marts as dbt builds and tests them; people read `marts`.",
 }
 
 SOURCE = Column("source", "STRING", "Name of the source (its YAML file).")

@@ -194,7 +194,7 @@ def test_beeline_reads_what_the_cli_reads(demo: tuple[Installation, str]) -> Non
 def test_other_engines_read_the_marts(demo: tuple[Installation, str]) -> None:
     from deltalake import DeltaTable
 
-    path = Path(demo[0].settings.lake) / "marts.db" / "aircraft_state"
+    path = Path(demo[0].settings.lake) / "marts_staging.db" / "aircraft_state"
     assert sum(DeltaTable(str(path)).to_pyarrow_table(columns=["flights"])["flights"].to_pylist()) == 5797
 
 

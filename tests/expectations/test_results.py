@@ -50,7 +50,7 @@ def test_the_newest_runs_of_each_source_are_shown_newest_first() -> None:
 )
 def test_a_test_of_dbt_is_a_result_like_others(status: str, severity: str, verdict: str, stops: bool) -> None:
     failures = 2 if status in ("fail", "warn") else 0 if status == "pass" else None
-    test = MartTest("grain_x", "airport_delays", status, failures, severity, "Got 2 results", "SELECT 1")
+    test = MartTest("grain_x", "airport_delays", frozenset(), status, failures, severity, "Got 2 results", "SELECT 1")
     told = verdict_of(test, [{"origin": "JFK"}] if failures else [])
     assert (told.verdict, told.stops, told.kind, told.relation) == (verdict, stops, "mart_test", "marts.airport_delays")
     assert (told.on_failure is None) == (verdict == "passed")

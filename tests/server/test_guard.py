@@ -44,6 +44,7 @@ def served(tmp_path_factory, installation) -> Iterator[Settings]:
                 "CREATE DATABASE silver",
                 "CREATE DATABASE trace",
                 "CREATE DATABASE marts",
+                "CREATE DATABASE marts_staging",
                 "CREATE TABLE silver.facts USING delta AS SELECT id FROM range(10)",
                 "CREATE TABLE trace.published USING delta AS SELECT id FROM range(5)",
                 "CREATE TABLE trace.flights_updates USING delta AS SELECT id FROM range(3)",
@@ -191,17 +192,19 @@ def test_a_reader_has_a_scratch_database(reader):
 
 def test_a_writer_writes_beside_what_runs_publish(writer):
     properties = "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')"
-    writer(f"CREATE OR REPLACE TABLE marts.mine (a INT COMMENT 'it') USING delta COMMENT 'x' {properties}")
-    writer("INSERT OVERWRITE marts.mine SELECT 1")
-    writer("MERGE INTO marts.mine t USING (SELECT 2 AS a) s ON t.a = s.a WHEN NOT MATCHED THEN INSERT *")
-    writer("UPDATE marts.mine SET a = 3 WHERE a = 2")
-    writer("CREATE VIEW marts.over AS SELECT * FROM marts.mine")
-    assert writer("SELECT sum(a) FROM marts.over") == [(4,)]
-    assert writer("DESCRIBE HISTORY marts.mine")
-    writer("DROP VIEW marts.over")
-    writer("DROP TABLE marts.mine")
+    writer(f"CREATE OR REPLACE TABLE marts_staging.mine (a INT COMMENT 'it') USING delta COMMENT 'x' {properties}")
+    writer("INSERT OVERWRITE marts_staging.mine SELECT 1")
+    writer("MERGE INTO marts_staging.mine t USING (SELECT 2 AS a) s ON t.a = s.a WHEN NOT MATCHED THEN INSERT *")
+    writer("UPDATE marts_staging.mine SET a = 3 WHERE a = 2")
+    writer("CREATE VIEW marts_staging.over AS SELECT * FROM marts_staging.mine")
+    assert writer("SELECT sum(a) FROM marts_staging.over") == [(4,)]
+    assert writer("DESCRIBE HISTORY marts_staging.mine")
+    writer("DROP VIEW marts_staging.over")
+    writer("DROP TABLE marts_staging.mine")
     for database in ("trace.published", "silver.facts"):
         assert "not_allowed" in refusal(writer, f"INSERT INTO {database} SELECT 1")
+    # what people see of a mart has passed its tests
+    assert "not_allowed" in refusal(writer, "CREATE OR REPLACE VIEW marts.mine AS SELECT 1 AS a")
 
 
 @pytest.mark.parametrize(("user", "password"), [("reader", "none"), ("nobody", "x"), ("writer", ""), ("#", "Logins")])
@@ -239,7 +242,7 @@ def test_a_reader_is_no_writer_by_asking_for_it(served):
     connection = hive.Connection(thrift_transport=transport, username="writer")
     try:
         with pytest.raises(hive.OperationalError, match="not_allowed"):
-            connection.cursor().execute("CREATE TABLE marts.mine USING delta AS SELECT 1 AS a")
+            connection.cursor().execute("CREATE TABLE marts_staging.mine USING delta AS SELECT 1 AS a")
     finally:
         connection.close()
 

@@ -1,0 +1,135 @@
+"""The dbt project of a build: the product's marts, and beside them the models of the folder that `TIDEMARK_DBT` names.
+
+Both are laid into one project below the data directory, in a folder named by a hash of its files: builds of two sources
+at once share it, and a changed model is another project.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.sources import Source, read_sources
+
+PROJECT = CHECKOUT / "dbt"
+"""The product's dbt project; its `profiles.yml` is beside it."""
+OWN = "own"
+"""The folder of a team's own models, macros and tests, within `models`, `macros` and `tests`."""
+_PARTS = ("models", "macros", "tests")
+_OF_DBT = (".sql", ".yml", ".yaml", ".md")
+_LISTED = Path("models", "sources.yml")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project as it is laid out. `version`: a hash of its files."""
+
+    folder: Path
+
+    @property
+    def version(self) -> str:
+        """Which models and tests these are."""
+        return self.folder.name
+
+    @cached_property
+    def models(self) -> set[str]:
+        """The names of the models."""
+        return {path.stem for path in (self.folder / "models").rglob("*.sql")}
+
+    def selected(self, source: Source) -> list[str]:
+        """What dbt selects for a source: marts with its tag, and own models that are made of what it publishes."""
+        if not (self.folder / "models" / OWN).is_dir():
+            return [f"tag:{source.name}"]
+        return [f"tag:{source.name}", *(f"source:{name}+,path:models/{OWN}" for name in _published(source))]
+
+
+def laid_out(settings: Settings) -> Project:
+    """The project as its files are now.
+
+    Raises:
+        ConfigurationError: `TIDEMARK_DBT` names no folder.
+    """
+    files = {path: (PROJECT / path).read_bytes() for path in _files(PROJECT, ["dbt_project.yml", *_PARTS])}
+    if settings.dbt is not None:
+        files |= _own(settings.dbt)
+        described = yaml.safe_load(files[_LISTED])
+        others = _other_sources(read_sources(settings.sources).sources.values(), described)
+        files[Path("models", OWN, "sources_of_the_lake.yml")] = yaml.safe_dump(others, sort_keys=False).encode()
+    told = hashlib.sha256()
+    for path, content in sorted(files.items()):
+        told.update(f"{path}\0{len(content)}\0".encode() + content)
+    folder = settings.home / "dbt" / "projects" / told.hexdigest()[:16]
+    if not folder.is_dir():
+        _lay_out(folder, files)
+    return Project(folder)
+
+
+def _files(folder: Path, names: Iterable[str]) -> list[Path]:
+    """What dbt reads below these files and folders of `folder`, relative to it."""
+    found = [path for name in names for path in [folder / name, *(folder / name).rglob("*")]]
+    return [path.relative_to(folder) for path in found if path.suffix in _OF_DBT and path.is_file()]
+
+
+def _own(folder: Path) -> dict[Path, bytes]:
+    """A team's files by their places in the project. A folder without `models` is one of models."""
+    if not folder.is_dir():
+        raise ConfigurationError(
+            expected="TIDEMARK_DBT to name a folder of dbt models",
+            found=str(folder),
+            consequence="no mart was built",
+            next_step="correct the setting, or create the folder",
+        )
+    parts = _PARTS if (folder / "models").is_dir() else ("",)
+    files = {}
+    for part in parts:
+        for path in _files(folder / part, [""]):
+            files[Path(part or "models", OWN, path)] = (folder / part / path).read_bytes()
+    return files
+
+
+def _other_sources(sources: Iterable[Source], described: Mapping[str, Any]) -> dict[str, Any]:
+    """What source files publish, for dbt's `source()`, beyond what the product's own file describes."""
+    known = {f"{each['name']}.{table['name']}" for each in described["sources"] for table in each["tables"]}
+    tables: dict[str, list[dict[str, str]]] = {}
+    for source in sources:
+        for name, about in _published(source).items():
+            database, table = name.split(".", 1)
+            if name not in known:
+                tables.setdefault(database, []).append({"name": table, "description": about})
+    return {"version": 2, "sources": [{"name": name, "tables": listed} for name, listed in tables.items()]}
+
+
+def _published(source: Source) -> dict[str, str]:
+    """The names under which a source publishes, each with what it is."""
+    published = {}
+    for window in source.windows:
+        published[f"silver.{window}"] = f"Windows {window} of {source.name} as published now."
+        published[f"silver.{window}_history"] = f"Windows {window} of {source.name}, every row that ever was published."
+    if source.state is not None:
+        published[f"gold.{source.name}"] = f"State of {source.name} as published now."
+    return published
+
+
+def _lay_out(folder: Path, files: Mapping[Path, bytes]) -> None:
+    made = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    for path, content in files.items():
+        place = made / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    try:
+        made.replace(folder)
+    except OSError:
+        # another build has laid it out meanwhile
+        shutil.rmtree(made)
+        if not folder.is_dir():
+            raise

@@ -1,0 +1,73 @@
+"""Marts are built aside and shown once their tests have passed.
+
+dbt builds and tests tables of `marts_staging`. `marts` has a view for each, over the newest version that has passed.
+Which version that is stands in the view, and beside the lake in a note per source: without the note the marts are built
+whole, tested and shown again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.standing_tables import StandingTables
+from spark_jobs.storage.table_notes import NotedTable
+
+MARTS, STAGING = "marts", "marts_staging"
+NO_VERSION = -1
+"""Of a mart that dbt makes as a view: it shows what is published now."""
+
+
+@dataclass(frozen=True)
+class ShownMarts:
+    """What people see of a source's marts.
+
+    published_us: the publication that all of them show; None while one of them, having failed, shows an earlier one.
+    project: which models and tests they were built by. versions: of each mart, the version of its table that is shown.
+    """
+
+    published_us: int | None = None
+    project: str = ""
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+
+def shown_marts(home: Path, source: str) -> ShownMarts:
+    """What the source's note says; nothing of one that is gone, cut, or of an older version of Tidemark."""
+    try:
+        return ShownMarts(**json.loads(_note(home, source).read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return ShownMarts()
+
+
+def note_shown(home: Path, source: str, shown: ShownMarts) -> None:
+    """Write the source's note."""
+    note = _note(home, source)
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(asdict(shown)))
+
+
+def staged(mart: str) -> Table:
+    """The table that a mart is built in."""
+    return Table(STAGING, mart, "", ())
+
+
+def show(lake: StandingTables, mart: str, tested: NotedTable | None) -> None:
+    """Let people see this version of a mart from now on, in one change of the catalog; of a mart that is no table, what
+    it is now and from now on."""
+    if lake.is_stored(MARTS, mart) and mart not in lake.views(MARTS):
+        # of an older lake, in which people read the table that dbt wrote
+        lake.define(f"DROP TABLE IF EXISTS {qualified(MARTS, mart)}")
+    about = literal("" if tested is None else tested.description)
+    version = "" if tested is None else f" VERSION AS OF {tested.version}"
+    lake.define(
+        f"CREATE OR REPLACE VIEW {qualified(MARTS, mart)} COMMENT {about} AS"
+        f" SELECT * FROM {qualified(STAGING, mart)}{version}"
+    )
+
+
+def _note(home: Path, source: str) -> Path:
+    return home / "dbt" / f"{source}.published"

@@ -1,0 +1,144 @@
+"""Marts through the real lake server and dbt: people see what passed its tests, and what did not heals by itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.config import CHECKOUT
+from spark_jobs.storage.shown_marts import shown_marts
+from tests.installations import TIDEMARK, Installation
+
+pytestmark = pytest.mark.server
+
+DEFINE = """
+import sys
+from spark_jobs.config import load_settings
+from spark_jobs.session import open_session
+
+spark = open_session(load_settings(), "marts")
+for statement in sys.argv[1:]:
+    spark.sql(statement).collect()
+"""
+"""Runs statements as the pipeline does: logins may not write what runs publish."""
+
+DELAYS = "SELECT count(*) AS n, sum(departures) AS departures FROM marts.airport_delays"
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """An installation that has run a day of flights."""
+    installation = Installation(tmp_path_factory.mktemp("marts") / "home")
+    assert installation.run(str(TIDEMARK), "up", "--no-airflow").returncode == 0
+    installation.json("prepare", "--from", "2013-01-01", "--to", "2013-01-02")
+    day(installation, 1)
+    yield installation
+    installation.run(str(TIDEMARK), "down")
+
+
+@pytest.fixture
+def own(flights: Installation, tmp_path: Path) -> Iterator[Path]:
+    """A team's own dbt folder."""
+    folder = tmp_path / "our dbt"
+    (folder / "models").mkdir(parents=True)
+    (folder / "tests").mkdir()
+    flights.environment["TIDEMARK_DBT"] = str(folder)
+    yield folder
+    del flights.environment["TIDEMARK_DBT"]
+
+
+def day(installation: Installation, number: int, *, fails: bool = False) -> str:
+    """Run a day, and what came of it as text."""
+    date = f"2013-01-{number:02d}"
+    done = installation.run(str(TIDEMARK), "run", "flights", "--from", date, "--to", date, "--json")
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def define(installation: Installation, *statements: str) -> None:
+    environment = {**installation.environment, "PYTHONPATH": str(CHECKOUT)}
+    subprocess.run([sys.executable, "-c", DEFINE, *statements], env=environment, check=True, timeout=300)
+
+
+def versions(installation: Installation) -> dict[str, int]:
+    return dict(shown_marts(installation.settings.home, "flights").versions)
+
+
+def test_a_teams_own_models_are_built_tested_and_shown_like_others_also_when_models_alone_changed(
+    flights: Installation, own: Path
+) -> None:
+    before, seen = versions(flights), flights.sql(DELAYS)
+    assert before.keys() == {"airport_delays", "aircraft_rotations", "aircraft_state"}
+    (own / "models" / "busy_airports.sql").write_text(
+        "select origin, sum(departures) as departures, collect_set(mean_delay) as delays"
+        " from {{ source('silver', 'departure_delays') }} group by origin"
+    )
+    (own / "models" / "delays_now.sql").write_text(
+        "{{ config(materialized='view') }} select * from {{ ref('airport_delays') }}"
+    )
+    (own / "tests" / "no_departure_is_late.sql").write_text(
+        "select origin from {{ ref('airport_delays') }} where max_delay > 0"
+    )
+    told = day(flights, 1, fails=True)
+    assert "marts_failed" in told
+    assert "no_departure_is_late" in told
+    after = versions(flights)
+    assert flights.sql(DELAYS) == seen
+    assert after["airport_delays"] == before["airport_delays"], "what failed a test stays as it was"
+    assert "delays_now" not in after, "what is made of it is not built"
+    assert flights.sql("SELECT sum(departures) AS departures FROM marts.busy_airports") == [
+        {"departures": seen[0]["departures"]}
+    ], "the others go on"
+    assert shown_marts(flights.settings.home, "flights").published_us is None
+    results = flights.sql("SELECT DISTINCT verdict FROM quality.results WHERE name = 'no_departure_is_late'")
+    assert results == [{"verdict": "failed"}]
+
+    (own / "tests" / "no_departure_is_late.sql").unlink()
+    day(flights, 1)
+    assert flights.sql(DELAYS.replace("airport_delays", "delays_now")) == flights.sql(DELAYS) == seen
+
+
+def test_the_next_run_heals_what_a_hand_wrote_and_nobody_sees_it_before(flights: Installation) -> None:
+    seen = flights.sql(DELAYS)
+    values = "'EWR', window_start, window_end, 7, 7.0, 7"
+    define(flights, f"INSERT INTO marts_staging.airport_delays SELECT {values} FROM marts.airport_delays")
+    assert flights.sql(DELAYS) == seen
+    day(flights, 2)
+    assert flights.sql(DELAYS) != seen
+    for mart, windows, counted in (
+        ("airport_delays", "departure_delays", "departures"),
+        ("aircraft_rotations", "rotations", "flights"),
+    ):
+        query = f"SELECT count(*) AS n, sum({counted}) AS counted FROM"
+        assert flights.sql(f"{query} marts.{mart}") == flights.sql(f"{query} silver.{windows}")
+
+
+def test_marts_of_an_older_lake_which_are_tables_become_views(flights: Installation) -> None:
+    note = flights.settings.home / "dbt" / "flights.published"
+    stands = json.loads(note.read_text())
+    seen = flights.sql(DELAYS)
+    older = {"published": stands["published_us"], "marts": [*stands["versions"]]}
+    note.write_text(json.dumps(older))
+    define(
+        flights,
+        "DROP VIEW marts.airport_delays",
+        "CREATE TABLE marts.airport_delays USING delta AS SELECT * FROM marts_staging.airport_delays LIMIT 1",
+    )
+    day(flights, 2)
+    assert flights.sql(DELAYS) == seen
+    assert versions(flights).keys() == {"airport_delays", "aircraft_rotations", "aircraft_state"}
+
+
+def test_views_that_the_catalog_has_lost_come_back(flights: Installation) -> None:
+    seen = flights.sql(DELAYS)
+    define(flights, "DROP VIEW marts.airport_delays", "DROP VIEW marts.aircraft_state")
+    day(flights, 2)
+    assert flights.sql(DELAYS) == seen
+    assert flights.sql("SELECT count(*) > 0 AS some FROM marts.aircraft_state") == [{"some": True}]
+    comments = flights.sql("DESCRIBE marts.airport_delays")
+    assert all(row["comment"] for row in comments), "columns of a mart say what they are"
