@@ -89,6 +89,16 @@ def fetch(frame: DataFrame, limit: int) -> Fetched:
     return found
 
 
+def fetched(rows: pa.Table) -> Fetched:
+    """Rows that are at hand, all of them."""
+    import pyarrow as pa
+
+    found = Fetched(rows.column_names)
+    with pa.ipc.new_stream(found._spool, rows.schema) as writer:
+        writer.write_table(rows)
+    return found
+
+
 def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:
     """The schema and the batches of a result; through Spark Connect as the server sends them, else in one."""
     import pyarrow as pa

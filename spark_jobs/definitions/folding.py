@@ -22,6 +22,18 @@ def fold_inputs(updates: DataFrame, source: Source) -> DataFrame:
     )
 
 
+def columns_read(source: Source) -> list[str]:
+    """The columns of updates that folding reads."""
+    return ["entity", "event_time", "row_id", "diff", *(f"c_{c}" for c in columns_folded(source))]
+
+
+def folded_columns(updates: pa.Table, source: Source) -> pa.Table:
+    """As `fold_inputs`, of updates as their files have them."""
+    columns = {name: updates[name] for name in ("entity", "row_id", "diff")}
+    columns["event_time"] = updates["event_time"].cast(pa.int64())
+    return pa.table(columns | {f"v_{c}": updates[f"c_{c}"] for c in columns_folded(source)})
+
+
 def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> pa.Table:
     """States (a state table of `kernels.deltas`) of rows with the columns of `fold_inputs`, onto `prior` states.
 

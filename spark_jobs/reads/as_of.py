@@ -13,26 +13,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.checkpoints.frames import BUCKET, LEAST_ROWS, state_columns, state_ddl, together
+from spark_jobs.checkpoints.frames import BUCKET, LEAST_ROWS, state_columns, together
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.definitions.folding import fold_inputs, fold_rows
+from spark_jobs.definitions.folding import columns_read, fold_inputs, fold_rows, folded_columns
 from spark_jobs.definitions.meaning import meaning_of
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.deltas.asking import states_for
 from spark_jobs.kernels.deltas.frontiers import LATEST
 from spark_jobs.kernels.deltas.ops import Status
-from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.transforms import REGISTERED
 from spark_jobs.kernels.grouping import whole_groups
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains, published_segments
-from spark_jobs.restatement.touched import at
-from spark_jobs.sources import Source
+from spark_jobs.restatement.touched import at, instant
+from spark_jobs.sources import Source, State
+from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.trace.source_plane import counting_rows
+from spark_jobs.storage.tables import BELOW_HORIZON, updates
+from spark_jobs.trace.source_plane import counting_rows, trace_handles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,12 +51,10 @@ def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) 
     )
 
 
-def states_at(
-    lake: Lake, source: Source, *, event_us: int | None = None, known_us: int | None = None, entity: str | None = None
-) -> DataFrame:
+def states_at(lake: Lake, source: Source, *, event_us: int | None = None, known_us: int | None = None) -> DataFrame:
     """States at an event time (None: all that is published) as known at a visible time (None: the newest).
 
-    Folds the entity's deltas with `event_time <= event_us` and `time <= known_us`: from the chains where the source
+    Folds an entity's deltas with `event_time <= event_us` and `time <= known_us`: from the chains where the source
     keeps them, else from the trace. Exact for every pair of times. Columns: the entity under its own name, one per
     component (or `vector`), `timestamp`, `at_delta`, `delta_count`.
 
@@ -62,45 +62,67 @@ def states_at(
         BelowHorizon: `event_us` lies before the horizon.
         NotPublished, BelowSince: as `ReadPoint.open`.
     """
+    state = _state_of(source)
+    point = ReadPoint.open(lake, source, known_us)
+    time_us, limit_us = point.known_us, point.event_limit(event_us)
+    if source.keeps_chains:
+        chains = published_chains(lake, source, point.publication)
+        # of the newest times one segment of an entity says all; of others those before it may be needed
+        states = chains.states(event_us and limit_us, known_at=known_us and time_us)
+        states = states.withColumnRenamed("entity", source.entity)
+        return states.withColumn("timestamp", F.timestamp_micros("timestamp"))
+    rows = counting_rows(lake, source, point.frontiers.arrangement)
+    rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") <= at(limit_us)))
+    value = "BIGINT" if state.datatype == "int64" else "DOUBLE"
+    columns = [f"`{source.entity}` STRING", *[f"`{c}` {value}" for c in state.components]]
+    schema = ", ".join([*columns, "timestamp BIGINT", "at_delta BIGINT", "delta_count BIGINT"])
+    folded = together(fold_inputs(rows, source)).mapInArrow(_StatesAt(source), schema)
+    return folded.withColumn("timestamp", F.timestamp_micros("timestamp"))
+
+
+def entity_state(
+    lake: Lake, source: Source, entity: str, *, event_us: int | None = None, known_us: int | None = None
+) -> pa.Table:
+    """As `states_at`, of one entity, from the files that can hold it, without Spark: one row, none of an entity that
+    has no state then."""
+    _state_of(source)
+    point = ReadPoint.open(lake, source, known_us)
+    time_us, limit_us = point.known_us, point.event_limit(event_us)
+    if source.keeps_chains:
+        segments = published_segments(lake, source, point.publication, entity)
+        asked = (0, LATEST if event_us is None else limit_us, LATEST if known_us is None else time_us)
+        states = states_for(segments, *(np.array([time]) for time in asked), transforms=REGISTERED)
+        live = np.flatnonzero(states.status == Status.LIVE)
+        columns = state_columns(states.take(live), meaning_of(source))
+        found = pa.table({source.entity: pa.array([entity] * len(live), pa.string()), **columns})
+    else:
+        of_entity = pc.field(BELOW_HORIZON.name).is_null() & (pc.field("entity") == entity)
+        due = of_entity & (pc.field("time") <= instant(time_us)) & (pc.field("event_time") <= instant(limit_us))
+        batches = {"batch": trace_handles(point.frontiers.arrangement)}
+        rows = lake.stored(updates(source), columns_read(source), due, batches).whole()
+        found = _shown(fold_rows(folded_columns(rows, source), source), source)
+    place = found.schema.get_field_index("timestamp")
+    return found.set_column(place, "timestamp", found["timestamp"].cast(INSTANT))
+
+
+def _state_of(source: Source) -> State:
     if source.state is None:
         raise ParameterError(
             expected="a source with `state` in its file",
             found=source.name,
             next_step="declare `state` in the source file",
         )
-    point = ReadPoint.open(lake, source, known_us)
-    time_us, limit_us = point.known_us, point.event_limit(event_us)
-    if source.keeps_chains and entity is not None:
-        segments = published_segments(lake, source, point.publication, entity)
-        asked = (LATEST if event_us is None else limit_us, LATEST if known_us is None else time_us)
-        return _of_source(_state_of(lake, source, segments, entity, *asked), source)
-    if source.keeps_chains:
-        chains = published_chains(lake, source, point.publication)
-        # of the newest times one segment of an entity says all; of others those before it may be needed
-        return _of_source(chains.states(event_us and limit_us, known_at=known_us and time_us), source)
-    rows = counting_rows(lake, source, point.frontiers.arrangement)
-    rows = rows.where((F.col("time") <= at(time_us)) & (F.col("event_time") <= at(limit_us)))
-    if entity is not None:
-        rows = rows.where(F.col("entity") == entity)
-    value = "BIGINT" if source.state.datatype == "int64" else "DOUBLE"
-    columns = [f"`{source.entity}` STRING", *[f"`{c}` {value}" for c in source.state.components]]
-    schema = ", ".join([*columns, "timestamp BIGINT", "at_delta BIGINT", "delta_count BIGINT"])
-    folded = together(fold_inputs(rows, source)).mapInArrow(_StatesAt(source), schema)
-    return folded.withColumn("timestamp", F.timestamp_micros("timestamp"))
+    return source.state
 
 
-def _state_of(lake: Lake, source: Source, segments: Segments, entity: str, event_us: int, known_us: int) -> DataFrame:
-    """As `ChainFrame.states` of one entity, whose segments are at hand."""
-    meaning = meaning_of(source)
-    asked = (np.array([time]) for time in (0, event_us, known_us))
-    states = states_for(segments, *asked, transforms=REGISTERED)
-    live = np.flatnonzero(states.status == Status.LIVE)
-    told = pa.table({"entity": pa.array([entity] * len(live)), **state_columns(states.take(live), meaning)})
-    return lake.spark.createDataFrame([tuple(row.values()) for row in told.to_pylist()], state_ddl(meaning))
-
-
-def _of_source(states: DataFrame, source: Source) -> DataFrame:
-    return states.withColumnRenamed("entity", source.entity).withColumn("timestamp", F.timestamp_micros("timestamp"))
+def _shown(states: pa.Table, source: Source) -> pa.Table:
+    """States as people see them: one column per component."""
+    assert source.state is not None, "callers look whether the source has state"
+    components = list(source.state.components)
+    vectors = [pc.list_element(states["vector"], i) for i in range(len(components))]
+    tail = ["timestamp", "at_delta", "delta_count"]
+    columns = [states["entity"], *vectors, *(states[name] for name in tail)]
+    return pa.table(columns, names=[source.entity, *components, *tail])
 
 
 @dataclass(frozen=True)
@@ -110,14 +132,5 @@ class _StatesAt:
     source: Source
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        components = _components(self.source)
-        names = [self.source.entity, *components, "timestamp", "at_delta", "delta_count"]
         for rows in whole_groups(batches, [BUCKET], least_rows=LEAST_ROWS):
-            states = fold_rows(rows, self.source)
-            vectors = [pa.compute.list_element(states["vector"], i) for i in range(len(components))]
-            tail = [states[name] for name in ("timestamp", "at_delta", "delta_count")]
-            yield from pa.table([states["entity"], *vectors, *tail], names=names).to_batches()
-
-
-def _components(source: Source) -> list[str]:
-    return [] if source.state is None else list(source.state.components)
+            yield from _shown(fold_rows(rows, self.source), self.source).to_batches()

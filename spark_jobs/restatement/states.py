@@ -16,7 +16,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.definitions.folding import columns_folded, fold_rows
+from spark_jobs.definitions.folding import columns_folded, columns_read, fold_rows, folded_columns
 from spark_jobs.exchange import ROWS_HERE, Block, Labelled, exchange, tasks_for
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.rows import RowsNeededError
@@ -43,7 +43,7 @@ _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "se
 def state_corrections(lake: Lake, scope: Scope, token: int) -> list[WrittenFile] | None:
     """The files to append to `gold.state_history`, of a source with state; None if nothing touches it."""
     source = scope.source
-    columns = ["entity", "event_time", "row_id", "diff", *(f"c_{c}" for c in columns_folded(source))]
+    columns = columns_read(source)
     touching = scope.touching_rows(lake, columns)
     if not scope.everything and not touching.any():
         return None
@@ -110,15 +110,11 @@ class _Folder:
 
     def _inputs(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Rows as `fold_rows` takes them."""
-        values = columns_folded(self.source)
-        if not parts:
-            plain = {"entity": pa.string(), "row_id": pa.int64(), "diff": pa.int64(), "event_time": pa.int64()}
-            typed = {f"v_{c}": arrow_type_of(self.source.columns[c]) for c in values}
-            return pa.schema(list((plain | typed).items())).empty_table()
-        rows = pa.concat_tables(parts)
-        columns = {name: rows[name] for name in ("entity", "row_id", "diff")}
-        columns["event_time"] = rows["event_time"].cast(pa.int64())
-        return pa.table(columns | {f"v_{c}": rows[f"c_{c}"] for c in values})
+        if parts:
+            return folded_columns(pa.concat_tables(parts), self.source)
+        plain = {"entity": pa.string(), "row_id": pa.int64(), "diff": pa.int64(), "event_time": pa.int64()}
+        typed = {f"v_{c}": arrow_type_of(self.source.columns[c]) for c in columns_folded(self.source)}
+        return pa.schema(list((plain | typed).items())).empty_table()
 
     def _states(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Prior states with times in microseconds."""

@@ -18,7 +18,7 @@ from spark_jobs.kernels.deltas.batch import Delta
 from spark_jobs.kernels.deltas.naive import NaiveEntity
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
 from spark_jobs.kernels.deltas.transforms import REGISTERED
-from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.as_of import entity_state, states_at
 from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.state_reads import entity_history, rollback_rows
 from spark_jobs.restatement import chains as restated_chains
@@ -147,6 +147,10 @@ def answers_are_a_replays(spark: SparkSession, home: Settings, means: Any, known
             given = {r.meter: list(r.vector) if "vector" in r else [r.load, r.heat] for r in states if r.meter != "s"}
             expected = vectors(replayed(rows, means, event_us, known_us))
             assert given == expected, (event_us, known_us)
+            for entity in (*given, "nobody"):
+                (row,) = entity_state(lake, source, entity, event_us=event_us, known_us=known_us).to_pylist() or [None]
+                one = row and (row["vector"] if "vector" in row else [row["load"], row["heat"]])
+                assert one == given.get(entity), (entity, event_us, known_us)
             compared += len(given)
     return compared
 

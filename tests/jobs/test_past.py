@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.overview import source_facts, source_page
 from spark_jobs.portal.runs import changes
-from spark_jobs.reads.as_of import states_at
+from spark_jobs.reads.as_of import entity_state, states_at
 from spark_jobs.reads.why import Why, why
 from spark_jobs.sources import Source, load_source
 from spark_jobs.storage import publication
@@ -93,6 +94,21 @@ def test_every_published_name_reads_as_it_was_known(days: Days) -> None:
             table: tables[table] for table in ("silver.hourly", "silver.shifts")
         }
     assert published(days.spark, "silver.hourly_as_of()") == list(days.then.values())[-1]["silver.hourly"]
+
+
+def test_the_state_of_one_entity_is_that_of_all_at_every_pair_of_times(days: Days) -> None:
+    lake = Lake(days.spark)
+    ends = [micros(START + (day + 1) * DAY) - 1 for day in range(3)]
+    compared = 0
+    for known_us, event_us in itertools.product([None, *ends], [None, ends[0] - 7 * 3_600_000_000, ends[1]]):
+        times = {"known_us": known_us, "event_us": event_us}
+        states = {row.meter: row.asDict() for row in states_at(lake, days.source, **times).collect()}
+        for entity in {*states, "nobody"}:
+            found = entity_state(lake, days.source, entity, **times).to_pylist()
+            one = [{**row, "timestamp": row["timestamp"].replace(tzinfo=None)} for row in found]
+            assert one == ([states[entity]] if entity in states else [])
+            compared += len(one)
+    assert compared > 12
 
 
 def test_between_publications_states_go_by_the_deltas_and_tables_by_the_publication(days: Days) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
 from spark_jobs.cli.output import JsonOption
-from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, most_rows
+from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, fetched, most_rows
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 
@@ -44,17 +44,19 @@ def state(
     times = {"event_us": _micros(at), "known_us": _micros(as_of)}
     with server_session(settings, "tidemark-state") as spark:
         from spark_jobs.kernels.deltas.traffic import entity_class
-        from spark_jobs.reads.as_of import states_at
+        from spark_jobs.reads.as_of import entity_state, states_at
         from spark_jobs.storage.lake import Lake
         from spark_jobs.storage.read_counts import count_read
 
-        frame = states_at(Lake(spark), checked, entity=entity, **times)
-        found = fetch(frame.orderBy(checked.entity), most_rows(limit, as_json=as_json))
-        first = next(found.rows(), None)
         if entity is None:
+            frame = states_at(Lake(spark), checked, **times)
+            found = fetch(frame.orderBy(checked.entity), most_rows(limit, as_json=as_json))
             count_read(settings.home, source)
-        elif first is not None:
-            count_read(settings.home, source, of_class=int(entity_class(first["delta_count"])))
+        else:
+            of_entity = entity_state(Lake(spark), checked, entity, **times)
+            found = fetched(of_entity)
+            for delta_count in of_entity["delta_count"].to_pylist():
+                count_read(settings.home, source, of_class=int(entity_class(delta_count)))
     emit_rows(as_json, found)
 
 
