@@ -158,7 +158,7 @@ class Settings(BaseSettings):
     airflow_parallelism: int = Field(
         default_factory=lambda: min(max(4, 2 * (os.cpu_count() or 1)), 32),
         ge=1,
-        description="LocalExecutor's workers, about 150 MB each; by default two a core, since they wait for Spark, and"
+        description="the executor's workers, about 150 MB each; by default two a core, since they wait for Spark, and"
         " from 4 to Airflow's 32",
     )
     airflow_database_url: str | None = Field(
