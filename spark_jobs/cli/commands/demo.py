@@ -82,8 +82,9 @@ QUERIES = {
         FROM gold.flights ORDER BY flights DESC, tailnum LIMIT 3""",
     "The weather now": "SELECT * FROM marts.weather_now ORDER BY origin",
     "The gates' verdicts": """
-        SELECT source, gate, count(DISTINCT run_id) AS runs, count_if(success) AS held, count_if(NOT success) AS failed
-        FROM quality.verdicts GROUP BY source, gate ORDER BY source, gate""",
+        SELECT source, gate, count(DISTINCT run_id) AS runs, count_if(verdict = 'passed') AS passed,
+               count_if(verdict <> 'passed') AS others
+        FROM quality.results GROUP BY source, gate ORDER BY source, gate""",
 }
 
 
