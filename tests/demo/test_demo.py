@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +21,6 @@ from spark_jobs.sample import sample_file
 from spark_jobs.server.airflow_api import AirflowApi
 from spark_jobs.server.airflow_parts import admin_password
 from spark_jobs.server.logins import login
-from spark_jobs.session import open_session
 from tests.installations import CHECKOUT, TIDEMARK, Installation
 from tests.portal.browser import SIZES, Visit, browser
 
@@ -225,15 +226,12 @@ def test_the_queries_and_the_python_of_the_readme_run(demo: tuple[Installation, 
     installation, _ = demo
     for query in re.findall(r"```sql\n(.*?)```", README, flags=re.DOTALL):
         assert installation.sql(query)
-    (program,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    session = open_session(installation.settings, "README")
-    try:
-        columns = "c_origin AS origin, t_departed AS departed, c_dep_delay AS dep_delay"
-        names = {"flights": session.sql(f"SELECT {columns} FROM trace.flights_updates")}
-        exec(program, names)
-        assert names["delays"].count() > 0
-    finally:
-        session.stop()
+    (program, shown) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", README, flags=re.DOTALL)[0]
+    environment = {**installation.environment, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
+    assert shown.strip() in done.stdout
 
 
 def test_a_stage_of_the_readme_runs_through_spark_submit(demo: tuple[Installation, str]) -> None:
