@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.gates.checks import LATE_BY
 from spark_jobs.gates.measures.parts import of_landings
+from spark_jobs.kernels.chunks.merging import chunk_rows
 from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes
 from spark_jobs.sources import Source
 from spark_jobs.storage.data_files import StoredRows
@@ -34,31 +35,15 @@ OF_ROW = ("row_id", "entity", "event_time")
 def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
     """The rows that these landings brought: `OF_ROW`, `seq_no`, `late_by` and the named columns (None: all)."""
     wanted = [c for c in source.columns if columns is None or c in columns]
-    arrays = {c: f"c_{c}" for c in wanted}
-    own = ["rows", "seq_no", "entity", "row_ids", "event_times"]
-    came = of_landings(landings) & (pc.field("diff") > 0)
-    stored = lake.stored(chunks(source), [*own, *arrays.values()], came)
-    return pa.concat_tables([_rows_of(table, source, arrays) for table in (stored.none(), *stored.tables())])
-
-
-def _rows_of(held: pa.Table, source: Source, arrays: Mapping[str, str]) -> pa.Table:
-    """Chunks as rows."""
-    counts = pc.list_value_length(held["row_ids"]).to_numpy()
-    of_chunk = pa.array(np.repeat(np.arange(held.num_rows), counts.astype(np.int64)))
-    seq_no, times = held["seq_no"].take(of_chunk), pc.list_flatten(held["event_times"])
-    lo_us = pc.add(pc.multiply(seq_no, source.every_us), source.start_us)
-    rows = {
-        "row_id": pc.list_flatten(held["row_ids"]),
-        "entity": held["entity"].take(of_chunk),
-        "event_time": times,
-        "seq_no": seq_no,
-        LATE_BY: pc.subtract(lo_us, times.cast(pa.int64())),
-    }
-    for column, array in arrays.items():
-        values = held[array]
-        whole = values.null_count == 0
-        rows[column] = pc.list_flatten(values) if whole else pa.nulls(len(of_chunk), values.type.value_type)
-    return pa.table(rows)
+    arrays = {"row_id": "row_ids", "event_time": "event_times", **{c: f"c_{c}" for c in wanted}}
+    same = ["entity", "seq_no"]
+    landed = of_landings(landings) & (pc.field("diff") > 0)
+    stored = lake.stored(chunks(source), ["rows", *same, *arrays.values()], landed)
+    tables = [chunk_rows(table, rows="rows", arrays=arrays, same=same) for table in (stored.none(), *stored.tables())]
+    rows = pa.concat_tables(tables)
+    lo_us = pc.add(pc.multiply(rows["seq_no"], source.every_us), source.start_us)
+    late_by = pc.subtract(lo_us, rows["event_time"].cast(pa.int64()))
+    return rows.append_column(LATE_BY, late_by).select([*OF_ROW, "seq_no", LATE_BY, *wanted])
 
 
 def published_rows(

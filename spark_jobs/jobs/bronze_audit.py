@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.config import Settings
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
+from spark_jobs.kernels.chunks.merging import chunk_rows
 from spark_jobs.kernels.measures.balance import Balance
 from spark_jobs.kernels.plain import Ints, numbers
 from spark_jobs.landing.ledger import LANDED, Version, versions
@@ -196,28 +197,13 @@ class BronzeAudit:
         return counted.filter(pc.greater(counted["diff_sum"], 0))["row_id"].combine_chunks()
 
 
-def _rows_of(held: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Ints, pa.Array]:
+def _rows_of(stored: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Ints, pa.Array]:
     """Chunks as rows (`row_id`, `entity`, `event_time` and the columns), the diff of each, and its landing."""
-    counts = pc.fill_null(pc.list_value_length(held["row_ids"]), 0).to_numpy().astype(np.int64)
-    of_chunk = pa.array(np.repeat(np.arange(held.num_rows), counts))
-    rows = {
-        "row_id": pc.list_flatten(held["row_ids"]),
-        "entity": held["entity"].take(of_chunk),
-        "event_time": pc.list_flatten(held["event_times"]),
-    }
-    for column in columns:
-        rows[column] = _flat(held[column], counts)
-    own = held["landing"].take(of_chunk).combine_chunks()
-    merged = _flat(held[LANDINGS.name], counts)
-    return pa.table(rows), numbers(held["diff"].take(of_chunk)), pc.coalesce(merged.combine_chunks(), own)
-
-
-def _flat(lists: pa.ChunkedArray, counts: Ints) -> pa.ChunkedArray:
-    """The elements of lists, nulls for those of a missing list."""
-    if lists.null_count == 0:
-        return pc.list_flatten(lists)
-    present = lists.is_valid().to_numpy(zero_copy_only=False)
-    places = np.full(int(counts.sum()), -1, np.int64)
-    of_present = np.repeat(present, counts)
-    places[of_present] = np.arange(int(of_present.sum()))
-    return pc.list_flatten(lists).take(pa.array(places, mask=places < 0))
+    # as many as there are row ids, whatever a damaged chunk says of itself
+    counts = pc.fill_null(pc.list_value_length(stored["row_ids"]), 0)
+    lists = {"row_id": "row_ids", "event_time": "event_times", **{c: c for c in columns}, "of_row": LANDINGS.name}
+    rows = chunk_rows(
+        stored.append_column("counts", counts), rows="counts", arrays=lists, same=["entity", "landing", "diff"]
+    )
+    landings = pc.coalesce(rows["of_row"].combine_chunks(), rows["landing"].combine_chunks())
+    return rows.select(["row_id", "entity", "event_time", *columns]), numbers(rows["diff"]), landings

@@ -10,11 +10,14 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.gates.frames import published_rows
+from spark_jobs.gates.frames import landed_rows, published_rows
+from spark_jobs.sources import load_source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.tables import chunks
 from tests.effort import tries
+from tests.jobs.harness import SOURCE
 
 TABLE = Table(
     "silver",
@@ -78,3 +81,42 @@ def test_rows_are_those_that_would_read_and_of_them_those_of_the_attempt(
     assert told(whole) == told(pa.Table.from_pylist(expected, schema=SCHEMA))
     own = [row for row in expected if row["token"] == TOKEN]
     assert told(changed) == told(pa.Table.from_pylist(own, schema=SCHEMA))
+
+
+CHUNKS = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("seq_no", "diff", "landing")),
+        ("entity", pa.string()),
+        ("rows", pa.int32()),
+        ("row_ids", pa.list_(pa.int64())),
+        ("event_times", pa.list_(pa.timestamp("us", "UTC"))),
+        ("c_heat", pa.list_(pa.float64())),
+    ]
+)
+
+
+@given(heats=st.lists(st.lists(st.one_of(st.none(), st.floats(0, 9)), min_size=1, max_size=4), max_size=6))
+@settings(max_examples=tries(25))
+def test_a_chunk_without_values_takes_none_from_another(heats: list[list[float | None]], tmp_path_factory: Any) -> None:
+    folder: Path = tmp_path_factory.mktemp("lake")
+    (folder / "meters.yml").write_text(SOURCE)
+    source = load_source(folder / "meters.yml")
+    rows = [
+        {"row_id": 10 * n + late, "entity": f"m-{n}", "seq_no": n, "late_by": late, "heat": heat}
+        for n, values in enumerate(heats)
+        for late, heat in enumerate(values)
+    ]
+    stored = [
+        {
+            **{"entity": f"m-{n}", "seq_no": n, "rows": len(values), "diff": 1, "landing": n},
+            "row_ids": [10 * n + late for late in range(len(values))],
+            "event_times": [source.drops.interval(n)[0] - late for late in range(len(values))],
+            # landing writes null for a list without a value
+            "c_heat": values if any(heat is not None for heat in values) else None,
+        }
+        for n, values in enumerate(heats)
+    ]
+    path = folder / "bronze.db" / chunks(source).table
+    write_deltalake(str(path), pa.Table.from_pylist(stored, schema=CHUNKS))
+    read = landed_rows(StoredLake(folder), source, range(len(heats)), ["heat"])
+    assert read.select(["row_id", "entity", "seq_no", "late_by", "heat"]).sort_by("row_id").to_pylist() == rows
