@@ -17,11 +17,10 @@ from pyarrow import fs
 
 from spark_jobs.backup.stores import Store, plain
 from spark_jobs.errors import TidemarkError
-from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.delta_log import LOG_DIR, open_table
 from spark_jobs.storage.fence import WAIT_S, hold_still
 from spark_jobs.storage.tables import FILES, PUBLISHED
 
-LOG = "_delta_log"
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
 """Without checksums: the next commit removes one, and Spark works it out again."""
 _PASSING = re.compile(r"scratch_\w+\.db/")
@@ -97,7 +96,7 @@ def _tables(lake: Store) -> list[str]:
     found = []
     for outer in _folders(lake, ""):
         inner = [f"{outer}/{name}" for name in _folders(lake, outer)] if outer.endswith(".db") else [outer]
-        found += [table for table in inner if not _PASSING.match(table) and LOG in _folders(lake, table)]
+        found += [table for table in inner if not _PASSING.match(table) and LOG_DIR in _folders(lake, table)]
     return found
 
 
@@ -117,7 +116,7 @@ def _captured(lake: Store, name: str, table: DeltaTable) -> Captured:
 
 def _log(lake: Store, table: str, version: int) -> tuple[str, ...]:
     """The files that say what the version is: from its last checkpoint on."""
-    names = [path.rsplit("/", 1)[-1] for path in lake.sizes(f"{table}/{LOG}")]
+    names = [path.rsplit("/", 1)[-1] for path in lake.sizes(f"{table}/{LOG_DIR}")]
     of_version = {name: int(match[1]) for name in names if (match := _OF_LOG.fullmatch(name))}
     checkpoints = [n for name, n in of_version.items() if ".checkpoint." in name and n <= version]
     first = max(checkpoints, default=0)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from spark_jobs.backup.capture import LOG, Captured, capture, landed_files
+from spark_jobs.backup.capture import Captured, capture, landed_files
 from spark_jobs.backup.sets import DATA, LAKE, LANDING, OBJECTS, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.stores import Store, as_pieces
 from spark_jobs.config import LAST_BACKUP, SECRETS, Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.tables import FILES
 
 T = TypeVar("T")
@@ -163,4 +164,4 @@ def _data(table: Captured) -> list[tuple[str, int]]:
 
 
 def _log(table: Captured) -> list[str]:
-    return [f"{table.table}/{LOG}/{name}" for name in table.log]
+    return [f"{table.table}/{LOG_DIR}/{name}" for name in table.log]

@@ -11,13 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.backup.capture import LOG
 from spark_jobs.backup.making import COPIES_AT_ONCE
 from spark_jobs.backup.sets import LAKE, LANDING, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.stores import Store
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.delta_log import LOG_DIR, open_table
 from spark_jobs.storage.tables import PUBLISHED
 
 _MARK = "restoring"
@@ -64,9 +63,9 @@ def restore(settings: Settings, place: str, name: str | None = None) -> Restored
 
 
 def _steps(files: list[Kept]) -> Iterator[list[Kept]]:
-    pointer = f"{PUBLISHED.database}.db/{PUBLISHED.table}/{LOG}/"
-    logs = [file for file in files if file.part == LAKE and f"/{LOG}/" in file.path]
-    yield [file for file in files if file.part != LAKE or f"/{LOG}/" not in file.path]
+    pointer = f"{PUBLISHED.database}.db/{PUBLISHED.table}/{LOG_DIR}/"
+    logs = [file for file in files if file.part == LAKE and f"/{LOG_DIR}/" in file.path]
+    yield [file for file in files if file.part != LAKE or f"/{LOG_DIR}/" not in file.path]
     yield [file for file in logs if not file.path.startswith(pointer)]
     yield [file for file in logs if file.path.startswith(pointer)]
 

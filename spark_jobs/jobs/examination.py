@@ -22,6 +22,7 @@ from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
+from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
@@ -51,10 +52,10 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
 def _unlogged(folder: Path) -> Iterator[Finding]:
     """Folders of data that no log belongs to."""
     for table in sorted(path for path in folder.glob("*.db/*") if path.is_dir()):
-        if not (table / "_delta_log").is_dir() and next(table.rglob("*.parquet"), None):
+        if not (table / LOG_DIR).is_dir() and next(table.rglob("*.parquet"), None):
             name = f"{table.parent.stem}.{table.name}"
             advice = _RESTORE.format("its rows are lost: move the folder away and run the source's drops again")
-            yield Finding(f"table {name}", "wrong", f"{table} holds data files and no _delta_log", advice)
+            yield Finding(f"table {name}", "wrong", f"{table} holds data files and no {LOG_DIR}", advice)
 
 
 def _catalog(settings: Settings) -> Iterator[Finding]:
@@ -122,7 +123,7 @@ class _Examined:
                 yield self._finding("records", error.found, error.next_step)
 
     def _has_log(self, table: Table) -> bool:
-        return (Path(self.lake.uri(table)) / "_delta_log").is_dir()
+        return (Path(self.lake.uri(table)) / LOG_DIR).is_dir()
 
     def _finding(self, what: str, found: str, do: str) -> Finding:
         return Finding(f"{self.source.name}: {what}", "wrong", found, do)

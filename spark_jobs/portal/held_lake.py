@@ -68,7 +68,6 @@ class HeldLake(StoredLake):
 
     def rows_at(self, table: Table, version: int) -> pa.Table:
         """All rows of a table at one of its versions."""
-
         return open_table(self.uri(table), self._storage_options, version).to_pyarrow_table()
 
     def kept(self, key: Any, of: Any, make: Callable[[], Value]) -> Value:

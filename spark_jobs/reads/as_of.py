@@ -33,8 +33,7 @@ from spark_jobs.sources import Source, State
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.tables import BELOW_HORIZON, updates
-from spark_jobs.trace.source_plane import counting_rows, trace_handles
+from spark_jobs.trace.source_plane import counting_rows, stored_counting_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -96,10 +95,9 @@ def entity_state(
         columns = state_columns(states.take(live), meaning_of(source))
         found = pa.table({source.entity: pa.array([entity] * len(live), pa.string()), **columns})
     else:
-        of_entity = pc.field(BELOW_HORIZON.name).is_null() & (pc.field("entity") == entity)
-        due = of_entity & (pc.field("time") <= instant(time_us)) & (pc.field("event_time") <= instant(limit_us))
-        batches = {"batch": trace_handles(point.frontiers.arrangement)}
-        rows = lake.stored(updates(source), columns_read(source), due, batches).whole()
+        known = (pc.field("time") <= instant(time_us)) & (pc.field("event_time") <= instant(limit_us))
+        due = (pc.field("entity") == entity) & known
+        rows = stored_counting_rows(lake, source, point.frontiers.arrangement, columns_read(source), due).whole()
         found = _shown(fold_rows(folded_columns(rows, source), source), source)
     place = found.schema.get_field_index("timestamp")
     return found.set_column(place, "timestamp", found["timestamp"].cast(INSTANT))

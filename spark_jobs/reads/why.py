@@ -27,10 +27,9 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.column_types import INSTANT, arrow_type_of
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import visible_rows
-from spark_jobs.storage.tables import BELOW_HORIZON, STATE, VALIDITY
-from spark_jobs.storage.tables import updates as updates_of
+from spark_jobs.storage.tables import STATE, VALIDITY
 from spark_jobs.storage.times import EPOCH, instant, micros, parsed
-from spark_jobs.trace.source_plane import trace_handles
+from spark_jobs.trace.source_plane import stored_counting_rows
 
 Row = dict[str, Any]
 _DELTA = ("row_id", "entity", "event_time", "time", "delta_id")
@@ -159,19 +158,17 @@ class _Read:
         """The updates in the trace that bear on what is published and can have made these changes of the row, in order
         of their event times."""
         source, definition = self.point.source, self.table.definition
-        wanted = pc.field(BELOW_HORIZON.name).is_null()
         if definition is None:
-            wanted = wanted & _equals("entity", self._scalars["entity"])
+            of_row = _equals("entity", self._scalars["entity"])
         else:
+            of_row = _within(definition, changes)
             for column in definition.key:
-                wanted = wanted & _equals(f"c_{column}", self._scalars[column])
-            wanted = wanted & _within(definition, changes)
-        own = "event_time" if definition is None else f"t_{definition.time}"
+                of_row = of_row & _equals(f"c_{column}", self._scalars[column])
+        time = "event_time" if definition is None else f"t_{definition.time}"
         read = [f"c_{column}" for column in self.table.read]
-        columns = [*_DELTA, own, *read, "seq_no", "diff", "token"]
-        batches = {"batch": trace_handles(self.point.frontiers.arrangement)}
-        rows = self.lake.stored(updates_of(source), columns, wanted, batches).whole()
-        rows = rows.append_column("_time", rows.column(own).cast(pa.int64()))
+        columns = [*_DELTA, time, *read, "seq_no", "diff", "token"]
+        rows = stored_counting_rows(self.lake, source, self.point.frontiers.arrangement, columns, of_row).whole()
+        rows = rows.append_column("_time", rows.column(time).cast(pa.int64()))
         drops = source.drops
         starts = pc.add(pc.multiply(rows.column("seq_no"), drops.every_us), drops.start_us)
         rows = rows.append_column("_lo", starts)

@@ -21,9 +21,9 @@ from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import BELOW_HORIZON, updates
+from spark_jobs.storage.tables import BELOW_HORIZON
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
-from spark_jobs.trace.source_plane import batch_rows, trace_handles
+from spark_jobs.trace.source_plane import batch_rows, stored_counting_rows, trace_handles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -56,9 +56,9 @@ class Scope:
 
     def due_rows(self, lake: Lake, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
         """Updates of the trace that count, are sealed and not future-dated: those that meet `where`."""
-        counts = pc.field(BELOW_HORIZON.name).is_null() & (pc.field("event_time") < instant(self.frontiers.reached_us))
-        batches = {"batch": trace_handles(self.frontiers.arrangement)}
-        return lake.stored(updates(self.source), columns, counts if where is None else counts & where, batches)
+        reached = pc.field("event_time") < instant(self.frontiers.reached_us)
+        due = reached if where is None else reached & where
+        return stored_counting_rows(lake, self.source, self.frontiers.arrangement, columns, due)
 
     def freshness(self) -> pc.Expression:
         """Whether an update that is due was not so when last published."""

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.session_settings import session_settings
-from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.delta_log import LOG_DIR, open_table
 from spark_jobs.storage.places import file_system, lake_root, storage_options, table_uri
 from spark_jobs.storage.schema import Table
 
@@ -114,7 +114,7 @@ def _identity(place: str) -> tuple[int, ...]:
     """What tells a folder apart from one that comes to stand in its place."""
     if "://" in place:
         return ()
-    status = (Path(place) / "_delta_log").stat()
+    status = (Path(place) / LOG_DIR).stat()
     return (status.st_dev, status.st_ino)
 
 

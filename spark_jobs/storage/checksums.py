@@ -13,7 +13,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-LOG_DIR = "_delta_log"
+from spark_jobs.storage.delta_log import LOG_DIR
+
 _NAMED = {"txn": ("setTransactions", "appId"), "domainMetadata": ("domainMetadata", "domain")}
 """Actions of which the last one of a name counts: what a checksum calls their list, and the name's key."""
 _MOST = 200

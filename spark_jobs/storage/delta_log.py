@@ -11,6 +11,8 @@ from spark_jobs.errors import TidemarkError
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+LOG_DIR = "_delta_log"
+"""Where a table's folder has its log."""
 _LOST = "is newer than log segment"
 """What the library says of a log with the checksum of a version whose commit is not there."""
 _LISTING_S = 0.05
@@ -32,26 +34,21 @@ def open_table(uri: str, options: Mapping[str, str], version: int | None = None)
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    def opened() -> DeltaTable:
-        return DeltaTable(uri, version=version, storage_options=dict(options) or None)
-
-    try:
-        return opened()
-    except DeltaError as error:
-        if _LOST not in str(error):
-            raise
     # a folder that is listed while a commit and its checksum are written may show the later one alone
-    time.sleep(_LISTING_S)
-    try:
-        return opened()
-    except DeltaError as error:
-        if _LOST not in str(error):
-            raise
-        raise CommitLost(
-            expected="the newest commit of a table, and its checksum",
-            found=f"in the log of {uri}: its checksum alone",
-            consequence="nothing was done: to go on without what the commit said could count rows twice",
-            next_step="put the file back, or `tidemark restore` a backup into an empty home; `tidemark doctor --deep`"
-            " looks for other damage",
-            table=uri,
-        ) from error
+    for pause_s in (_LISTING_S, None):
+        try:
+            return DeltaTable(uri, version=version, storage_options=dict(options) or None)
+        except DeltaError as error:
+            if _LOST not in str(error):
+                raise
+            if pause_s is None:
+                raise CommitLost(
+                    expected="the newest commit of a table, and its checksum",
+                    found=f"in the log of {uri}: its checksum alone",
+                    consequence="nothing was done: to go on without what the commit said could count rows twice",
+                    next_step="put the file back, or `tidemark restore` a backup into an empty home;"
+                    " `tidemark doctor --deep` looks for other damage",
+                    table=uri,
+                ) from error
+            time.sleep(pause_s)
+    raise AssertionError("the last try returns or raises")

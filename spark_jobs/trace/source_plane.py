@@ -22,7 +22,7 @@ from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.tables import COUNTS, updates
+from spark_jobs.storage.tables import BELOW_HORIZON, COUNTS, updates
 from spark_jobs.trace.delta_plane import DeltaPlane
 from spark_jobs.trace.placing import BATCH, LandedRows, Placement, place
 from spark_jobs.trace.plane import Examined, Placed, Slice
@@ -115,6 +115,15 @@ def batch_rows(lake: Lake, source: Source, handles: list[str]) -> DataFrame:
 def counting_rows(lake: Lake, source: Source, state: ArrangementState) -> DataFrame:
     """The updates of the trace that bear on what is published."""
     return batch_rows(lake, source, trace_handles(state)).where(COUNTS)
+
+
+def stored_counting_rows(
+    lake: Lake, source: Source, state: ArrangementState, columns: Sequence[str], where: pc.Expression | None = None
+) -> StoredRows:
+    """`counting_rows` that meet `where`, as pyarrow reads them out of the trace's files."""
+    counts = pc.field(BELOW_HORIZON.name).is_null()
+    batches = {BATCH: trace_handles(state)}
+    return lake.stored(updates(source), columns, counts if where is None else counts & where, batches)
 
 
 def trace_handles(state: ArrangementState) -> list[str]:

@@ -108,7 +108,11 @@ def test_a_chunk_without_values_takes_none_from_another(heats: list[list[float |
     ]
     stored = [
         {
-            **{"entity": f"m-{n}", "seq_no": n, "rows": len(values), "diff": 1, "landing": n},
+            "entity": f"m-{n}",
+            "seq_no": n,
+            "rows": len(values),
+            "diff": 1,
+            "landing": n,
             "row_ids": [10 * n + late for late in range(len(values))],
             "event_times": [source.drops.interval(n)[0] - late for late in range(len(values))],
             # landing writes null for a list without a value

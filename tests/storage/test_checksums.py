@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.checksums import LOG_DIR, write_checksum
+from spark_jobs.storage.checksums import write_checksum
+from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_commits import append_files, destination
 from spark_jobs.storage.file_upkeep import compact_small_files
