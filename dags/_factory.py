@@ -64,10 +64,12 @@ def deadlines(source: Source) -> list[DeadlineAlert]:
     """When scheduled runs have to be done; none where the file does not say."""
     if source.dag.deadline_us is None:
         return []
-    told = {"source": source.name, "recipients": list(source.dag.notify)}
+    arguments = {"source": source.name, "recipients": list(source.dag.notify)}
     # counted from the logical date, which is the drop's start
     after = timedelta(microseconds=source.every_us + source.dag.deadline_us)
-    return [DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(tell_late, told), name="late")]
+    return [
+        DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(tell_late, arguments), name="late")
+    ]
 
 
 def parameters(source: Source) -> dict[str, Param]:

@@ -55,20 +55,20 @@ def expectation_of(name: str, arguments: dict[str, Any]) -> Expectation:
         kind = get_expectation_impl(camel_to_snake(name))
     except ExpectationNotFoundError:
         raise ValueError(f"Great Expectations has no {name}, nor has a file of your own") from None
-    made: Expectation = kind(**arguments)
-    return made
+    expectation: Expectation = kind(**arguments)
+    return expectation
 
 
 def _files(folder: Path) -> list[Path]:
-    found = folder.iterdir() if folder.is_dir() else []
-    return sorted(path for path in found if path.suffix in (".py", ".json") and path.name[0] not in "._")
+    paths = folder.iterdir() if folder.is_dir() else []
+    return sorted(path for path in paths if path.suffix in (".py", ".json") and path.name[0] not in "._")
 
 
 def _of_json(path: Path) -> ExpectationSuite:
     from great_expectations import ExpectationSuite
 
-    told = json.loads(path.read_text(encoding="utf-8"))
-    kept = {key: told[key] for key in ("name", "expectations", "meta", "notes") if told.get(key) is not None}
+    document = json.loads(path.read_text(encoding="utf-8"))
+    kept = {key: document[key] for key in ("name", "expectations", "meta", "notes") if document.get(key) is not None}
     return ExpectationSuite(**kept)
 
 

@@ -141,9 +141,9 @@ def _worked(batches: Iterator[pa.RecordBatch], *, work: Work) -> Iterator[pa.Rec
 
     while ahead is not None:
         task = ahead[0]
-        own = of_task(task)
-        yield _answer(work(task, own))
-        for _ in own:  # what the work left over
+        labelled = of_task(task)
+        yield _answer(work(task, labelled))
+        for _ in labelled:  # what the work left over
             pass
 
 

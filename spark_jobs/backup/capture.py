@@ -93,11 +93,11 @@ def _opened(lake: Store, table: str) -> DeltaTable:
 
 def _tables(lake: Store) -> list[str]:
     """Folders of tables: of databases, and of the default one, which is the lake itself."""
-    found = []
+    tables = []
     for outer in _folders(lake, ""):
         inner = [f"{outer}/{name}" for name in _folders(lake, outer)] if outer.endswith(".db") else [outer]
-        found += [table for table in inner if not _PASSING.match(table) and LOG_DIR in _folders(lake, table)]
-    return found
+        tables += [table for table in inner if not _PASSING.match(table) and LOG_DIR in _folders(lake, table)]
+    return tables
 
 
 def _folders(lake: Store, folder: str) -> list[str]:

@@ -35,7 +35,7 @@ class LandedFilesChanged(TidemarkError):
 class Backup:
     """A set that was made, and what of it had to be copied."""
 
-    made: BackupSet
+    backup_set: BackupSet
     copied_files: int
     copied_bytes: int
 
@@ -80,7 +80,7 @@ class _Making:
             version = next(t.version for t in tables if t.table == f"{FILES.database}.db/{FILES.table}")
             files += self._landed(version)
         now = datetime.now(UTC)
-        made = BackupSet(
+        backup_set = BackupSet(
             name=now.strftime("%Y%m%dT%H%M%S.%fZ"),
             made_at=now.isoformat(timespec="seconds"),
             lake=self._settings.lake,
@@ -89,9 +89,9 @@ class _Making:
             files=sorted(files, key=lambda file: (file.part, file.path)),
             settings=self._settings.model_dump(mode="json", exclude=SECRETS, exclude_none=True),
         )
-        made.write(self._store)
-        (self._settings.home / LAST_BACKUP).write_text(json.dumps({"place": self._store.place, "set": made.name}))
-        return Backup(made, len(self._copied), sum(self._copied))
+        backup_set.write(self._store)
+        (self._settings.home / LAST_BACKUP).write_text(json.dumps({"place": self._store.place, "set": backup_set.name}))
+        return Backup(backup_set, len(self._copied), sum(self._copied))
 
     def _check_lineage(self, published: dict[str, dict[str, object]]) -> None:
         """A set after another one is of the same lake: nothing that was published before is published no longer."""

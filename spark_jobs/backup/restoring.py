@@ -72,21 +72,21 @@ def _steps(files: list[Kept]) -> Iterator[list[Kept]]:
 
 def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings: Settings) -> None:
     begun = mark.exists() and mark.read_text() == back.name
-    found = []
+    present = []
     if not begun:
-        found = [f"{settings.lake}/{path}" for path in places[LAKE].sizes("") if not path.startswith(".")]
-        found += [str(path) for path in (settings.home / "leases").glob("*.lease")]
+        present = [f"{settings.lake}/{path}" for path in places[LAKE].sizes("") if not path.startswith(".")]
+        present += [str(path) for path in (settings.home / "leases").glob("*.lease")]
         for part in (SOURCES, LANDING):
             there = [(file, places[part].size(file.path)) for file in back.of(part)]
             other = [f for f, size in there if size is not None and places[part].checksum(f.path) != f.checksum]
-            found += [f"{places[part].place}/{file.path}, with other content" for file in other]
-    if found:
+            present += [f"{places[part].place}/{file.path}, with other content" for file in other]
+    if present:
         raise HomeNotEmpty(
             expected=f"an empty lake at {settings.lake}, and no other source files or landed files in the set's places",
-            found=f"{len(found)} files: {', '.join(found[:3])}",
+            found=f"{len(present)} files: {', '.join(present[:3])}",
             consequence="nothing was restored",
             next_step="set TIDEMARK_HOME to a new folder (and TIDEMARK_SOURCES, TIDEMARK_LANDING), or move these away",
-            files=found,
+            files=present,
         )
 
 

@@ -58,8 +58,8 @@ class BackupSet:
     @classmethod
     def names(cls, store: Store) -> list[str]:
         """The sets of a backup, oldest first."""
-        found = [path.rsplit("/", 1)[-1] for path in store.sizes(SETS)]
-        return sorted(name.removesuffix(".json") for name in found if name.endswith(".json"))
+        names = [path.rsplit("/", 1)[-1] for path in store.sizes(SETS)]
+        return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     @classmethod
     def read(cls, store: Store, name: str | None) -> BackupSet:
@@ -79,8 +79,8 @@ class BackupSet:
             )
         path = f"{SETS}/{name or names[-1]}.json"
         try:
-            told = json.loads(store.read(path))
-            return cls(**{**told, "files": [Kept(**file) for file in told["files"]]})
+            document = json.loads(store.read(path))
+            return cls(**{**document, "files": [Kept(**file) for file in document["files"]]})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BackupDamaged(
                 expected=f"the list of a set in {path}",

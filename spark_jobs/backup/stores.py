@@ -64,8 +64,8 @@ class Store:
     def sizes(self, folder: str) -> dict[str, int]:
         """Path -> bytes of all files below a folder; none if it is not there."""
         with self._reaching():
-            found = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
-        return {info.path.lstrip("/"): info.size for info in found if info.type == fs.FileType.File}
+            infos = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+        return {info.path.lstrip("/"): info.size for info in infos if info.type == fs.FileType.File}
 
     def size(self, path: str) -> int | None:
         """The bytes of a file, None if there is none."""

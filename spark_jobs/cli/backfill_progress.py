@@ -70,7 +70,7 @@ def _shown(seconds: float) -> str:
 def shown(source: str, total: int) -> Iterator[Callable[[list[SliceRun]], None]]:
     """A bar on standard error where somebody looks, and a line for each run that ends; what it gives takes how the
     runs stand."""
-    pace, told = Pace(source), set[str]()
+    pace, announced = Pace(source), set[str]()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         bar = bars.add_task(source, total=total)
@@ -79,9 +79,9 @@ def shown(source: str, total: int) -> Iterator[Callable[[list[SliceRun]], None]]
             line = pace.line(runs)
             done = sum(run.slice.drops for run in runs if run.state == "success")
             bars.update(bar, description=line, completed=done)
-            fresh = [run for run in runs if run.state in ("success", "failed") and run.run_id not in told]
+            fresh = [run for run in runs if run.state in ("success", "failed") and run.run_id not in announced]
             for run in fresh:
-                told.add(run.run_id)
+                announced.add(run.run_id)
                 rows = "" if run.rows is None else f", {run.rows:,} rows"
                 bars.console.print(f"  {_named(run)}: {run.state} in {run.seconds} s{rows}", highlight=False)
             if fresh:

@@ -89,14 +89,14 @@ def fetch(frame: DataFrame, limit: int) -> Fetched:
     return found
 
 
-def fetched(rows: pa.Table) -> Fetched:
+def as_fetched(rows: pa.Table) -> Fetched:
     """Rows that are at hand, all of them."""
     import pyarrow as pa
 
-    found = Fetched(rows.column_names)
-    with pa.ipc.new_stream(found._spool, rows.schema) as writer:
+    result = Fetched(rows.column_names)
+    with pa.ipc.new_stream(result._spool, rows.schema) as writer:
         writer.write_table(rows)
-    return found
+    return result
 
 
 def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:

@@ -134,10 +134,10 @@ class Definition:
         )
 
         def find(table: pa.Table, standing: Any = None) -> Found:
-            found = find_windows(self.kind, inputs, with_vectors(table, self.window.aggregates), standing)
+            windows = find_windows(self.kind, inputs, with_vectors(table, self.window.aggregates), standing)
             if watch is not None:
-                watch(table, found.skipped)
-            return found
+                watch(table, windows.skipped)
+            return windows
 
         return Windowing(tuple(inputs.key), self.kind, find, hot)
 

@@ -43,7 +43,7 @@ _PANDAS_TYPES = {"int": "int64", "string": "str", "timestamp": "Timestamp", "dec
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Assertion:
     """An expectation that a table is held against: what it is called, what it says, and what its failure does.
 
     `reads` are the columns that it needs (none: it may need any), `whole` says whether it is about all that a table
@@ -63,27 +63,27 @@ class Held:
     condition: str | None = None
 
 
-def held_against(settings: Settings, source: Source, table: str, hi_us: int) -> list[Held]:
+def assertions_about(settings: Settings, source: Source, table: str, hi_us: int) -> list[Assertion]:
     """What a table of a source is held against by Great Expectations; `hi_us` is the end of the run's last drop.
 
     Raises:
         SourceFileError: a check is none, or a file of one's own can't be read; each problem names its own.
     """
-    held, problems = [], []
-    own = read_own(settings) if names_any(settings.expectations) else []
+    assertions, problems = [], []
+    suites = read_own(settings) if names_any(settings.expectations) else []
     for name, check in source.checks.items():
         if check.table == table and check.treatment != "quarantine":
             try:
-                held.append(_of_check(source, name, check, hi_us))
+                assertions.append(_of_check(source, name, check, hi_us))
             except Exception as error:
-                found = " ".join(str(error).split())
-                problems.append(Problem(f"checks.{name}", "an expectation that Great Expectations takes", found))
+                message = " ".join(str(error).split())
+                problems.append(Problem(f"checks.{name}", "an expectation that Great Expectations takes", message))
     if problems:
         raise SourceFileError(f"{source.name}.yml", problems)
-    for suite in own:
+    for suite in suites:
         if suite.name.split(".")[:2] == [source.name, table]:
-            held += [_of_suite(suite.name, place, each) for place, each in enumerate(suite.expectations)]
-    return held
+            assertions += [_of_suite(suite.name, place, each) for place, each in enumerate(suite.expectations)]
+    return assertions
 
 
 def read_own(settings: Settings) -> list[Any]:
@@ -103,7 +103,7 @@ def verify(settings: Settings, source: Source) -> None:
     """Make every expectation of a source, and try the patterns, before anything runs.
 
     Raises:
-        SourceFileError: as `held_against`.
+        SourceFileError: as `assertions_about`.
     """
     if not source.checks and not names_any(settings.expectations):
         return
@@ -113,7 +113,7 @@ def verify(settings: Settings, source: Source) -> None:
         raise SourceFileError(f"{source.name}.yml", problems)
     tables = {ROWS, *source.windows, *(check.table for check in source.checks.values())}
     for table in sorted(tables):
-        held_against(settings, source, table, source.start_us)
+        assertions_about(settings, source, table, source.start_us)
 
 
 def _wrong(pattern: str) -> str | None:
@@ -124,7 +124,7 @@ def _wrong(pattern: str) -> str | None:
     return None
 
 
-def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Held:
+def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Assertion:
     of = f"`{', '.join(check.read)}`: " if check.read else ""
     share = f" in at least {check.mostly:.4%} of the rows" if check.mostly < 1 else ""
     expected = f"{check.in_words}{share}"
@@ -134,7 +134,7 @@ def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Held:
         "severity": check.severity,
         "meta": {"name": name},
     }
-    return Held(
+    return Assertion(
         name,
         "check",
         check.description or f"{of}{check.in_words}",
@@ -220,7 +220,7 @@ def _bound(source: Source, check: DataCheck, value: Any) -> Any:
     return float(plain) if column.kind == "decimal" else plain
 
 
-def _of_suite(suite: str, place: int, expectation: Expectation) -> Held:
+def _of_suite(suite: str, place: int, expectation: Expectation) -> Assertion:
     meta: Mapping[str, Any] = expectation.meta or {}
     severity = str(getattr(expectation.severity, "value", expectation.severity) or "critical")
     name = str(meta.get("name") or f"{suite}.{place + 1}.{expectation.expectation_type}")
@@ -231,4 +231,4 @@ def _of_suite(suite: str, place: int, expectation: Expectation) -> Held:
     words = expectation.description or f"{expectation.expectation_type} with {dict(given)}"
     treatment = str(meta.get("treatment") or ("fail" if severity == "critical" else "warn"))
     columns = tuple(dict.fromkeys(column for column in reads if column))
-    return Held(name, "suite", words, words, severity, treatment, expectation, columns, whole=True)
+    return Assertion(name, "suite", words, words, severity, treatment, expectation, columns, whole=True)

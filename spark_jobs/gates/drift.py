@@ -47,15 +47,15 @@ _DRIFTS = (
 
 def totals(metrics: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
     """What each drop has, by its number: the sum of its rows of `quality.metrics`."""
-    found: dict[int, dict[str, Any]] = {}
+    totals: dict[int, dict[str, Any]] = {}
     for row in metrics:
-        of_drop = found.setdefault(row["seq_no"], {**dict.fromkeys(_SUMS, 0), "late_by_max": 0, "nulls": {}})
+        of_drop = totals.setdefault(row["seq_no"], {**dict.fromkeys(_SUMS, 0), "late_by_max": 0, "nulls": {}})
         for name in _SUMS:
             of_drop[name] += row[name]
         of_drop["late_by_max"] = max(of_drop["late_by_max"], row["late_by_max"])
         for column, count in json.loads(row["nulls"] or "{}").items():
             of_drop["nulls"][column] = of_drop["nulls"].get(column, 0) + count
-    return found
+    return totals
 
 
 def compared(known: Mapping[int, Mapping[str, Any]], drops: Sequence[int]) -> list[dict[str, Any]]:
@@ -72,8 +72,8 @@ def compared(known: Mapping[int, Mapping[str, Any]], drops: Sequence[int]) -> li
             least, greatest = min(theirs), max(theirs)
             rows_bounds = (least / VOLUME, greatest * VOLUME)
             lower, upper = rows_bounds if measure == "rows" else (0.0, greatest * SHARE + ALLOWANCE)
-            told = {"drop": drop, "measure": measure, "column": column, "value": value}
-            rows.append({**told, "least": least, "greatest": greatest, "lower": lower, "upper": upper})
+            facts = {"drop": drop, "measure": measure, "column": column, "value": value}
+            rows.append({**facts, "least": least, "greatest": greatest, "lower": lower, "upper": upper})
     return rows
 
 
@@ -100,8 +100,8 @@ def judge_drift(
 
     frame = pd.DataFrame(list(rows))
     results = validate(settings, Batch("metrics", source, frame=frame, result_format="SUMMARY"), _suite, run_id=run_id)
-    held = {r.expectation_config.meta["name"]: bool(r.success) for r in results if r.expectation_config}
-    return [_verdict(drift, rows, labels, holds=held[drift.name]) for drift in _DRIFTS]
+    passed = {r.expectation_config.meta["name"]: bool(r.success) for r in results if r.expectation_config}
+    return [_verdict(drift, rows, labels, holds=passed[drift.name]) for drift in _DRIFTS]
 
 
 def _suite() -> Any:

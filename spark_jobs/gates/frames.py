@@ -97,8 +97,8 @@ def with_conditions(spark: SparkSession, rows: pa.Table, conditions: Mapping[str
     numbered = rows.append_column("_place", pa.array(np.arange(rows.num_rows), pa.int64()))
     frame = spark.createDataFrame(numbered)
     columns = [F.coalesce(F.expr(sql), F.lit(False)).alias(name) for name, sql in conditions.items()]
-    told = frame.select("_place", *columns)
-    answers = told.toArrow().sort_by("_place")
+    judged = frame.select("_place", *columns)
+    answers = judged.toArrow().sort_by("_place")
     for name in conditions:
         rows = rows.append_column(name, answers[name])
     return rows

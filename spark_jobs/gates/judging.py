@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from spark_jobs.config import Settings
-from spark_jobs.gates.checks import Held
+from spark_jobs.gates.checks import Assertion
 from spark_jobs.gates.frames import as_pandas
 from spark_jobs.gates.project import Batch, validate
 from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer, Verdict
@@ -38,7 +38,7 @@ def judge(
     settings: Settings,
     about: Checked,
     rows: pa.Table,
-    held: Sequence[Held],
+    assertions: Sequence[Assertion],
     overrides: Mapping[str, str],
     *,
     suite: str,
@@ -46,7 +46,7 @@ def judge(
 ) -> list[Verdict]:
     """A verdict for each check; `overrides` are the reasons of those that a person lets pass. `place_of` tells people
     where sample rows come from."""
-    if not held:
+    if not assertions:
         return []
     # in the frame's own order: what breaks an expectation is named by its place
     frame = as_pandas(rows)
@@ -55,12 +55,12 @@ def judge(
     results = validate(
         settings,
         Batch(suite, about.source, frame=frame, result_format={"result_format": "SUMMARY", **shown_as}),
-        lambda: _suite(suite, held),
+        lambda: _suite(suite, assertions),
         run_id=about.run_id,
     )
     by_name = {r.expectation_config.meta["name"]: r for r in results if r.expectation_config}
     verdicts = []
-    for check in held:
+    for check in assertions:
         verdict = _verdict(about, check, by_name[check.name], overrides.get(check.name))
         if verdict.verdict != "passed":
             sample = _sample(by_name[check.name], rows, [*about.shows, *check.reads])
@@ -69,14 +69,16 @@ def judge(
     return verdicts
 
 
-def _suite(name: str, held: Sequence[Held]) -> Any:
+def _suite(name: str, assertions: Sequence[Assertion]) -> Any:
     from great_expectations import ExpectationSuite
 
     # a copy each: the project gives what it stores an identity, and refuses that in another suite
-    return ExpectationSuite(name=name, expectations=[check.expectation.copy(update={"id": None}) for check in held])
+    return ExpectationSuite(
+        name=name, expectations=[check.expectation.copy(update={"id": None}) for check in assertions]
+    )
 
 
-def _verdict(about: Checked, check: Held, result: ExpectationValidationResult, because: str | None) -> Verdict:
+def _verdict(about: Checked, check: Assertion, result: ExpectationValidationResult, because: str | None) -> Verdict:
     answer, observed = _answer(check, result, because), _observed(result)
     failing = result.result.get("unexpected_count")
     return Verdict(
@@ -106,7 +108,7 @@ def on_failure(about: Checked, name: str, treatment: str) -> str:
     )
 
 
-def _answer(check: Held, result: ExpectationValidationResult, because: str | None) -> Answer:
+def _answer(check: Assertion, result: ExpectationValidationResult, because: str | None) -> Answer:
     if result.success:
         return "passed"
     if because is not None:
@@ -127,11 +129,11 @@ def _observed(result: ExpectationValidationResult) -> str:
     raised = _raised(result)
     if raised is not None:
         return f"it could not be checked: {' '.join(raised.split())}"
-    found: Mapping[str, Any] = result.result
-    if found.get("unexpected_count") is not None and found.get("element_count") is not None:
-        rows, broken = int(found["element_count"]), int(found["unexpected_count"])
+    outcome: Mapping[str, Any] = result.result
+    if outcome.get("unexpected_count") is not None and outcome.get("element_count") is not None:
+        rows, broken = int(outcome["element_count"]), int(outcome["unexpected_count"])
         return f"{broken} of {rows} rows that break it" if rows else "no rows"
-    observed = found.get("observed_value")
+    observed = outcome.get("observed_value")
     return f"{observed:.6g}" if isinstance(observed, float) else str(observed)
 
 

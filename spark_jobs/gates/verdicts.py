@@ -66,7 +66,7 @@ class GateFailed(TidemarkError):
     def __init__(
         self, *, gate: str, source: str, run_id: str, failed: Sequence[Verdict], page: str, report: str
     ) -> None:
-        lines = "".join(map(told, failed))
+        lines = "".join(map(verdict_lines, failed))
         override = "" if any(v.kind in ("check", "suite") for v in failed) else None
         if override is not None:
             names = " ".join(f"--override {v.name}" for v in failed if v.kind in ("check", "suite"))
@@ -86,7 +86,7 @@ class GateFailed(TidemarkError):
         )
 
 
-def told(verdict: Verdict) -> str:
+def verdict_lines(verdict: Verdict) -> str:
     """A verdict in lines for people: the check in words, what was expected and found, three rows, who acts."""
     lines = [f"{verdict.name}: {verdict.expectation}"]
     of = f" of {verdict.relation}" if verdict.relation else ""

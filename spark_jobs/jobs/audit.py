@@ -94,13 +94,13 @@ def _judged(settings: Settings, audited: Audited, measures: dict[str, int], exam
         run_id=audited.run_id,
         find_examples=lambda broken: {name: examples.get(name, []) for name, *_ in broken},
     )
-    told = []
+    named = []
     for verdict in verdicts:
         if verdict.name not in measures and measures["records_at_odds"]:
             continue
         tables = sorted({str(row["table"]) for row in verdict.sample if row.get("table")})
-        told.append(replace(verdict, relation=", ".join(tables) or None))
-    return told
+        named.append(replace(verdict, relation=", ".join(tables) or None))
+    return named
 
 
 def _measured(settings: Settings, lake: Lake, source: Source, since: int) -> tuple[dict[str, int], Examples]:
@@ -137,11 +137,11 @@ class _Anew(Scope):
 def _published(lake: Lake, source: Source, now: publication.Publication) -> tuple[dict[str, int], Examples]:
     """Published tables against what the trace gives anew."""
     scope = _Anew(source, frontiers.published_frontiers(lake, source, now), now, everything=True)
-    found = Counter[str](windows_otherwise=0, repeated_windows=0, states_otherwise=0, repeated_entities=0)
+    counts = Counter[str](windows_otherwise=0, repeated_windows=0, states_otherwise=0, repeated_entities=0)
     examples: Examples = {}
 
     def tell(measure: str, table: str, rows: list[dict[str, Any]], count: int) -> None:
-        found[measure] += count
+        counts[measure] += count
         shown = examples.setdefault(measure, [])
         shown += [{"table": table, **row} for row in rows[: MAX_EXAMPLES - len(shown)]]
 
@@ -155,11 +155,11 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
             tell("repeated_windows", definition.table().qualified, twice, len(twice))
             if not twice:
                 comparable.append(definition)
-        made = corrections(overlay, scope, comparable, touched_ranges(lake, scope, comparable), 0)
+        corrected = corrections(overlay, scope, comparable, touched_ranges(lake, scope, comparable), 0)
         for definition in comparable:
             table = definition.table()
-            if definition.name in made:
-                overlay.append_files(table, made[definition.name].files)
+            if definition.name in corrected:
+                overlay.append_files(table, corrected[definition.name].files)
             rows = _some(overlay, table, _told_of(definition))
             tell("windows_otherwise", table.qualified, rows, len(rows))
         if source.state is not None:
@@ -169,7 +169,7 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
             tell("states_otherwise", STATE.qualified, rows, len(rows))
     finally:
         overlay.close()
-    return dict(found), examples
+    return dict(counts), examples
 
 
 def _told_of(definition: Definition) -> list[str]:
@@ -190,9 +190,9 @@ def _work_out_states(overlay: OverlayLake, scope: Scope) -> None:
     if not scope.source.keeps_chains:
         overlay.append_files(STATE, state_corrections(overlay, scope, 0) or [])
         return
-    made = chain_corrections(overlay, scope, 0, with_segments=False)
-    if made is not None:
-        overlay.append_files(STATE, made.states)
+    corrected = chain_corrections(overlay, scope, 0, with_segments=False)
+    if corrected is not None:
+        overlay.append_files(STATE, corrected.states)
 
 
 _MOST_DIFFERENCES = 1000

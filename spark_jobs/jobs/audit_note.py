@@ -21,8 +21,10 @@ def last_audit(home: Path, source: str) -> str:
         at, failed = datetime.fromisoformat(note["at"]), int(note["failed"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return "never"
-    found = "all held" if failed == 0 else f"{failed} did not hold: `tidemark quality {source} --run {note['run_id']}`"
-    return f"{at:%Y-%m-%d %H:%M}, {found}"
+    outcome = (
+        "all held" if failed == 0 else f"{failed} did not hold: `tidemark quality {source} --run {note['run_id']}`"
+    )
+    return f"{at:%Y-%m-%d %H:%M}, {outcome}"
 
 
 def _note(home: Path, source: str) -> Path:

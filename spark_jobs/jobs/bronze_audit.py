@@ -61,13 +61,13 @@ class BronzeAudit:
         ledger = self.lake.records(FILES, pc.field("source") == self.source.name)
         landings = {row["landing"] for row in ledger}
         in_bronze, in_trace = self._bronze(landings)
-        found = {
+        findings = {
             "files_with_other_rows": self._against_ledger(ledger, in_bronze),
             "files_that_read_otherwise": self._read_again(in_bronze),
             **self._listed(ledger, landings),
             **self._trace(in_trace),
         }
-        return {name: len(rows) for name, rows in found.items()}, {n: r[:MAX_EXAMPLES] for n, r in found.items()}
+        return {name: len(rows) for name, rows in findings.items()}, {n: r[:MAX_EXAMPLES] for n, r in findings.items()}
 
     @property
     def _columns(self) -> list[str]:
@@ -103,17 +103,17 @@ class BronzeAudit:
         for row in ledger:
             due[row["path"]] += row["rows"] - (row["rows_back"] or 0)
         table = chunks(self.source).qualified
-        found = [
+        findings = [
             {"table": table, "file": path, "ledger": due[path], "bronze": int(bronze.rows[n])}
             for n in self.shown
             if due[path := self.places.paths[n]] != bronze.rows[n]
         ]
         strays = int(bronze.rows[-1])
-        return [*found, *([{"table": table, "file": None, "ledger": 0, "bronze": strays}] if strays else [])]
+        return [*findings, *([{"table": table, "file": None, "ledger": 0, "bronze": strays}] if strays else [])]
 
     def _listed(self, ledger: Iterable[dict[str, Any]], landings: set[int]) -> dict[str, list[dict[str, Any]]]:
         """Rejects and duplicates, file by file."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        findings: dict[str, list[dict[str, Any]]] = {}
         shown = {self.places.paths[n] for n in self.shown}
         for what, table in _COUNTS.items():
             due, stand = Counter[str](), Counter[str]()
@@ -122,12 +122,12 @@ class BronzeAudit:
             for part in self._of_landings(table, landings):
                 for file, diff in zip(part["file"].to_pylist(), part["diff"].to_pylist(), strict=True):
                     stand[file] += diff
-            found[f"files_with_other_{what}"] = [
+            findings[f"files_with_other_{what}"] = [
                 {"table": table.qualified, "file": path, "ledger": due[path], "bronze": stand[path]}
                 for path in sorted({*due, *stand} - {None})
                 if due[path] != stand[path] and (path in shown or path not in self.known)
             ]
-        return found
+        return findings
 
     def _of_landings(self, table: Table, landings: set[int]) -> Iterator[pa.Table]:
         counted = pc.field("landing").isin(pa.array(sorted(landings), pa.int64()))
@@ -165,7 +165,7 @@ class BronzeAudit:
         landed = [n for n in self.shown if self.known[self.places.paths[n]].kind == LANDED]
         step = max(1, -(-len(landed) // FILES_READ))
         hidden = self._duplicates()
-        found = []
+        findings = []
         for n in landed[::step]:
             version = self.known[self.places.paths[n]]
             file = next(
@@ -186,9 +186,9 @@ class BronzeAudit:
                 kept = good.select(["row_id", "entity", "event_time", *self._columns])
                 self._add(again, kept, np.ones(kept.num_rows, np.int64))
             if (again.rows[n], again.sums[n]) != (bronze.rows[n], bronze.sums[n]):
-                told = {"file": version.path, "read": int(again.rows[n]), "bronze": int(bronze.rows[n])}
-                found.append({"table": chunks(self.source).qualified, **told})
-        return found
+                finding = {"file": version.path, "read": int(again.rows[n]), "bronze": int(bronze.rows[n])}
+                findings.append({"table": chunks(self.source).qualified, **finding})
+        return findings
 
     def _duplicates(self) -> pa.Array:
         """The row ids for which another row stands."""

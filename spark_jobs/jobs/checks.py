@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates import Verdict, refuse_failed
-from spark_jobs.gates.checks import LATE_BY, Held, held_against, sql_column, verify
+from spark_jobs.gates.checks import LATE_BY, Assertion, assertions_about, sql_column, verify
 from spark_jobs.gates.frames import OF_ROW, landed_rows, published_rows, states, with_conditions
 from spark_jobs.gates.judging import Checked, judge, on_failure
 from spark_jobs.gates.measures.parts import of_landings
@@ -45,7 +45,9 @@ def verify_checks(stage: Stage) -> None:
                 if (problem := _sql_problem(stage, name, check)) is not None]  # fmt: skip
     if problems:
         raise SourceFileError(f"{stage.source.name}.yml", problems)
-    known = [held.name for table in _tables(stage.source) for held in _held(stage, table)] if _asked(stage) else []
+    known = (
+        [each.name for table in _tables(stage.source) for each in _assertions(stage, table)] if _asked(stage) else []
+    )
     for name, because in stage.request.overrides.items():
         if name not in known:
             raise ParameterError(
@@ -70,8 +72,8 @@ def _tables(source: Source) -> list[str]:
     return [ROWS, *source.windows, *([STATE] if source.state is not None else [])]
 
 
-def _held(stage: Stage, table: str) -> list[Held]:
-    return held_against(stage.settings, stage.source, table, stage.hi_us)
+def _assertions(stage: Stage, table: str) -> list[Assertion]:
+    return assertions_about(stage.settings, stage.source, table, stage.hi_us)
 
 
 def _sql_problem(stage: Stage, name: str, check: OfSql) -> Problem | None:
@@ -93,8 +95,8 @@ def _columns_as_ddl(stage: Stage, table: str) -> str:
     source = stage.source
     times = ("event_time", "timestamp")
     if table == ROWS:
-        own = {"row_id": "BIGINT", "entity": "STRING", times[0]: "TIMESTAMP", "seq_no": "BIGINT", LATE_BY: "BIGINT"}
-        kinds = {**own, **{name: sql_type_of(column) for name, column in source.columns.items()}}
+        of_row = {"row_id": "BIGINT", "entity": "STRING", times[0]: "TIMESTAMP", "seq_no": "BIGINT", LATE_BY: "BIGINT"}
+        kinds = {**of_row, **{name: sql_type_of(column) for name, column in source.columns.items()}}
     elif table == STATE and source.state is not None:
         value = "BIGINT" if source.state.datatype == "int64" else "DOUBLE"
         kinds = {source.entity: "STRING", times[1]: "TIMESTAMP", "delta_count": "BIGINT"}
@@ -111,12 +113,12 @@ def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: i
     Raises:
         GateFailed: one of them does not hold, and may stop the run.
     """
-    held = _held(stage, ROWS)
+    assertions = _assertions(stage, ROWS)
     about = _about(stage, "bronze", f"bronze.{stage.source.name}_chunks", (*OF_ROW, *stage.source.timelines))
     verdicts = _quarantined(stage, about, landings, n_records)
-    if held:
-        rows = landed_rows(stage.lake, stage.source, list(landings), _columns(held))
-        verdicts += _judge(stage, about, ROWS, rows, held, place_of=lambda sample: _placed(stage, sample))
+    if assertions:
+        rows = landed_rows(stage.lake, stage.source, list(landings), _columns(assertions))
+        verdicts += _judge(stage, about, ROWS, rows, assertions, place_of=lambda sample: _placed(stage, sample))
     _conclude(stage, "bronze", verdicts)
 
 
@@ -147,14 +149,14 @@ def _about(stage: Stage, gate: str, relation: str, shows: tuple[str, ...]) -> Ch
     return Checked(gate, relation, shows, stage.source.name, stage.run_id, f"the owner ({stage.source.dag.owner})")
 
 
-def _columns(held: Sequence[Held]) -> list[str] | None:
+def _columns(assertions: Sequence[Assertion]) -> list[str] | None:
     """The columns that checks read; None: any."""
-    if any(check.condition or not check.reads for check in held if not _counts_rows(check)):
+    if any(check.condition or not check.reads for check in assertions if not _counts_rows(check)):
         return None
-    return sorted({column for check in held for column in check.reads})
+    return sorted({column for check in assertions for column in check.reads})
 
 
-def _counts_rows(check: Held) -> bool:
+def _counts_rows(check: Assertion) -> bool:
     return check.expectation.expectation_type.startswith("expect_table_row_count")
 
 
@@ -163,24 +165,24 @@ def _judge(
     about: Checked,
     table: str,
     rows: pa.Table,
-    held: Sequence[Held],
+    assertions: Sequence[Assertion],
     place_of: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda sample: sample,
 ) -> list[Verdict]:
-    conditions = {sql_column(check.name): check.condition for check in held if check.condition}
+    conditions = {sql_column(check.name): check.condition for check in assertions if check.condition}
     rows = with_conditions(stage.lake.spark, rows, conditions)
     overrides = stage.request.overrides
-    return judge(stage.settings, about, rows, held, overrides, suite=f"{table} checks", place_of=place_of)
+    return judge(stage.settings, about, rows, assertions, overrides, suite=f"{table} checks", place_of=place_of)
 
 
 def _judge_table(stage: Stage, about: Checked, table: str) -> list[Verdict]:
     """What rows break one by one is asked of the rows that the run changes, all else of the whole table."""
-    held = _held(stage, table)
-    if not held:
+    assertions = _assertions(stage, table)
+    if not assertions:
         return []
-    whole, changed = _of_table(stage, table, _columns(held), token=stage.fence.token)
+    whole, changed = _of_table(stage, table, _columns(assertions), token=stage.fence.token)
     verdicts = []
     for rows, of in ((changed, False), (whole, True)):
-        chosen = [check for check in held if check.whole == of]
+        chosen = [check for check in assertions if check.whole == of]
         verdicts += _judge(stage, about, f"{table} whole" if of else table, rows, chosen)
     return verdicts
 
@@ -259,9 +261,9 @@ def _conclude(stage: Stage, gate: str, verdicts: list[Verdict]) -> None:
     _record_overrides(stage, verdicts)
     answers = [verdict.verdict for verdict in verdicts]
     stage.summary["checks"] = ", ".join(f"{answers.count(a)} {a}" for a in dict.fromkeys(answers))
-    told = [f"{v.name} {v.verdict}: {v.observed}" for v in verdicts if v.verdict != "passed"]
-    if told:
-        stage.summary["not_passed"] = [*stage.summary.get("not_passed", []), *told]
+    not_passed = [f"{v.name} {v.verdict}: {v.observed}" for v in verdicts if v.verdict != "passed"]
+    if not_passed:
+        stage.summary["not_passed"] = [*stage.summary.get("not_passed", []), *not_passed]
     if any(verdict.stops for verdict in verdicts):
         write_verdicts(stage)
     refuse_failed(gate, verdicts, settings=stage.settings, source=stage.source.name, run_id=stage.run_id)

@@ -72,8 +72,8 @@ def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:
     for table in sorted(folder.glob(f"bronze.db/*{ending}")):
         source = table.name.removesuffix(ending)
         if source not in known:
-            found = f"{table} and other tables, and no {source}.yml in {settings.sources}"
-            yield Finding(f"source {source}", "warning", found, "bring the file back; its tables read on without it")
+            tables = f"{table} and other tables, and no {source}.yml in {settings.sources}"
+            yield Finding(f"source {source}", "warning", tables, "bring the file back; its tables read on without it")
 
 
 def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
@@ -166,26 +166,26 @@ class _Examined:
         shown = publication.load(self.lake, self.source)
         now = frontiers.load(self.lake, self.source)
         if now.seal_us < shown.published_us:
-            found = f"the newest frontiers seal {now.seal_us}, before what is published, {shown.published_us}"
+            finding = f"the newest frontiers seal {now.seal_us}, before what is published, {shown.published_us}"
             advice = _RESTORE.format("what was sealed last can't be told")
-            yield self._finding("frontiers", f"{found}: a commit of {FRONTIERS.qualified} is missing", advice)
+            yield self._finding("frontiers", f"{finding}: a commit of {FRONTIERS.qualified} is missing", advice)
         known = ledger.rows_by_landing(self.lake, self.source)
         if now.landed_through > max(known, default=0):
-            found = f"the trace took in landing {now.landed_through}, which the ledger does not have"
-            yield self._finding("ledger", found, _RESTORE.format("`tidemark plan` shows what a run would land again"))
+            finding = f"the trace took in landing {now.landed_through}, which the ledger does not have"
+            yield self._finding("ledger", finding, _RESTORE.format("`tidemark plan` shows what a run would land again"))
         stored = {file.partition for file in self.lake.summaries(updates(self.source), "batch", None, ())}
         orphans = sorted(stored - now.arrangement.handles() - {handle for handle, _ in now.obsolete})
         if orphans:
-            found = (
+            finding = (
                 f"{len(orphans)} batches that no state names ({', '.join(orphans[:3])}): of a run at work, or a crash"
             )
             yield Finding(
-                f"{self.source.name}: orphans", "warning", found, f"{_REPAIR} waits for the run, and removes them"
+                f"{self.source.name}: orphans", "warning", finding, f"{_REPAIR} waits for the run, and removes them"
             )
         missing = sorted(now.arrangement.handles() - stored)
         if missing:
-            found = f"{len(missing)} batches of its trace have no files: {', '.join(missing[:3])}"
-            yield self._finding("trace", found, _RESTORE.format("land its drops again in a new home"))
+            finding = f"{len(missing)} batches of its trace have no files: {', '.join(missing[:3])}"
+            yield self._finding("trace", finding, _RESTORE.format("land its drops again in a new home"))
 
     def _lease(self) -> Iterator[Finding]:
         path = self.settings.home / "leases" / f"{self.source.name}.lease"

@@ -121,14 +121,14 @@ class _Task:
         begun, before, do = time.monotonic(), Footprint(), ""
         try:
             before = self.count()
-            found, do = self.work()
+            result, do = self.work()
             after = self.count()
         except TidemarkError as refusal:
-            after, found = before, f"{refusal.code}: expected {refusal.expected}, found {refusal.found}"
+            after, result = before, f"{refusal.code}: expected {refusal.expected}, found {refusal.found}"
             do = refusal.next_step or _AGAIN
         except Exception as failure:  # whatever it is, the other steps are to be done
-            after, found, do = before, _last_line(failure), _AGAIN
-        return Step(about, self.step, self.counted, before, after, round(time.monotonic() - begun, 3), found, do)
+            after, result, do = before, _last_line(failure), _AGAIN
+        return Step(about, self.step, self.counted, before, after, round(time.monotonic() - begun, 3), result, do)
 
 
 def _last_line(failure: Exception) -> str:
@@ -273,7 +273,7 @@ def maintain_installation(settings: Settings) -> Iterator[Step]:
 
 def _backed_up(settings: Settings, place: str) -> tuple[str, str]:
     done = back_up(settings, place)
-    return f"set {done.made.name}: {done.copied_files} files, {done.copied_bytes} bytes copied", ""
+    return f"set {done.backup_set.name}: {done.copied_files} files, {done.copied_bytes} bytes copied", ""
 
 
 def _leavings(settings: Settings) -> Iterator[Path]:

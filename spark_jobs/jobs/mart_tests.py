@@ -52,7 +52,7 @@ def _rows(stage: Stage, test: MartTest) -> list[dict[str, Any]]:
     if test.status not in ("fail", "warn") or not test.query:
         return []
     try:
-        found = stage.lake.spark.sql(test.query).limit(MAX_EXAMPLES).toArrow()
+        failing = stage.lake.spark.sql(test.query).limit(MAX_EXAMPLES).toArrow()
     except PySparkException:
         return []
-    return list(found.to_pylist())
+    return list(failing.to_pylist())

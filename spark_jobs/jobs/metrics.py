@@ -26,9 +26,9 @@ def keep_metrics(stage: Stage, landings: Mapping[int, PendingLanding]) -> int:
     known = stage.lake.records(METRICS, of_source)
     lacking = sorted(set(landings) - {row["landing"] for row in known})
     if lacking:
-        made = _metrics(stage, lacking)
-        stage.lake.record_next(METRICS, of_source, lambda present: _new(made, present))
-        known = [*known, *_new(made, known)]
+        metrics = _metrics(stage, lacking)
+        stage.lake.record_next(METRICS, of_source, lambda present: _new(metrics, present))
+        known = [*known, *_new(metrics, known)]
     drops, standing = sorted({n for landing in landings.values() for n in landing.drops}), totals(known)
     verdicts = judge_drift(
         stage.settings,
@@ -38,9 +38,9 @@ def keep_metrics(stage: Stage, landings: Mapping[int, PendingLanding]) -> int:
         labels={n: stage.source.drops.label(n) for n in drops},
     )
     keep_verdicts(stage, "metrics", [asdict(verdict) for verdict in verdicts], ("drift",))
-    told = [f"{v.name}: {v.observed}, {v.because}" for v in verdicts if v.verdict != "passed"]
-    if told:
-        stage.summary["not_passed"] = [*stage.summary.get("not_passed", []), *told]
+    not_passed = [f"{v.name}: {v.observed}, {v.because}" for v in verdicts if v.verdict != "passed"]
+    if not_passed:
+        stage.summary["not_passed"] = [*stage.summary.get("not_passed", []), *not_passed]
     return sum(standing[n]["rows"] + standing[n]["rejects"] for n in drops if n in standing)
 
 
@@ -84,10 +84,10 @@ def _nothing(stage: Stage, landing: int, seq_no: int) -> dict[str, Any]:
 
 def _changes(stage: Stage, landings: list[int]) -> dict[Key, DropChange]:
     """What the chunks of these landings tell of drops."""
-    source, found = stage.source, dict[Key, DropChange]()
+    source, changes = stage.source, dict[Key, DropChange]()
     names = ["seq_no", "landing", "diff", "rows", "event_times", *(f"c_{c}" for c in source.columns)]
     stored = stage.lake.stored(chunks(source), names, of_landings(landings))
     for table in stored.tables():
         for key, change in drop_changes(table, list(source.columns), source.start_us, source.every_us).items():
-            found.setdefault(key, DropChange()).add(change)
-    return found
+            changes.setdefault(key, DropChange()).add(change)
+    return changes

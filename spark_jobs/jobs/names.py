@@ -62,8 +62,8 @@ def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | No
 
 def _shown(source: Source) -> str:
     """The definition by parts, what all names are made of, and the source's share in the views of all sources."""
-    made = {"names": names_version(source), "share": asdict(share_of(source))}
-    return json.dumps({**source.definition_parts(), **made}, sort_keys=True)
+    version = {"names": names_version(source), "share": asdict(share_of(source))}
+    return json.dumps({**source.definition_parts(), **version}, sort_keys=True)
 
 
 def _noted(settings: Settings, source: str) -> dict[str, Any]:

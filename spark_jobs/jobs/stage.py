@@ -136,8 +136,8 @@ def _attempt(
 def _note_done(lease: fence.Lease, name: str, seconds: float, stage: Stage) -> None:
     """Keep what the stage reports for the run's manifest; of one that is repeated what it reported last."""
     began = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    told = json.loads(json.dumps(stage.summary, default=str))
-    done = {"stage": name, "began": began, "seconds": seconds, "commits": stage.lake.commits, **told}
+    summary = json.loads(json.dumps(stage.summary, default=str))
+    done = {"stage": name, "began": began, "seconds": seconds, "commits": stage.lake.commits, **summary}
     lease.stages = [*(other for other in lease.stages if other["stage"] != name), done]
 
 

@@ -39,12 +39,12 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
         return None
     ranges = touched_ranges(stage.lake, scope, stage.definitions)
     stage.summary["touched_ranges"] = {name: len(found) for name, found in ranges.items()}
-    made = corrections(stage.lake, scope, stage.definitions, ranges, stage.fence.token)
+    corrected = corrections(stage.lake, scope, stage.definitions, ranges, stage.fence.token)
     for definition in stage.definitions:
-        if definition.name in made and made[definition.name].files:
-            stage.lake.append_files(definition.table(), made[definition.name].files)
-    accounts = {name: of.account for name, of in made.items()}
-    memory = {name: of.memory for name, of in made.items()}
+        if definition.name in corrected and corrected[definition.name].files:
+            stage.lake.append_files(definition.table(), corrected[definition.name].files)
+    accounts = {name: of.account for name, of in corrected.items()}
+    memory = {name: of.memory for name, of in corrected.items()}
     stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, memory=memory)
     if any(ranges.values()) or scope.everything or scope.has_horizon:
         late = [] if not stage.definitions else judged_files(stage.lake, scope, stage.definitions, stage.fence.token)

@@ -76,9 +76,9 @@ class Order:
         """How many of these windows, which are in order, come before a place."""
         if not windows.num_rows:
             return 0
-        own = windows.select(self.groups)
-        both = pa.concat_tables([own, place.key.select(own.column_names).cast(own.schema)])
-        codes, _ = group_rows(both.combine_chunks(), own.column_names)
+        groups = windows.select(self.groups)
+        both = pa.concat_tables([groups, place.key.select(groups.column_names).cast(groups.schema)])
+        codes, _ = group_rows(both.combine_chunks(), groups.column_names)
         earlier = codes[:-1] < codes[-1]
         earlier |= (codes[:-1] == codes[-1]) & (windows.column(self.kind.position).to_numpy() < place.time)
         return int(np.count_nonzero(earlier))

@@ -98,12 +98,12 @@ def _without_rows(published: Published, comparison: Comparison) -> Iterator[pa.T
 def _windows_of_standing(windowing: Windowing, table: pa.Table, stands: Any = None) -> Found:
     """The windows of the rows that stand, of updates; the found `rows` are all updates, which are carried over."""
     updates = sort_rows(table, key=list(windowing.key), time=PLACED)
-    found = windowing.find(standing(table).drop_columns(["diff", "touched"]), stands)
-    windows = found.windows
-    if found.rows.keys.num_rows < updates.keys.num_rows:
-        every, own = key_codes([updates.keys, found.rows.keys], windowing.key)
+    spans = windowing.find(standing(table).drop_columns(["diff", "touched"]), stands)
+    windows = spans.windows
+    if spans.rows.keys.num_rows < updates.keys.num_rows:
+        every, own = key_codes([updates.keys, spans.rows.keys], windowing.key)
         windows = replace(windows, group=np.searchsorted(every, own)[windows.group])
-    return replace(found, rows=updates, windows=windows)
+    return replace(spans, rows=updates, windows=windows)
 
 
 def _settled(kind: Kind, time: int, last_start: int | None) -> Settled:

@@ -54,19 +54,19 @@ class BlockChunker:
     def __call__(self, payloads: Iterator[Payload]) -> Iterator[list[WrittenFile]]:
         """The files of some blocks at a time."""
         for _, of_bucket in groupby(payloads, key=itemgetter(0)):
-            made: list[pa.Table] = []
+            chunks: list[pa.Table] = []
             n_rows = 0
             for seq_no, of_drop in groupby(of_bucket, key=itemgetter(1)):
-                for held in _rows_at_once(decoded(payload) for *_, payload in of_drop):
-                    if n_rows and n_rows + held.num_rows > HELD_ROWS:
-                        yield self._written(made)
-                        made, n_rows = [], 0
-                    made.append(self._chunks(seq_no, held))
-                    n_rows += held.num_rows
-            yield self._written(made)
+                for rows in _rows_at_once(decoded(payload) for *_, payload in of_drop):
+                    if n_rows and n_rows + rows.num_rows > HELD_ROWS:
+                        yield self._written(chunks)
+                        chunks, n_rows = [], 0
+                    chunks.append(self._chunks(seq_no, rows))
+                    n_rows += rows.num_rows
+            yield self._written(chunks)
 
-    def _written(self, made: list[pa.Table]) -> list[WrittenFile]:
-        whole = pa.concat_tables(made)
+    def _written(self, chunks: list[pa.Table]) -> list[WrittenFile]:
+        whole = pa.concat_tables(chunks)
         keys = {"entity": whole["entity"], "seq_no": whole["seq_no"], "row_id": pc.list_element(whole["row_ids"], 0)}
         order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
         return self.to.write([whole.take(order)])
@@ -77,7 +77,7 @@ class BlockChunker:
         names = rows.column("entity").combine_chunks().dictionary_encode()
         order = np.argsort(names.indices.to_numpy(), kind="stable")
         layout = row_layout(self.source)
-        made = chunk_columns(
+        columns = chunk_columns(
             rows.take(pa.array(order)),
             entity=layout.entity,
             row_id=layout.row_id,
@@ -85,16 +85,16 @@ class BlockChunker:
             components=layout.components,
             config=chunk_limits(self.source),
         )
-        return named_chunks(self.source, made, seq_no=seq_no, diff=1, landing=self.landing)
+        return named_chunks(self.source, columns, seq_no=seq_no, diff=1, landing=self.landing)
 
 
 def _rows_at_once(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """The rows of several tables together, until there are `HELD_ROWS` of them."""
-    held: list[pa.Table] = []
+    parts: list[pa.Table] = []
     for table in tables:
-        held.append(table)
-        if sum(part.num_rows for part in held) >= HELD_ROWS:
-            yield pa.concat_tables(held).combine_chunks()
-            held = []
-    if held:
-        yield pa.concat_tables(held).combine_chunks()
+        parts.append(table)
+        if sum(part.num_rows for part in parts) >= HELD_ROWS:
+            yield pa.concat_tables(parts).combine_chunks()
+            parts = []
+    if parts:
+        yield pa.concat_tables(parts).combine_chunks()

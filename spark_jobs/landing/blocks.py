@@ -136,8 +136,8 @@ class Blocks:
             rows = self.here.filter(pc.equal(self.here["kind"], FILE))
             hashes = self.hashes(0)
         else:
-            told = self.read.where(F.col("kind") != REJECT)
-            rows = told.select("kind", "file", *COUNTS, F.col("hashes")[0].alias("hashes")).toArrow()
+            good = self.read.where(F.col("kind") != REJECT)
+            rows = good.select("kind", "file", *COUNTS, F.col("hashes")[0].alias("hashes")).toArrow()
             hashes, rows = _gathered(rows["hashes"]), rows.filter(pc.equal(rows["kind"], FILE))
         files = rows.select(["file", *COUNTS]).to_pylist()
         return {file.pop("file"): file for file in files}, hashes

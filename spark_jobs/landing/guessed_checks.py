@@ -31,8 +31,8 @@ def guessed_checks(kinds: Mapping[str, str], values: Mapping[str, Sequence[Any]]
     ]
     if not lines:
         return []
-    told = "# Guesses from the sample, which only warn: correct them, then say `treatment: fail` or `quarantine`."
-    return [told, "checks:", *lines[:MOST_CHECKS], ""]
+    comment = "# Guesses from the sample, which only warn: correct them, then say `treatment: fail` or `quarantine`."
+    return [comment, "checks:", *lines[:MOST_CHECKS], ""]
 
 
 def _listed(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
@@ -66,5 +66,5 @@ def _given(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | 
     return _line(f"{column}_given", f"kind: not_null, column: {column}") if every else None
 
 
-def _line(name: str, told: str) -> str:
-    return f"  {name}: {{{told}, treatment: warn}}   # guess"
+def _line(name: str, check: str) -> str:
+    return f"  {name}: {{{check}, treatment: warn}}   # guess"

@@ -142,13 +142,13 @@ class LandedDrop:
 
 def landed_drops(lake: Lake, source: Source) -> dict[int, LandedDrop]:
     """The drops that the ledger names, by their numbers; also of a lake that an older version made."""
-    found: dict[int, LandedDrop] = {}
+    drops: dict[int, LandedDrop] = {}
     for row in _rows(lake, source, pc.scalar(True)):
-        drop = found.setdefault(row["seq_no"], LandedDrop())
+        drop = drops.setdefault(row["seq_no"], LandedDrop())
         drop.rows += row["rows"] - (row.get("rows_back") or 0)
         if row["path"] is not None:
             drop.checksums[row["path"]] = row["checksum"]
-    return found
+    return drops
 
 
 def _rows(lake: Lake, source: Source, where: pc.Expression) -> Rows:

@@ -46,8 +46,8 @@ def _landed(spark: SparkSession, landed: StoredRows, new: Hashes) -> Hashes:
         return new[:0]
     wanted = BloomFilter.of(new)
     pieces = landed.split(max(landed.n_rows // MOST_TASKS, 1))
-    found = answers(spark, pieces, partial(_passing, wanted=wanted), here=landed.n_bytes <= BYTES_HERE)
-    passing = [np.frombuffer(part, np.uint64) for part in found]
+    suspects = answers(spark, pieces, partial(_passing, wanted=wanted), here=landed.n_bytes <= BYTES_HERE)
+    passing = [np.frombuffer(part, np.uint64) for part in suspects]
     of_landed = np.concatenate([new[:0], *passing])
     places = np.minimum(np.searchsorted(new, of_landed), new.size - 1)
     return np.unique(of_landed[new[places] == of_landed])

@@ -51,9 +51,9 @@ def ledger(lake: HeldLake, source: Source) -> list[Row]:
 
 def drops(rows: Iterable[Row], source: Source) -> dict[int, Drop]:
     """The drops that have landed, by their numbers; `late` and `open` are left to the caller."""
-    made: dict[int, Drop] = {}
+    by_number: dict[int, Drop] = {}
     for row in rows:
-        drop = made.setdefault(row["seq_no"], Drop(row["seq_no"], source.drops.label(row["seq_no"])))
+        drop = by_number.setdefault(row["seq_no"], Drop(row["seq_no"], source.drops.label(row["seq_no"])))
         for column in ("rows", "rejects", "duplicates"):
             change = (row[column] or 0) - (row[f"{column}_back"] or 0)
             setattr(drop, column, getattr(drop, column) + change)
@@ -62,7 +62,7 @@ def drops(rows: Iterable[Row], source: Source) -> dict[int, Drop]:
         if row["landing"] > drop.landing:
             drop.landing, drop.run_id = row["landing"], row["run_id"]
         drop.files = len(drop.paths)
-    return dict(sorted(made.items()))
+    return dict(sorted(by_number.items()))
 
 
 def quarantine(lake: HeldLake, source: Source) -> list[Row]:
@@ -76,20 +76,20 @@ def quarantine(lake: HeldLake, source: Source) -> list[Row]:
         for row in sorted(lake.records(DISMISSALS, pc.field("source") == source.name), key=lambda r: r["dismissed_at"])
     }
     identity = ("seq_no", "file", "line", "rule", "reason", "raw")
-    held: dict[tuple[Any, ...], Row] = {}
+    records: dict[tuple[Any, ...], Row] = {}
     diffs: Counter[tuple[Any, ...]] = Counter()
     for row in lake.records(QUARANTINE, pc.field("source") == source.name):
         if row["landing"] in landings:
             key = tuple(row[column] for column in identity)
             diffs[key] += row["diff"]
-            held.setdefault(key, {column: row[column] for column in (*identity, "run_id")})
-    found = []
-    for key, row in held.items():
+            records.setdefault(key, {column: row[column] for column in (*identity, "run_id")})
+    standing = []
+    for key, row in records.items():
         if diffs[key] > 0:
             closed = dismissed.get((row["file"], checksums.get(row["file"]), row["rule"]))
             said = {name: closed[name] if closed else None for name in ("because", "dismissed_by", "dismissed_at")}
-            found.append(row | said | {"replay_state": DISMISSED if closed else OPEN})
-    return sorted(found, key=lambda row: (row["seq_no"], row["file"] or "", row["line"] or 0))
+            standing.append(row | said | {"replay_state": DISMISSED if closed else OPEN})
+    return sorted(standing, key=lambda row: (row["seq_no"], row["file"] or "", row["line"] or 0))
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def late(lake: HeldLake, source: Source) -> LateRows:
     shown = (pc.field("source") == source.name) & visible_rows(current)
     shown = shown & (pc.field("known_from") < pa.scalar(instant(current.published_us)))
     columns = ["source", "definition", "action", "drop_lo", "late_by", "diff", "known_from", "token"]
-    rows = lake.held(LATE, columns, shown)
+    rows = lake.rows(LATE, columns, shown)
     late_by = rows.column("late_by").to_numpy()
     kind = np.searchsorted(_LIMITS_US, np.nan_to_num(late_by, nan=0.0), side="left")
     kind = np.where(np.isnan(late_by.astype(float)), len(LATE_BY) - 1, kind)
@@ -130,9 +130,9 @@ def late(lake: HeldLake, source: Source) -> LateRows:
             by_drop[_seq_no(source, row["drop_lo"])] += n
             by_kind[row["kind"]] += n
             key = (row["definition"], row["action"])
-            told = by_action.setdefault(key, {"definition": key[0], "action": key[1], "rows": 0, "newest": None})
-            told["rows"] += n
-            told["newest"] = max(filter(None, (told["newest"], row["known_from_max"])))
+            summary = by_action.setdefault(key, {"definition": key[0], "action": key[1], "rows": 0, "newest": None})
+            summary["rows"] += n
+            summary["newest"] = max(filter(None, (summary["newest"], row["known_from_max"])))
     in_order = sorted(by_action.values(), key=lambda row: (row["definition"] or "", row["action"]))
     return LateRows(dict(by_drop), in_order, list(zip(LATE_BY, by_kind, strict=True)))
 

@@ -41,10 +41,10 @@ class HeldLake(StoredLake):
 
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
         """As `Lake.records`, from memory; none of a table that is not there."""
-        rows: Rows = self.held(table, table.column_names, where).to_pylist()
+        rows: Rows = self.rows(table, table.column_names, where).to_pylist()
         return rows
 
-    def held(self, table: Table, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+    def rows(self, table: Table, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
         """The rows of a table as it is now; a column that an older version did not write is null."""
         with self._lock:
             log = self._log(table)
@@ -57,8 +57,8 @@ class HeldLake(StoredLake):
                 (table.qualified, tuple(columns)), log.version(), lambda: self._read(table, log, present)
             )
         missing = {c: pa.nulls(len(of_version), kinds[c]) for c in columns if c not in stands}
-        held = pa.table({c: missing[c] if c in missing else of_version.column(c) for c in columns})
-        return held if where is None else held.filter(where)
+        read = pa.table({c: missing[c] if c in missing else of_version.column(c) for c in columns})
+        return read if where is None else read.filter(where)
 
     def version(self, table: Table) -> int:
         """The newest version of a table; -1 where there is none."""
@@ -120,16 +120,16 @@ class HeldLake(StoredLake):
         does, too, but what tells them there tells all of its statistics."""
         from pyarrow import parquet
 
-        told = dict(part.split("=", 1) for part in path.split("/")[:-1])
+        values = dict(part.split("=", 1) for part in path.split("/")[:-1])
         with file_system(root, self._storage_options).open_input_file(path) as file:
-            held = parquet.ParquetFile(file)
-            stored = [name for name in schema.names if name in held.schema_arrow.names]
-            rows = held.read(columns=stored, use_threads=False)
-        made = []
+            parquet_file = parquet.ParquetFile(file)
+            stored = [name for name in schema.names if name in parquet_file.schema_arrow.names]
+            rows = parquet_file.read(columns=stored, use_threads=False)
+        arrays = []
         for field in schema:
             if field.name in stored:
-                made.append(rows.column(field.name).cast(field.type))
+                arrays.append(rows.column(field.name).cast(field.type))
             else:
-                value = unquote(told[field.name]) if field.name in partitions else None
-                made.append(pa.chunked_array([pa.repeat(pa.scalar(value, pa.string()), len(rows)).cast(field.type)]))
-        return pa.table(made, schema=schema)
+                value = unquote(values[field.name]) if field.name in partitions else None
+                arrays.append(pa.chunked_array([pa.repeat(pa.scalar(value, pa.string()), len(rows)).cast(field.type)]))
+        return pa.table(arrays, schema=schema)

@@ -55,7 +55,7 @@ def marts(settings: Settings, sources: Mapping[str, Source]) -> dict[str, Mart]:
     nodes = _json(target / "manifest.json").get("nodes", {})
     outcomes = {result["unique_id"]: result for result in _json(target / "run_results.json").get("results", [])}
     models = {id_: node for id_, node in nodes.items() if node["resource_type"] == "model"}
-    made = {}
+    by_name = {}
     for id_, model in models.items():
         tests = {
             t: node for t, node in nodes.items() if node["resource_type"] == "test" and node["attached_node"] == id_
@@ -63,7 +63,7 @@ def marts(settings: Settings, sources: Mapping[str, Source]) -> dict[str, Mart]:
         grain = _grain(tests.values())
         source = model["config"].get("follows")
         reads = [".".join(reference.split(".")[-2:]) for reference in model["depends_on"]["nodes"]]
-        made[model["name"]] = Mart(
+        by_name[model["name"]] = Mart(
             model["name"],
             model.get("description") or "",
             {name: column.get("description") or "" for name, column in model["columns"].items()},
@@ -73,15 +73,15 @@ def marts(settings: Settings, sources: Mapping[str, Source]) -> dict[str, Mart]:
             _followed(sources.get(source or ""), reads, grain),
             [_test(test, outcomes.get(test_id)) for test_id, test in tests.items()],
         )
-    return dict(sorted(made.items()))
+    return dict(sorted(by_name.items()))
 
 
 def _grain(tests: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The columns that the test of that name takes."""
     for test in tests:
-        told = test.get("test_metadata") or {}
-        if told.get("name") == "grain":
-            return tuple(told["kwargs"].get("columns") or ())
+        metadata = test.get("test_metadata") or {}
+        if metadata.get("name") == "grain":
+            return tuple(metadata["kwargs"].get("columns") or ())
     return ()
 
 

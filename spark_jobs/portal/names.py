@@ -28,7 +28,7 @@ def _escaped(character: str) -> str:
 
 def decoded(name: str) -> str:
     """The text that `encoded` made the name of; what it never makes stays as it is."""
-    raw = re.sub(rb"~([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), name.encode("utf-8", "surrogateescape"))
+    raw = re.sub(rb"~([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), name.encode("utf-8", "surrogateescape"))
     return raw.decode("utf-8", "surrogateescape")
 
 

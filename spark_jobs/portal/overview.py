@@ -107,30 +107,30 @@ class SourceFacts:
     @cached_property
     def concerns(self) -> list[Concern]:
         """What needs a person, the most urgent first."""
-        told = []
+        facts = []
         last = self.last_run
         if last is not None and last.state in ("gate failed", "failed"):
             what = ", ".join(dict.fromkeys(f"{result['gate']}: {result['name']}" for result in last.failed))
             left = "nothing of it is published" if last.published is None else "what it published stands"
             words = f"the last run failed{' at ' + what if what else ''}; {left}"
-            told.append(Concern(0, words, ("runs", self.name, last.run_id)))
+            facts.append(Concern(0, words, ("runs", self.name, last.run_id)))
         elif last is not None and last.state == "not published":
             words = "the last run has published nothing: it is on its way, or was interrupted"
-            told.append(Concern(2, words, ("runs", self.name, last.run_id)))
+            facts.append(Concern(2, words, ("runs", self.name, last.run_id)))
         if self.open_records:
-            told.append(Concern(1, f"{counted(self.open_records, 'record')} in quarantine", ("quarantine", self.name)))
+            facts.append(Concern(1, f"{counted(self.open_records, 'record')} in quarantine", ("quarantine", self.name)))
         if self.gaps:
-            told.append(Concern(1, f"{counted(len(self.gaps), 'drop')} never run", ("sources", self.name)))
+            facts.append(Concern(1, f"{counted(len(self.gaps), 'drop')} never run", ("sources", self.name)))
         if last is not None and last.notable:
-            told.append(
+            facts.append(
                 Concern(2, f"{counted(len(last.notable), 'check')} to look at", ("runs", self.name, last.run_id))
             )
         behind = self.behind(datetime.now(UTC))
         if behind:
-            told.append(Concern(1, f"{counted(behind, 'drop')} behind its schedule", ("sources", self.name)))
+            facts.append(Concern(1, f"{counted(behind, 'drop')} behind its schedule", ("sources", self.name)))
         if not self.runs:
-            told.append(Concern(3, "nothing has run yet", ("sources", self.name)))
-        return sorted(told, key=lambda concern: concern.weight)
+            facts.append(Concern(3, "nothing has run yet", ("sources", self.name)))
+        return sorted(facts, key=lambda concern: concern.weight)
 
     def behind(self, now: datetime) -> int:
         """Drops that a source which runs by itself should have published by now."""
@@ -193,8 +193,8 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
     rows = {seq_no: drop.rows for seq_no, drop in facts.drops.items()}
     rejects = {seq_no: drop.rejects for seq_no, drop in facts.drops.items() if drop.rejects}
     late = {seq_no: drop.late for seq_no, drop in facts.drops.items()} if facts.late.total else {}
-    found = [published_windows(lake, each) for each in definitions(source)]
-    windows = [each for each in found if each is not None]
+    counts = [published_windows(lake, each) for each in definitions(source)]
+    windows = [each for each in counts if each is not None]
     plots = [
         bars("Rows per drop", rows, source, "rows"),
         bars("Late rows per drop", late, source, "late rows"),

@@ -109,16 +109,16 @@ class Portal:
         scope = scope or Scope()
         links = links or Links(name)
         try:
-            kind, made = self._made(name, asked or {}, scope)
+            kind, content = self._content(name, asked or {}, scope)
         except OSError:
             # a file that was listed is gone: the table was rewritten and cleaned, or made anew
             self.lake.forget()
-            kind, made = self._made(name, asked or {}, scope)
+            kind, content = self._content(name, asked or {}, scope)
         template = self._templates.get_template(f"{kind}.html.j2")
         common = {"links": links, "now": datetime.now(UTC), "is_live": self._is_live, "inline_styles": None}
-        return template.render(common | made)
+        return template.render(common | content)
 
-    def _made(self, name: str, asked: Mapping[str, Sequence[str]], scope: Scope) -> tuple[str, dict[str, Any]]:
+    def _content(self, name: str, asked: Mapping[str, Sequence[str]], scope: Scope) -> tuple[str, dict[str, Any]]:
         """The template of a page, and what it shows."""
         kind, _, rest = name.removesuffix(_HTML).partition("/")
         makers: dict[str, Callable[..., dict[str, Any]]] = {
@@ -128,11 +128,11 @@ class Portal:
             "why": self._why,
         }
         if kind == "index" and not rest:
-            made = self._index(scope)
+            content = self._index(scope)
         elif kind == "glossary" and not rest:
-            made = {"words": WORDS}
+            content = {"words": WORDS}
         elif kind == "marts":
-            made = self._mart(rest, scope) if rest else {"marts": self._marts(scope)}
+            content = self._mart(rest, scope) if rest else {"marts": self._marts(scope)}
             kind = "mart" if rest else "marts"
         elif kind in makers:
             of_source, _, more = rest.partition("/")
@@ -140,21 +140,21 @@ class Portal:
             if source is None or not scope.sees(source.name):
                 raise _missing(name)
             try:
-                made = makers[kind](source, more, asked)
+                content = makers[kind](source, more, asked)
             except (ArrowInvalid, KeyError) as error:
                 raise self._older(source, error) from error
             kind = kind.removesuffix("s")
         else:
             raise _missing(name)
-        return kind, made
+        return kind, content
 
     def report(self, source: Source) -> str:
         """The page of a source as one file that links to nothing."""
-        made = self._source(source, "", {})
+        content = self._source(source, "", {})
         links = Links("", is_alone=True)
         styles = (TEMPLATES / STYLES).read_text(encoding="utf-8")
         common = {"links": links, "now": datetime.now(UTC), "is_live": False, "inline_styles": styles}
-        return self._templates.get_template("source.html.j2").render(common | made)
+        return self._templates.get_template("source.html.j2").render(common | content)
 
     def _older(self, source: Source, error: Exception) -> Exception:
         """What a failure to read a column means, if the tables of an older version lack it; else the failure."""
@@ -184,8 +184,8 @@ class Portal:
     def _index(self, scope: Scope) -> dict[str, Any]:
         folder = self._folder()
         seen = [source for name, source in folder.sources.items() if scope.sees(name)]
-        told = sorted((overview.source_facts(self.lake, source) for source in seen), key=lambda f: f.urgency)
-        return {"sources": told, "errors": [str(error) for error in folder.errors]}
+        facts = sorted((overview.source_facts(self.lake, source) for source in seen), key=lambda f: f.urgency)
+        return {"sources": facts, "errors": [str(error) for error in folder.errors]}
 
     def _source(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = overview.source_facts(self.lake, source)
@@ -211,8 +211,8 @@ class Portal:
         labels = {seq_no: source.drops.label(seq_no) for seq_no in run.drops}
         docs = docs_of_run(self.settings, run.run_id)
         plan = plan_of_run(self.settings.home, run.run_id)
-        told = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
-        return told | {"listed": LISTED}
+        content = {"source": source, "run": run, "changes": changed, "plan": plan, "labels": labels, "docs": docs}
+        return content | {"listed": LISTED}
 
     def _quarantine(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = overview.source_facts(self.lake, source)
@@ -226,15 +226,15 @@ class Portal:
         else:
             given = {column: values[0].strip() for column, values in asked.items() if column in table.key and values}
             key = [f"{column}={value}" for column, value in given.items()]
-        told = why(self.lake, source, table.name, key, LISTED)
+        reasons = why(self.lake, source, table.name, key, LISTED)
         of_marts = [mart for mart in self.marts().values() if mart.follows and mart.follows.name == table.name]
-        return {"source": source, "why": told, "marts": of_marts, "key": list(told.key.values())}
+        return {"source": source, "why": reasons, "marts": of_marts, "key": list(reasons.key.values())}
 
     def _marts(self, scope: Scope) -> list[tuple[Mart, Any]]:
         seen = [mart for mart in self.marts().values() if mart.source is None or scope.sees(mart.source)]
-        return [(mart, self._held(mart)) for mart in seen]
+        return [(mart, self._mart_rows(mart)) for mart in seen]
 
-    def _held(self, mart: Mart) -> MartRows | None:
+    def _mart_rows(self, mart: Mart) -> MartRows | None:
         notes = [shown_marts(self.settings.home, source) for source in self.sources()]
         versions = [note.versions[mart.name] for note in notes if mart.name in note.versions]
         return mart_rows(self.lake, mart, max(versions, default=None), MART_ROWS)
@@ -243,11 +243,11 @@ class Portal:
         mart = self.marts().get(decoded(name))
         if mart is None or not (mart.source is None or scope.sees(mart.source)):
             raise _missing(f"marts/{name}")
-        return {"mart": mart, "held": self._held(mart), "checks": self._checks_of(mart)}
+        return {"mart": mart, "shown": self._mart_rows(mart), "checks": self._checks_of(mart)}
 
     def _checks_of(self, mart: Mart) -> list[dict[str, Any]]:
         """What the newest run that checked the mart found."""
         source = self.sources().get(mart.source or "")
         runs = overview.source_facts(self.lake, source).runs if source is not None else []
-        told = ([row for row in run.results if row["relation"] == f"marts.{mart.name}"] for run in runs)
-        return next(filter(None, told), [])
+        results = ([row for row in run.results if row["relation"] == f"marts.{mart.name}"] for run in runs)
+        return next(filter(None, results), [])

@@ -45,9 +45,9 @@ def results(lake: HeldLake, source: Source) -> dict[str, list[Row]]:
     """Per run the newest result of each check: what stopped it first, then what else a person should see. `sample` is a
     list of rows."""
     of_source = pc.field("source") == source.name
-    told = [*map(_of_verdict, lake.records(_VERDICTS, of_source)), *lake.records(_RESULTS, of_source)]
+    rows = [*map(_of_verdict, lake.records(_VERDICTS, of_source)), *lake.records(_RESULTS, of_source)]
     newest: dict[tuple[Any, ...], Row] = {}
-    for row in sorted(told, key=lambda row: row["token"]):
+    for row in sorted(rows, key=lambda row: row["token"]):
         # suites on two tables may each have a check of one name; an invariant's tables are told by what it finds
         table = None if row["kind"] == "invariant" else row["relation"]
         newest[row["run_id"], row["gate"], row["name"], table] = row
@@ -69,9 +69,9 @@ def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:
 
 def _of_verdict(row: Row) -> Row:
     blank = dict.fromkeys((*_TEXTS, "failing"))
-    told = {name: row[name] for name in ("source", "token", "run_id", "gate", "expectation", "observed")}
+    result = {name: row[name] for name in ("source", "token", "run_id", "gate", "expectation", "observed")}
     verdict = "passed" if row["success"] else "failed"
-    return blank | told | {"name": row["measure"], "kind": "invariant", "verdict": verdict, "treatment": "fail"}
+    return blank | result | {"name": row["measure"], "kind": "invariant", "verdict": verdict, "treatment": "fail"}
 
 
 def _first(row: Row) -> tuple[Any, ...]:

@@ -86,10 +86,10 @@ class Run:
 def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
     """All runs that left something, newest first."""
     of_source = pc.field("source") == source.name
-    made: dict[str, Run] = {}
+    by_id: dict[str, Run] = {}
 
     def run_of(row: Mapping[str, Any], token: int) -> Run:
-        run = made.setdefault(row["run_id"], Run(row["run_id"]))
+        run = by_id.setdefault(row["run_id"], Run(row["run_id"]))
         run.token = max(run.token, token)
         return run
 
@@ -104,9 +104,9 @@ def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
         run_of(manifest, manifest["token"]).manifest = manifest
     current = publication.load(lake, source)
     for each in publications_of(moves, instant(current.published_us)):
-        if each.run_id in made:
-            made[each.run_id].published = each
-    return sorted(made.values(), key=lambda run: -run.token)
+        if each.run_id in by_id:
+            by_id[each.run_id].published = each
+    return sorted(by_id.values(), key=lambda run: -run.token)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _ShownTable:
     """A published table whose changes are told: its history, its name, and what is shown of a row."""
 
     table: Table
@@ -138,26 +138,26 @@ class _Told:
     of_source: pc.Expression
 
 
-def changes(lake: HeldLake, source: Source, made: Published, most: int) -> list[Change]:
+def changes(lake: HeldLake, source: Source, published: Published, most: int) -> list[Change]:
     """What a publication changed, table by table; up to `most` rows of each that came, with those they replace."""
     current = publication.load(lake, source)
-    told = []
+    shown = []
     for each in definitions(source):
         values = tuple(column.name for column in each.value_columns())
-        told.append(_Told(each.table(), f"silver.{each.name}", tuple(each.identity), values, pc.scalar(True)))
+        shown.append(_ShownTable(each.table(), f"silver.{each.name}", tuple(each.identity), values, pc.scalar(True)))
     if source.state is not None:
         hidden = {*(c.name for c in VALIDITY), "source", "names", "seen"}
         values = tuple(c.name for c in STATE.columns if c.name not in hidden)
-        told.append(_Told(STATE, f"gold.{source.name}", ("entity",), values, pc.field("source") == source.name))
-    return [_change(lake, each, made, current, most) for each in told if lake.version(each.table) >= 0]
+        shown.append(_ShownTable(STATE, f"gold.{source.name}", ("entity",), values, pc.field("source") == source.name))
+    return [_change(lake, each, published, current, most) for each in shown if lake.version(each.table) >= 0]
 
 
-def _change(lake: HeldLake, told: _Told, made: Published, current: Publication, most: int) -> Change:
-    time, key = pa.scalar(made.known_from, INSTANT), list(told.key)
-    shown, order = visible_rows(current) & told.of_source, [(column, "ascending") for column in key]
+def _change(lake: HeldLake, table: _ShownTable, published: Published, current: Publication, most: int) -> Change:
+    time, key = pa.scalar(published.known_from, INSTANT), list(table.key)
+    shown, order = visible_rows(current) & table.of_source, [(column, "ascending") for column in key]
     halves = (("known_from", LIVE), ("known_to", CLOSING))
     came, went = (
-        lake.stored(told.table, told.values, shown & (pc.field(bound) == time), {"era": [era, "closed"]})
+        lake.stored(table.table, table.values, shown & (pc.field(bound) == time), {"era": [era, "closed"]})
         .whole()
         .sort_by(order)
         for bound, era in halves
@@ -168,12 +168,12 @@ def _change(lake: HeldLake, told: _Told, made: Published, current: Publication, 
     diff = 1 if len(came) else -1
     sample = [{"diff": diff, **row} for row in first]
     if diff == 1:
-        keys = {_key(row, told) for row in first}
+        keys = {_key(row, table) for row in first}
         bounds = pc.field(key[0]).isin([row[key[0]] for row in first])
-        sample += [{"diff": -1, **row} for row in went.filter(bounds).to_pylist() if _key(row, told) in keys]
-    sample.sort(key=lambda row: (_key(row, told), row["diff"]))
-    return Change(told.name, told.key, len(came) - both, both, len(went) - both, sample)
+        sample += [{"diff": -1, **row} for row in went.filter(bounds).to_pylist() if _key(row, table) in keys]
+    sample.sort(key=lambda row: (_key(row, table), row["diff"]))
+    return Change(table.name, table.key, len(came) - both, both, len(went) - both, sample)
 
 
-def _key(row: Row, told: _Told) -> tuple[str, ...]:
-    return tuple(str(row[column]) for column in told.key)
+def _key(row: Row, table: _ShownTable) -> tuple[str, ...]:
+    return tuple(str(row[column]) for column in table.key)

@@ -76,10 +76,10 @@ def _standing(lake: HeldLake, definition: Definition, current: Publication) -> p
     """The rows that are published and not closed. Few are closed between two foldings: only those that may be are held
     against the closing ones."""
     columns = dict.fromkeys([*definition.identity, *_BOUNDS, "revision", "known_from", "known_to", "era", "token"])
-    held = lake.held(definition.table(), list(columns), visible_rows(current))
+    rows = lake.rows(definition.table(), list(columns), visible_rows(current))
     published = pa.scalar(instant(current.published_us), INSTANT)
-    live = held.filter((pc.field("era") == LIVE) & (pc.field("known_from") < published))
-    closings = held.filter((pc.field("era") == CLOSING) & (pc.field("known_to") < published))
+    live = rows.filter((pc.field("era") == LIVE) & (pc.field("known_from") < published))
+    closings = rows.filter((pc.field("era") == CLOSING) & (pc.field("known_to") < published))
     may_be_closed = pc.is_in(live.column("window_start"), closings.column("window_start").combine_chunks())
     near = pa.concat_tables([live.filter(may_be_closed), closings])
     others = live.filter(pc.invert(may_be_closed)).drop_columns(["era"])

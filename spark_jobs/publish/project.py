@@ -23,7 +23,7 @@ from spark_jobs.sources import Source, read_sources
 
 PROJECT = CHECKOUT / "dbt"
 """The product's dbt project; its `profiles.yml` is beside it."""
-OWN = "own"
+TEAM = "own"
 """The folder of a team's own models, macros and tests, within `models`, `macros` and `tests`."""
 _PARTS = ("models", "macros", "tests")
 _OF_DBT = (".sql", ".yml", ".yaml", ".md")
@@ -48,9 +48,9 @@ class Project:
 
     def selected(self, source: Source) -> list[str]:
         """What dbt selects for a source: marts with its tag, and own models that are made of what it publishes."""
-        if not (self.folder / "models" / OWN).is_dir():
+        if not (self.folder / "models" / TEAM).is_dir():
             return [f"tag:{source.name}"]
-        return [f"tag:{source.name}", *(f"source:{name}+,path:models/{OWN}" for name in _published(source))]
+        return [f"tag:{source.name}", *(f"source:{name}+,path:models/{TEAM}" for name in _published(source))]
 
 
 def laid_out(settings: Settings) -> Project:
@@ -61,14 +61,14 @@ def laid_out(settings: Settings) -> Project:
     """
     files = {path: (PROJECT / path).read_bytes() for path in _files(PROJECT, ["dbt_project.yml", *_PARTS])}
     if settings.dbt is not None:
-        files |= _own(settings.dbt)
+        files |= _team_files(settings.dbt)
         described = yaml.safe_load(files[_LISTED])
         others = _other_sources(read_sources(settings.sources).sources.values(), described)
-        files[Path("models", OWN, "sources_of_the_lake.yml")] = yaml.safe_dump(others, sort_keys=False).encode()
-    told = hashlib.sha256()
+        files[Path("models", TEAM, "sources_of_the_lake.yml")] = yaml.safe_dump(others, sort_keys=False).encode()
+    digest = hashlib.sha256()
     for path, content in sorted(files.items()):
-        told.update(f"{path}\0{len(content)}\0".encode() + content)
-    folder = settings.home / "dbt" / "projects" / told.hexdigest()[:16]
+        digest.update(f"{path}\0{len(content)}\0".encode() + content)
+    folder = settings.home / "dbt" / "projects" / digest.hexdigest()[:16]
     if not folder.is_dir():
         _lay_out(folder, files)
     return Project(folder)
@@ -76,11 +76,11 @@ def laid_out(settings: Settings) -> Project:
 
 def _files(folder: Path, names: Iterable[str]) -> list[Path]:
     """What dbt reads below these files and folders of `folder`, relative to it."""
-    found = [path for name in names for path in [folder / name, *(folder / name).rglob("*")]]
-    return [path.relative_to(folder) for path in found if path.suffix in _OF_DBT and path.is_file()]
+    paths = [path for name in names for path in [folder / name, *(folder / name).rglob("*")]]
+    return [path.relative_to(folder) for path in paths if path.suffix in _OF_DBT and path.is_file()]
 
 
-def _own(folder: Path) -> dict[Path, bytes]:
+def _team_files(folder: Path) -> dict[Path, bytes]:
     """A team's files by their places in the project. A folder without `models` is one of models."""
     if not folder.is_dir():
         raise ConfigurationError(
@@ -93,7 +93,7 @@ def _own(folder: Path) -> dict[Path, bytes]:
     files = {}
     for part in parts:
         for path in _files(folder / part, [""]):
-            files[Path(part or "models", OWN, path)] = (folder / part / path).read_bytes()
+            files[Path(part or "models", TEAM, path)] = (folder / part / path).read_bytes()
     return files
 
 
@@ -121,15 +121,15 @@ def _published(source: Source) -> dict[str, str]:
 
 
 def _lay_out(folder: Path, files: Mapping[Path, bytes]) -> None:
-    made = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     for path, content in files.items():
-        place = made / path
+        place = fresh / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
     try:
-        made.replace(folder)
+        fresh.replace(folder)
     except OSError:
         # another build has laid it out meanwhile
-        shutil.rmtree(made)
+        shutil.rmtree(fresh)
         if not folder.is_dir():
             raise

@@ -93,14 +93,14 @@ def entity_state(
         states = states_for(segments, *(np.array([time]) for time in asked), transforms=REGISTERED)
         live = np.flatnonzero(states.status == Status.LIVE)
         columns = state_columns(states.take(live), meaning_of(source))
-        found = pa.table({source.entity: pa.array([entity] * len(live), pa.string()), **columns})
+        states_then = pa.table({source.entity: pa.array([entity] * len(live), pa.string()), **columns})
     else:
         known = (pc.field("time") <= instant(time_us)) & (pc.field("event_time") <= instant(limit_us))
         due = (pc.field("entity") == entity) & known
         rows = stored_counting_rows(lake, source, point.frontiers.arrangement, columns_read(source), due).whole()
-        found = _shown(fold_rows(folded_columns(rows, source), source), source)
-    place = found.schema.get_field_index("timestamp")
-    return found.set_column(place, "timestamp", found["timestamp"].cast(INSTANT))
+        states_then = _shown(fold_rows(folded_columns(rows, source), source), source)
+    place = states_then.schema.get_field_index("timestamp")
+    return states_then.set_column(place, "timestamp", states_then["timestamp"].cast(INSTANT))
 
 
 def _state_of(source: Source) -> State:

@@ -63,8 +63,8 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     for column in ("start_time", "start_row"):  # null where a chain begins, and Arrow joins no nulls
         place = shown.column_names.index(column)
         shown = shown.set_column(place, column, shown.column(column).fill_null(_BEGINNING))
-    held = without_closed(shown, SEGMENT)
-    ends = held.filter(held.column("end_time").is_null()).column("deltas")
+    segments = without_closed(shown, SEGMENT)
+    ends = segments.filter(segments.column("end_time").is_null()).column("deltas")
     live = lake.stored(CHAINS, ["encoding", "saved_bytes"], None, {"source": [source.name], "era": [LIVE]})
     saved: Counter[str] = Counter()
     for row in live.whole().group_by("encoding").aggregate([("saved_bytes", "sum")]).to_pylist():
@@ -72,11 +72,11 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     trace = lake.stored(updates(source), ["batch"], None, {"batch": trace_handles(point.frontiers.arrangement)})
     return ChainMetrics(
         chains=len(ends),
-        checkpoints=len(held) - held.column("at_delta").null_count,
-        deltas=pc.sum(held.column("deltas")).as_py() or 0,
+        checkpoints=len(segments) - segments.column("at_delta").null_count,
+        deltas=pc.sum(segments.column("deltas")).as_py() or 0,
         pending=pc.sum(ends).as_py() or 0,
         longest=pc.max(ends).as_py() or 0,
-        refused=sum(_refused(row["refusals"], row["known_until"]) for row in _with_refusals(held)),
+        refused=sum(_refused(row["refusals"], row["known_until"]) for row in _with_refusals(segments)),
         **_compactions(lake, source, current),
         saved_bytes=dict(saved),
         bytes_of_updates=_bytes(trace),
@@ -84,8 +84,8 @@ def chain_metrics(lake: Lake, source: Source) -> ChainMetrics:
     )
 
 
-def _with_refusals(held: pa.Table) -> list[dict[str, list[int | None]]]:
-    lists = held.select(["refusals", "known_until"])
+def _with_refusals(segments: pa.Table) -> list[dict[str, list[int | None]]]:
+    lists = segments.select(["refusals", "known_until"])
     return lists.filter(pc.greater(pc.list_value_length(lists.column("refusals")), 0)).to_pylist()
 
 

@@ -87,7 +87,7 @@ def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequenc
     near = pc.field("seq_no") >= min(drop_of(row_id) for row_id in wanted)
     near = near & pc.field("entity").isin(sorted({update["entity"] for update in updates}))
     columns = ["diff", "landing", LANDINGS.name, *arrays.values()]
-    found = []
+    rows = []
     for chunk in lake.stored(chunks(source), columns, near).whole().to_pylist():
         if chunk["landing"] not in ledger:
             continue
@@ -96,5 +96,5 @@ def _of_chunks(lake: Lake, source: Source, updates: Sequence[Row], read: Sequenc
                 # a chunk none of whose rows has a value holds no array
                 row = {name: (chunk[array] or {place: None})[place] for name, array in arrays.items()}
                 landing = (chunk[LANDINGS.name] or {place: chunk["landing"]})[place]
-                found.append({"diff": chunk["diff"], **row, "landing": landing})
-    return found
+                rows.append({"diff": chunk["diff"], **row, "landing": landing})
+    return rows

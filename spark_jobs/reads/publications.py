@@ -60,7 +60,7 @@ def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> lis
         seals.add(move["published"])
         if move["seal"] is not None:
             by_seal.setdefault(move["seal"], []).append(move)
-    told: list[Published] = []
+    listed: list[Published] = []
     withdrawn = -1
     for seal in sorted(by_seal):
         sealed = [move for move in by_seal[seal] if move["token"] > withdrawn]
@@ -68,9 +68,9 @@ def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> lis
         # the seal 1970 is that of a source of which nothing is published
         if seal in seals and seal > EPOCH and sealed:
             first, reached = min(sealed, key=_token), max(move["reached"] for move in sealed)
-            before = (told[-1].published, told[-1].reached) if told else (EPOCH, EPOCH)
-            told.append(Published(first["run_id"], seal, reached, *before))
-    return told
+            before = (listed[-1].published, listed[-1].reached) if listed else (EPOCH, EPOCH)
+            listed.append(Published(first["run_id"], seal, reached, *before))
+    return listed
 
 
 def _token(move: Mapping[str, Any]) -> int:

@@ -91,16 +91,16 @@ def why(lake: Lake, source: Source, table: str, key: Sequence[str], limit: int =
     changes = read.changes()
     since = instant(point.frontiers.arrangement.since.time or 0)
     updates = read.updates(changes) if changes else []
-    told = list(_told_apart(read.causes(changes, updates), since))
+    causes = list(_told_apart(read.causes(changes, updates), since))
     found = Why(asked.name, wanted, _revisions(changes, {}, asked), since=since)
     behind = [] if found.published is None else read.behind(found.published, updates)
     shown = behind[:limit] if limit else behind
-    named = with_landings(lake, source, [*[update for _, update in told], *shown], asked.read)
+    named = with_landings(lake, source, [*[update for _, update in causes], *shown], asked.read)
     by_time: dict[Any, list[Row]] = {}
-    for (time, _), cause in zip(told, named, strict=False):
+    for (time, _), cause in zip(causes, named, strict=False):
         by_time.setdefault(time, []).append(cause)
     revisions = _revisions(changes, by_time, asked)
-    return replace(found, revisions=revisions, deltas=named[len(told) :], n_deltas=len(behind))
+    return replace(found, revisions=revisions, deltas=named[len(causes) :], n_deltas=len(behind))
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class _Read:
     @cached_property
     def _publications(self) -> dict[datetime, Published]:
         """By the time that their changes carry."""
-        made = publications(self.lake, self.point.source, self.point.publication)
-        return {publication.known_from: publication for publication in made}
+        listed = publications(self.lake, self.point.source, self.point.publication)
+        return {publication.known_from: publication for publication in listed}
 
     @cached_property
     def _scalars(self) -> dict[str, pa.Scalar]:
@@ -145,14 +145,21 @@ class _Read:
         columns = [*values, *(column.name for column in VALIDITY)]
         rows = self.lake.stored(history, columns, shown).whole().to_pylist()
         published = instant(self.point.publication.published_us)
-        told: list[Row] = []
+        changelog: list[Row] = []
         for time, diff, eras in (("known_from", 1, (LIVE, _CLOSED)), ("known_to", -1, (CLOSING, _CLOSED))):
             for row in rows:
                 if row["era"] in eras and row[time] < published:
-                    made = self._publications.get(row[time])
+                    publication = self._publications.get(row[time])
                     of_row = {name: row[name] for name in (*values, "revision")}
-                    told.append({**of_row, "time": row[time], "diff": diff, "run_id": made.run_id if made else None})
-        return sorted(told, key=lambda row: (row["time"], row["diff"]))
+                    changelog.append(
+                        {
+                            **of_row,
+                            "time": row[time],
+                            "diff": diff,
+                            "run_id": publication.run_id if publication else None,
+                        }
+                    )
+        return sorted(changelog, key=lambda row: (row["time"], row["diff"]))
 
     def updates(self, changes: Sequence[Row]) -> list[Row]:
         """The updates in the trace that bear on what is published and can have made these changes of the row, in order
@@ -182,11 +189,11 @@ class _Read:
         have changed the row, as `update_…`."""
         for time in dict.fromkeys(change["time"] for change in changes):
             of_time = [change for change in changes if change["time"] == time]
-            made = self._publications.get(time)
+            publication = self._publications.get(time)
             for update in updates:
                 if (
-                    made is not None
-                    and made.took_in(update)
+                    publication is not None
+                    and publication.took_in(update)
                     and any(self._touches(change, update) for change in of_time)
                 ):
                     cause = {name: update[name] for name in (*_DELTA, "seq_no", "diff", "token")}

@@ -31,9 +31,9 @@ class Touched:
 
     def least_of(self, entities: pa.ChunkedArray) -> tuple[Flags, Ints]:
         """Per entity whether it is touched, and from which event time on."""
-        own = hashes([entities])
-        place = np.minimum(np.searchsorted(self.hashes, own), self.hashes.size - 1)
-        return self.hashes[place] == own, self.least[place]
+        hashed = hashes([entities])
+        place = np.minimum(np.searchsorted(self.hashes, hashed), self.hashes.size - 1)
+        return self.hashes[place] == hashed, self.least[place]
 
     def in_range(self) -> pc.Expression:
         """Whether an entity may be one of them, by which files are skipped."""
@@ -42,14 +42,14 @@ class Touched:
 
 def touched_entities(rows: StoredRows) -> Touched | None:
     """Which entities the rows (`entity`, `event_time`) touch; None for no row."""
-    found = [_least(table) for table in rows.tables()]
-    if not found:
+    least_times = [_least(table) for table in rows.tables()]
+    if not least_times:
         return None
-    least = _least(pa.concat_tables(found))
-    own = hashes([least["entity"]])
-    order = np.argsort(own, kind="stable")
+    least = _least(pa.concat_tables(least_times))
+    hashed = hashes([least["entity"]])
+    order = np.argsort(hashed, kind="stable")
     first, last = pc.min_max(least["entity"]).as_py().values()
-    return Touched(own[order], numbers(least["event_time"])[order], first, last)
+    return Touched(hashed[order], numbers(least["event_time"])[order], first, last)
 
 
 def _least(rows: pa.Table) -> pa.Table:

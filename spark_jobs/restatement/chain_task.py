@@ -70,8 +70,8 @@ class ChainTask:
                 sorter.add(self._placed(self._given(label, table)))
             rows = min(max(PART_BYTES // 8 // sorter.row_bytes(), 1), 1 << 16)
             batches = (batch for chunk in sorter.chunks(rows) for batch in chunk.to_batches())
-            for made in _gathered(self.worker(batches)):
-                self._write(made, written, counts)
+            for result in _gathered(self.worker(batches)):
+                self._write(result, written, counts)
         return json.dumps({**written, "counts": counts}).encode()
 
     def _given(self, label: str, table: pa.Table) -> pa.Table:
@@ -89,9 +89,9 @@ class ChainTask:
         place = pc.coalesce(table["event_time"], table["start_time"], pa.scalar(NO_DELTA, pa.int64()))
         return table.append_column(BUCKET, pa.array(buckets)).append_column(PLACE, place)
 
-    def _write(self, made: pa.Table, written: dict[str, list[dict[str, Any]]], counts: Counter[str]) -> None:
-        made = stamped(made, self.source, self.token)
-        states, segments = (made.filter(pc.equal(made["part"], part)) for part in (STATE_PART, SEGMENT_PART))
+    def _write(self, table: pa.Table, written: dict[str, list[dict[str, Any]]], counts: Counter[str]) -> None:
+        table = stamped(table, self.source, self.token)
+        states, segments = (table.filter(pc.equal(table["part"], part)) for part in (STATE_PART, SEGMENT_PART))
         written[STATE_PART] += as_plain(self.states.write([states.sort_by("entity")]))
         # not +=, which leaves negative numbers out
         counts.update(_counted(segments))

@@ -53,8 +53,8 @@ def judged_files(lake: Lake, scope: Scope, definitions: list[Definition], token:
     rows = scope.touching_rows(lake, sorted(columns))
     judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token)
     pieces = [rows] if rows.n_rows <= ROWS_ALONE else rows.split(ROWS_A_TASK)
-    found = answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE)
-    return [WrittenFile(**file) for answer in found for file in json.loads(answer)]
+    judged = answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE)
+    return [WrittenFile(**file) for answer in judged for file in json.loads(answer)]
 
 
 def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:

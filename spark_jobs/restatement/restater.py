@@ -39,14 +39,14 @@ def window_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
     """The published windows that a worker takes: key, bounds in microseconds, the kind's own columns, aggregates."""
     keys = [(group, definition.inputs().field(group).type) for group in definition.groups]
     results = definition.result_schema()
-    own = [(name, results.field(name).type) for name in definition.own_columns]
+    columns = [(name, results.field(name).type) for name in definition.own_columns]
     return pa.schema(
         [
             *keys,
             *([(SLICE_COLUMN, pa.int64())] if sliced else []),
             ("window_start", pa.int64()),
             ("window_end", pa.int64()),
-            *own,
+            *columns,
             *[(f"a_{name}", kind) for name, kind in definition.result_types.items()],
             ("known_from", pa.int64()),
             ("revision", pa.int32()),
@@ -107,8 +107,8 @@ class Restater:
             most_rows=self.most_rows,
         )
         judged = ((self._judged(rows, ledger), windows) for rows, windows in given)
-        for made in task(judged, outcome.memory):
-            yield filled(made.rename_columns([_plain(name) for name in made.column_names]), schema)
+        for rows in task(judged, outcome.memory):
+            yield filled(rows.rename_columns([_plain(name) for name in rows.column_names]), schema)
         outcome.account += ledger.account
 
     def _judged(self, rows: pa.Table, ledger: _Ledger) -> pa.Table:

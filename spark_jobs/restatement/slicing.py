@@ -74,20 +74,20 @@ def spread(spark: SparkSession, rows: WindowRows, rows_a_slice: int) -> Spread:
         .group_by("key")
         .aggregate([("n", "sum"), ("low", "min"), ("high", "max")])
     )
-    found = {name: numbers(keys[column]) for name, column in zip(("key", "n", "low", "high"), _SUMMED, strict=True)}
-    largest = np.argsort(-found["n"], kind="stable")[:MOST_KEYS]
+    sums = {name: numbers(keys[column]) for name, column in zip(("key", "n", "low", "high"), _SUMMED, strict=True)}
+    largest = np.argsort(-sums["n"], kind="stable")[:MOST_KEYS]
     hot: list[HotKey] = []
-    for place in largest[found["n"][largest] > rows_a_slice * share].tolist():
-        n_rows, low, high = (int(found[name][place]) for name in ("n", "low", "high"))
+    for place in largest[sums["n"][largest] > rows_a_slice * share].tolist():
+        n_rows, low, high = (int(sums[name][place]) for name in ("n", "low", "high"))
         bounds = cells_of(kind, rows=round(n_rows / share), rows_a_slice=rows_a_slice, low=low, high=high)
         first, length, cells = bounds
         if 1 < cells < SLICES and length * cells < _LONGEST:
-            hot.append(HotKey(int(found["key"][place]), len(hot) + 1, first, length, cells))
+            hot.append(HotKey(int(sums["key"][place]), len(hot) + 1, first, length, cells))
     cut = (
         _at_breaks(spark, pieces, tuple(hot), kind.gap, here=here) if hot and isinstance(kind, Sessions) else tuple(hot)
     )
-    of_cut = np.isin(found["key"], np.array([key.hashed for key in cut], np.int64))
-    others = int(found["n"][~of_cut].sum())
+    of_cut = np.isin(sums["key"], np.array([key.hashed for key in cut], np.int64))
+    others = int(sums["n"][~of_cut].sum())
     return Spread(cut, max(math.ceil(others / share / rows_a_slice), 1))
 
 
@@ -103,8 +103,8 @@ def _sample(rows: WindowRows, *, share: float) -> bytes:
         keys.append(hashed[chosen])
         times.append(time[chosen])
     table = pa.table({"key": np.concatenate(keys), "t": np.concatenate(times)})
-    found = table.group_by("key").aggregate([("t", "count"), ("t", "min"), ("t", "max")])
-    columns = [found[name] for name in ("key", "t_count", "t_min", "t_max")]
+    counted = table.group_by("key").aggregate([("t", "count"), ("t", "min"), ("t", "max")])
+    columns = [counted[name] for name in ("key", "t_count", "t_min", "t_max")]
     return encoded(pa.table(columns, names=["key", "n", "low", "high"]).cast(_NO_KEYS.schema))
 
 
@@ -136,9 +136,9 @@ def _stretches(rows: WindowRows, *, hot: tuple[HotKey, ...], gap: int) -> bytes:
     slices, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for hashed, time, _ in rows.keyed():
         for key in hot:
-            own = time[hashed == key.hashed]
-            own = own[(own >= key.low + key.length) & (own <= key.top)]
-            early = own[(own - key.low) % key.length < max(key.length // _BROKEN_SHARE, 1)]
+            of_key = time[hashed == key.hashed]
+            of_key = of_key[(of_key >= key.low + key.length) & (of_key <= key.top)]
+            early = of_key[(of_key - key.low) % key.length < max(key.length // _BROKEN_SHARE, 1)]
             slices.append(key.number * SLICES + key.cell(early))
             times.append(early)
     number, time = np.concatenate(slices), np.concatenate(times)

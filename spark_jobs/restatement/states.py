@@ -71,9 +71,9 @@ def _folded(lake: Lake, folder: _Folder, rows: StoredRows, prior: StoredRows) ->
     n_tasks, here = tasks_for(n_rows, ROWS_A_TASK), n_rows <= ROWS_HERE
     pieces = [(ROWS, part) for part in rows.split(ROWS_A_TASK)] + [(PRIOR, part) for part in prior.split(ROWS_A_TASK)]
     deal = partial(_blocks, n_tasks=n_tasks)
-    answers = [json.loads(told) for told in exchange(lake.spark, pieces, deal, n_tasks, folder, here=here)]
-    files = [WrittenFile(**file) for told in answers for file in told["files"]]
-    return files, [entity for told in answers for entity in told["refold"]]
+    answers = [json.loads(answer) for answer in exchange(lake.spark, pieces, deal, n_tasks, folder, here=here)]
+    files = [WrittenFile(**file) for answer in answers for file in answer["files"]]
+    return files, [entity for answer in answers for entity in answer["refold"]]
 
 
 def _blocks(piece: tuple[str, StoredRows], *, n_tasks: int) -> Iterator[Block]:
@@ -104,8 +104,10 @@ class _Folder:
             prior = prior.filter(pc.is_in(prior["entity"], rows["entity"].combine_chunks()))
         refold, states = self._fold(rows, prior)
         kept = pc.invert(pc.is_in(prior["entity"], refold))
-        made = self._corrections(states, prior.filter(kept)).sort_by([("entity", "ascending"), ("era", "ascending")])
-        files = self.to.write([stamped(made, self.source, self.token)])
+        corrected = self._corrections(states, prior.filter(kept)).sort_by(
+            [("entity", "ascending"), ("era", "ascending")]
+        )
+        files = self.to.write([stamped(corrected, self.source, self.token)])
         return json.dumps({"files": as_plain(files), "refold": refold.to_pylist()}).encode()
 
     def _inputs(self, parts: Sequence[pa.Table]) -> pa.Table:

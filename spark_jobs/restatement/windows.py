@@ -58,11 +58,11 @@ class Corrections:
     account: Account = field(default_factory=Account)
     memory: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
 
-    def take(self, told: dict[str, Any]) -> None:
+    def take(self, answer: dict[str, Any]) -> None:
         """Add what one worker told."""
-        self.files += [WrittenFile(**file) for file in told["files"]]
-        self.account += Account(**told["account"])
-        for name, value in told["memory"].items():
+        self.files += [WrittenFile(**file) for file in answer["files"]]
+        self.account += Account(**answer["account"])
+        for name, value in answer["memory"].items():
             both = self.memory[name], value
             self.memory[name] = max(both) if name == "peak_bytes" else sum(both)
 
@@ -94,8 +94,8 @@ class _Work:
         outcome = Outcome()
         files = self.to.write(self._stamped(self.restater(self._given(blocks), outcome)))
         memory = {name: getattr(outcome.memory, name) for name in METRICS}
-        told = {"files": as_plain(files), "account": asdict(outcome.account), "memory": memory}
-        return json.dumps(told | {"definition": self.definition.name}).encode()
+        answer = {"files": as_plain(files), "account": asdict(outcome.account), "memory": memory}
+        return json.dumps(answer | {"definition": self.definition.name}).encode()
 
     def _given(self, blocks: Labelled) -> Iterator[Given]:
         no_rows = row_schema(self.definition, sliced=bool(self.over.hot)).empty_table()
@@ -160,11 +160,11 @@ def corrections(
     """What to append to the history tables, by definition. A definition is left out where no row with a key and a time
     was touched, and it keeps its windows. `ranges` are the touched times of each."""
     works = [work for d in definitions if (work := _work(lake, scope, d, ranges[d.name], token)) is not None]
-    made = {work.definition.name: Corrections() for work in works}
+    corrected = {work.definition.name: Corrections() for work in works}
     for answer in _answers(lake, works):
-        told = json.loads(answer)
-        made[told.pop("definition")].take(told)
-    return made
+        outcome = json.loads(answer)
+        corrected[outcome.pop("definition")].take(outcome)
+    return corrected
 
 
 def _answers(lake: Lake, works: Sequence[_Work]) -> list[bytes]:

@@ -49,33 +49,33 @@ def alert(settings: Settings, event: Event, source: str, run_id: str, message: s
     return Alert(event, source, run_id, message, settings.page_url("runs", source, run_id))
 
 
-def send(settings: Settings, told: Alert, recipients: Iterable[str]) -> list[str]:
+def send(settings: Settings, alert: Alert, recipients: Iterable[str]) -> list[str]:
     """Tell each recipient; returns why it failed, for each that could not be told, and logs it."""
     failures = []
     for recipient in recipients:
         try:
             if "://" in recipient:
-                _post(recipient, told)
+                _post(recipient, alert)
             else:
-                _mail(settings, recipient, told)
+                _mail(settings, recipient, alert)
         except Exception as failure:  # whatever it is, the others are to be told
             # a webhook's path is its secret
             named = (
                 f"{urlsplit(recipient).scheme}://{urlsplit(recipient).hostname}" if "://" in recipient else recipient
             )
-            failures.append(f"{named} was not told that {told.source} is {told.event}: {failure}")
+            failures.append(f"{named} was not told that {alert.source} is {alert.event}: {failure}")
             log.error("%s", failures[-1])
     return failures
 
 
-def _post(url: str, told: Alert) -> None:
-    document = json.dumps(asdict(told)).encode()
+def _post(url: str, alert: Alert) -> None:
+    document = json.dumps(asdict(alert)).encode()
     request = Request(url, document, {"Content-Type": "application/json", "User-Agent": "tidemark"})
     with urlopen(request, timeout=TIMEOUT_S):
         pass
 
 
-def _mail(settings: Settings, address: str, told: Alert) -> None:
+def _mail(settings: Settings, address: str, alert: Alert) -> None:
     if settings.smtp is None:
         raise ConfigurationError(
             expected="TIDEMARK_SMTP, the server that sends e-mail",
@@ -86,8 +86,8 @@ def _mail(settings: Settings, address: str, told: Alert) -> None:
     mail = EmailMessage()
     mail["From"], mail["To"] = settings.smtp_from, address
     # a header is one line, whatever the run is called
-    mail["Subject"] = " ".join(f"Tidemark: {told.source} {told.event} ({told.run_id})".split())
-    mail.set_content(f"{told.message}\n\n{told.page}\n")
+    mail["Subject"] = " ".join(f"Tidemark: {alert.source} {alert.event} ({alert.run_id})".split())
+    mail.set_content(f"{alert.message}\n\n{alert.page}\n")
     with _server(settings.smtp.get_secret_value()) as server:
         server.send_message(mail)
 

@@ -33,12 +33,12 @@ class ResumingExecutor(LocalExecutor):
     def trigger_tasks(self, open_slots: int) -> None:
         """Start what is queued, except tasks whose earlier process has not been seen to end."""
         now = time.monotonic()
-        held = {}
+        waiting = {}
         for key in self._under_way & self.queued_tasks.keys():
             if now - self._held_since.setdefault(key, now) < LOST_S:
-                held[key] = self.queued_tasks.pop(key)
+                waiting[key] = self.queued_tasks.pop(key)
         super().trigger_tasks(open_slots)
-        self.queued_tasks.update(held)
+        self.queued_tasks.update(waiting)
 
     def _process_workloads(self, workload_list: Sequence[Any]) -> None:
         for workload in workload_list:

@@ -24,14 +24,14 @@ def findings(report: dict[str, Any]) -> tuple[list[str], list[str]]:
         raise ValueError(
             f"expected every package to be audited, found {len(skipped)} skipped: {', '.join(skipped[:5])}"
         )
-    told: tuple[list[str], list[str]] = ([], [])
+    lines: tuple[list[str], list[str]] = ([], [])
     for package in report["dependencies"]:
-        for found in package["vulns"]:
-            fixes = ", ".join(found["fix_versions"])
-            names = ", ".join([found["id"], *found.get("aliases", [])])
+        for vulnerability in package["vulns"]:
+            fixes = ", ".join(vulnerability["fix_versions"])
+            names = ", ".join([vulnerability["id"], *vulnerability.get("aliases", [])])
             line = f"{package['name']} {package['version']}: {names}"
-            told[not fixes].append(f"{line}; fixed in {fixes}" if fixes else f"{line}; no fix yet")
-    return told
+            lines[not fixes].append(f"{line}; fixed in {fixes}" if fixes else f"{line}; no fix yet")
+    return lines
 
 
 if __name__ == "__main__":

@@ -93,9 +93,9 @@ class SliceRun:
 def new_backfill(settings: Settings, source: str, slices: Sequence[Slice], *, pass_gap: bool) -> Backfill:
     """A backfill of these slices, kept so that it can be gone on with."""
     identity = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
-    made = Backfill(source, tuple(slices), pass_gap, identity)
-    write_json(_file(settings, source), asdict(made))
-    return made
+    backfill = Backfill(source, tuple(slices), pass_gap, identity)
+    write_json(_file(settings, source), asdict(backfill))
+    return backfill
 
 
 def last_backfill(settings: Settings, source: str) -> Backfill:
@@ -170,8 +170,8 @@ def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
     result = []
     for number, each in enumerate(backfill.slices):
         attempt, run = newest.get((each.first, each.last), (0, {}))
-        found = SliceRun(each, backfill.run_id(number, attempt or 1), attempt=attempt)
-        result.append(_with(api, backfill.source, found, run) if run else found)
+        slice_run = SliceRun(each, backfill.run_id(number, attempt or 1), attempt=attempt)
+        result.append(_with(api, backfill.source, slice_run, run) if run else slice_run)
     return result
 
 
@@ -185,14 +185,14 @@ def failed_drops(api: AirflowApi, source: str, drops_of: Callable[[dict[str, Any
 
 
 def _listed(api: AirflowApi, dag: str, pattern: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
     while True:
         page = api.get(
-            f"dags/{dag}/dagRuns", run_id_pattern=pattern, order_by="run_after", limit=PAGE, offset=len(found)
+            f"dags/{dag}/dagRuns", run_id_pattern=pattern, order_by="run_after", limit=PAGE, offset=len(runs)
         )
-        found += page["dag_runs"]
-        if not page["dag_runs"] or len(found) >= page["total_entries"]:
-            return found
+        runs += page["dag_runs"]
+        if not page["dag_runs"] or len(runs) >= page["total_entries"]:
+            return runs
 
 
 def _parts(run_id: str) -> tuple[str, str, int]:
@@ -292,10 +292,10 @@ def _paused(dag: str) -> DagPaused:
 def _failed(dag: str, runs: list[SliceRun]) -> BackfillFailed:
     failed = [run for run in runs if run.state == "failed"]
     done = sum(run.slice.drops for run in runs if run.state == "success")
-    told = ", ".join(f"{run.slice.first} to {run.slice.last} ({run.run_id})" for run in failed)
+    listed = ", ".join(f"{run.slice.first} to {run.slice.last} ({run.run_id})" for run in failed)
     return BackfillFailed(
         expected=f"every run of {dag} to succeed",
-        found=f"{told} failed; {done} drops are done",
+        found=f"{listed} failed; {done} drops are done",
         consequence="nothing of a failed run is published, and no run after it was started",
         next_step=f"look at the run in Airflow's UI, or at its tasks' logs; then `tidemark backfill {dag} --resume`",
         dag=dag,

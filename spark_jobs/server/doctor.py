@@ -120,8 +120,8 @@ def _private(settings: Settings) -> Iterator[Finding]:
         return
     mode = stat.S_IMODE(settings.home.stat().st_mode)
     if mode & 0o077:
-        found = f"{settings.home} has mode {mode:04o}: other users may look into it"
-        yield Finding("privacy", "wrong", found, f"run `chmod 700 {shlex.quote(str(settings.home))}` as its owner")
+        finding = f"{settings.home} has mode {mode:04o}: other users may look into it"
+        yield Finding("privacy", "wrong", finding, f"run `chmod 700 {shlex.quote(str(settings.home))}` as its owner")
 
 
 def _services(now: Status) -> Iterator[Finding]:

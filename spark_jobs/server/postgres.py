@@ -129,7 +129,7 @@ def _create(data: Path, demotion: list[str], owner: int) -> None:
     fresh.rename(data)
 
 
-def _own(data: Path, owner: int) -> None:
+def _give_to(data: Path, owner: int) -> None:
     """Give data that root copied here to `owner`."""
     for path in (data, *data.rglob("*")):
         os.chown(path, owner, -1, follow_symlinks=False)
@@ -153,11 +153,11 @@ def _demotion(owner: int) -> list[str]:
 def _make_private(folder: Path) -> None:
     """Make a folder that nobody else may enter; anybody could have made one of that name for temporary files."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) != 0o700:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o700:
         raise ConfigurationError(
             expected=f"{folder} to be a folder of mode 700 and of who runs this",
-            found=f"{stat.filemode(found.st_mode)} of user {found.st_uid}",
+            found=f"{stat.filemode(status.st_mode)} of user {status.st_uid}",
             consequence="PostgreSQL was not started, since others could reach it",
             next_step="remove that folder, or choose a shorter path with TIDEMARK_HOME",
         )
@@ -175,7 +175,7 @@ def _server_command(settings: Settings) -> list[str]:
     if not data.exists():
         _create(data, demotion, owner)
     elif data.stat().st_uid != owner:
-        _own(data, owner)
+        _give_to(data, owner)
     quoted = str(sockets).replace('"', '""')
     options = {**_OPTIONS, "unix_socket_directories": f'"{quoted}"'}
     given = [argument for name, value in options.items() for argument in ("-c", f"{name}={value}")]

@@ -79,9 +79,9 @@ class CheckBase(Section):
         kind = type(self).model_fields["kind"].annotation
         shown = getattr(kind, "__args__", ("this",))[0]
         if self.treatment == "quarantine" and (not self.quarantines or self.table != ROWS):
-            found = shown if not self.quarantines else f"one of the table {self.table}"
+            where = shown if not self.quarantines else f"one of the table {self.table}"
             raise refuse_in_words(
-                "fail or warn: only not_null, between, in, matches, lateness of rows quarantine", found
+                "fail or warn: only not_null, between, in, matches, lateness of rows quarantine", where
             )
         if not self.each_row and "mostly" in self.model_fields_set:
             raise refuse_in_words("no `mostly`: only checks that rows break one by one have it", shown)

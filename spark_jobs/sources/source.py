@@ -48,7 +48,7 @@ Deadline = Annotated[PositiveDuration, BeforeValidator(_without_hi)]
 Recipient = Annotated[str, AfterValidator(_check_recipient)]
 """Who is told: an e-mail address, or a webhook's URL."""
 _LEAST_MEMORY_BYTES = 1 << 20
-_TOLD = ("severity", "description", "mostly", "treatment", "table")
+_UNJUDGING = ("severity", "description", "mostly", "treatment", "table")
 """Fields of a check that decide nothing about a row."""
 
 
@@ -206,7 +206,9 @@ class Source(Section):
         # what rejects rows decides what lands; all other checks change nothing that is published
         rejecting = {name: plain["checks"][name] for name in self.quarantining}
         if rejecting:
-            parse["checks"] = {name: {k: v for k, v in c.items() if k not in _TOLD} for name, c in rejecting.items()}
+            parse["checks"] = {
+                name: {k: v for k, v in c.items() if k not in _UNJUDGING} for name, c in rejecting.items()
+            }
         delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
         parts = {
             "drops": drops,

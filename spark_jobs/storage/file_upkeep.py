@@ -50,8 +50,8 @@ def files_stored(uri: str, options: Mapping[str, str]) -> Footprint:
     """Everything below the table's folder, its log and what nothing reads any more included."""
     from pyarrow.fs import FileSelector, FileType
 
-    found = file_system(uri, options).get_file_info(FileSelector("", recursive=True))
-    sizes = [file.size for file in found if file.type == FileType.File]
+    files = file_system(uri, options).get_file_info(FileSelector("", recursive=True))
+    sizes = [file.size for file in files if file.type == FileType.File]
     return Footprint(len(sizes), sum(sizes))
 
 

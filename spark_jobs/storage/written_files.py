@@ -123,14 +123,14 @@ class Destination:
         distinct = keys.group_by(keys.column_names).aggregate([]).to_pylist()
         if len(distinct) == 1:
             return [(tuple(distinct[0].values()), table)]
-        found = []
+        statistics = []
         for values in distinct:
-            own = None
+            of_values = None
             for name, value in values.items():
                 same = pc.is_null(table[name]) if value is None else pc.fill_null(pc.equal(table[name], value), False)
-                own = same if own is None else pc.and_(own, same)
-            found.append((tuple(values.values()), table.filter(own)))
-        return found
+                of_values = same if of_values is None else pc.and_(of_values, same)
+            statistics.append((tuple(values.values()), table.filter(of_values)))
+        return statistics
 
     def fitted(self, table: pa.Table) -> pa.Table:
         """The table with the columns of the files."""
@@ -266,8 +266,8 @@ def statistics(of_file: pq.FileMetaData, bounded: Sequence[str]) -> str:
             low, high = _low(min(s.min for s in with_values)), _high(max(s.max for s in with_values))
             if low is not None and high is not None:
                 least[name], greatest[name] = low, high
-    told = {"numRecords": of_file.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-    return json.dumps(told)
+    statistics = {"numRecords": of_file.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+    return json.dumps(statistics)
 
 
 def _low(value: Any) -> Any:

@@ -88,7 +88,7 @@ class Placement:
     def write(self, _: int, blocks: Labelled) -> bytes:
         """Write the updates of a task; says which files, and what `Written` sums up."""
         updates = pa.concat_tables([table for _, table in blocks])
-        told = self._told(updates)
+        facts = self._facts(updates)
         updates = updates.drop_columns(["is_new"])
         if self.consolidates:
             updates = consolidated(updates)
@@ -99,13 +99,13 @@ class Placement:
             files = self.to.write(self._by_batch(stamped))
         else:
             below, files = 0, []
-        return json.dumps({**told, "below": below, "files": as_plain(files)}).encode()
+        return json.dumps({**facts, "below": below, "files": as_plain(files)}).encode()
 
     def _by_batch(self, updates: pa.Table) -> Iterator[pa.Table]:
         for handle in pc.unique(updates[BATCH]).to_pylist():
             yield ordered(updates.filter(pc.equal(updates[BATCH], handle)), self.order)
 
-    def _told(self, updates: pa.Table) -> dict[str, Any]:
+    def _facts(self, updates: pa.Table) -> dict[str, Any]:
         new, times, diffs = numbers(updates["is_new"]) != 0, numbers(updates[TIME]), numbers(updates[DIFF])
         door = self.request.door.time
         below = times[new & (np.ones_like(new) if door is None else times < door)]
@@ -189,14 +189,14 @@ def place(
     pieces: list[_New | _Moving] = [] if landed is None else [_New(part) for part in landed.split(ROWS_A_TASK)]
     pieces += [] if moving is None else [_Moving(part) for part in moving.split(ROWS_A_TASK)]
     answers = exchange(spark, pieces, to.blocks, n_tasks, to.write, here=n_rows <= ROWS_HERE)
-    told = [json.loads(answer) for answer in answers]
-    first = [of_task["first_below"] for of_task in told if of_task["first_below"] is not None]
-    new = sum(of_task["new"] for of_task in told)
+    results = [json.loads(answer) for answer in answers]
+    first = [of_task["first_below"] for of_task in results if of_task["first_below"] is not None]
+    new = sum(of_task["new"] for of_task in results)
     return Written(
-        [WrittenFile(**file) for of_task in told for file in of_task["files"]],
+        [WrittenFile(**file) for of_task in results for file in of_task["files"]],
         new,
-        sum(of_task["due"] for of_task in told),
-        new * max((of_task["magnitude"] for of_task in told), default=0),
+        sum(of_task["due"] for of_task in results),
+        new * max((of_task["magnitude"] for of_task in results), default=0),
         min(first, default=None),
-        sum(of_task["below"] for of_task in told),
+        sum(of_task["below"] for of_task in results),
     )

@@ -59,7 +59,7 @@ def empty_home(tmp_path: Path, name: str = "other") -> Settings:
 
 def test_a_set_comes_back_as_it_was(settings: Settings, tmp_path: Path) -> None:
     place, other = str(tmp_path / "backup"), empty_home(tmp_path)
-    made = back_up(settings, place, landing=True).made
+    made = back_up(settings, place, landing=True).backup_set
     assert made.published["meters"]["token"] == 1
     assert made.tables[ROWS] == 0
     publish(settings, 2)
@@ -81,15 +81,15 @@ def test_a_later_set_copies_what_is_new_and_both_come_back(settings: Settings, t
     place = str(tmp_path / "backup")
     first = back_up(settings, place)
     before = content(settings)
-    assert first.copied_files == len({file.stored for file in first.made.files})
+    assert first.copied_files == len({file.stored for file in first.backup_set.files})
     again = back_up(settings, place)
-    assert (again.copied_files, len(again.made.files)) == (0, len(first.made.files))
+    assert (again.copied_files, len(again.backup_set.files)) == (0, len(first.backup_set.files))
     publish(settings, 2)
     second = back_up(settings, place)
-    new = {file.stored for file in second.made.files} - {file.stored for file in first.made.files}
+    new = {file.stored for file in second.backup_set.files} - {file.stored for file in first.backup_set.files}
     assert second.copied_files == len(new) > 0
     restore(empty_home(tmp_path, "newest"), place)
-    restore(empty_home(tmp_path, "oldest"), place, first.made.name)
+    restore(empty_home(tmp_path, "oldest"), place, first.backup_set.name)
     assert content(empty_home(tmp_path, "newest")) == content(settings)
     assert content(empty_home(tmp_path, "oldest")) == before
 
@@ -161,7 +161,7 @@ def test_a_stage_at_work_is_waited_for(settings: Settings, tmp_path: Path, monke
 @pytest.mark.parametrize("damage", ["missing", "other", "shorter"])
 def test_a_damaged_backup_is_named_and_not_restored(settings: Settings, tmp_path: Path, damage: str) -> None:
     place, other = tmp_path / "backup", empty_home(tmp_path)
-    made = back_up(settings, str(place)).made
+    made = back_up(settings, str(place)).backup_set
     assert verify(settings, str(place)).damaged == {}
     victim = next(file for file in made.files if file.path.startswith(ROWS) and file.stored.startswith("data/"))
     path = place / victim.stored

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.config import Settings
-from spark_jobs.gates.checks import held_against
+from spark_jobs.gates.checks import assertions_about
 from spark_jobs.gates.judging import Checked, judge
 from spark_jobs.kernels.records import read_csv
 from spark_jobs.landing.record_spec import record_spec
@@ -82,7 +82,7 @@ def main(n_rows: int) -> None:
     landed = landed.append_column("row_id", pa.array(np.arange(len(landed))))
     with tempfile.TemporaryDirectory() as home:
         settings = Settings(home=Path(home))
-        held = held_against(settings, with_checks("fail"), "rows", plain.start_us)
+        held = assertions_about(settings, with_checks("fail"), "rows", plain.start_us)
         wanted = sorted({c for check in held for c in check.reads} | {"row_id"})
         about = Checked("bronze", "bronze.flights_chunks", ("row_id",), "flights", "r", "nobody")
         spent = _seconds(lambda: judge(settings, about, landed.select(wanted), held, {}, suite="rows checks"))

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from spark_jobs.config import Settings
-from spark_jobs.gates.checks import Held, held_against, sql_column
+from spark_jobs.gates.checks import Assertion, assertions_about, sql_column
 from spark_jobs.gates.judging import Checked, judge
 from spark_jobs.gates.verdicts import GateFailed, Verdict
 from spark_jobs.kernels.records import read_csv
@@ -139,7 +139,7 @@ def quality(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 def verdicts(quality: Settings, given: pa.Table, checks: dict[str, Any] = CHECKS, **reasons: str) -> list[Verdict]:
     hi_us = int((START + DAY).timestamp() * 1e6)
-    held = held_against(quality, source(checks), "rows", hi_us)
+    held = assertions_about(quality, source(checks), "rows", hi_us)
     about = Checked("bronze", "bronze.shop_chunks", ("row_id",), "shop", "r", "the owner")
     return judge(quality, about, given, held, reasons, suite="rows checks")
 
@@ -277,7 +277,7 @@ def test_a_suite_and_a_class_of_ones_own_are_dropped_into_a_folder(tmp_path: Pat
 
 
 def test_every_kind_is_one_of_great_expectations_own(quality: Settings) -> None:
-    held: list[Held] = held_against(quality, source(CHECKS), "rows", 0)
+    held: list[Assertion] = assertions_about(quality, source(CHECKS), "rows", 0)
     kinds = {check.name: type(check.expectation).__module__.split(".")[0] for check in held}
     assert set(kinds.values()) == {"great_expectations"}
     assert set(kinds) == set(CHECKS)

@@ -37,7 +37,7 @@ def test_runs_go_on_from_a_restored_lake(lake: SparkSession, spark_settings: Set
         run(lake, settings, day, day)
     before = shown(lake)
     place = str(tmp_path / "backup")
-    made = back_up(settings, place).made
+    made = back_up(settings, place).backup_set
     run(lake, settings, 2, 2)
     undisturbed = shown(lake)
 

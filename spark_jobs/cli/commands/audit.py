@@ -34,12 +34,12 @@ def audit(
     checked = known_source(settings, source)
     first = 0 if since is None else max(checked.drops.seq_no_at(micros(instant(since))), 0)
     with server_session(settings, "tidemark-audit") as spark:
-        from spark_jobs.gates.verdicts import told
+        from spark_jobs.gates.verdicts import verdict_lines
         from spark_jobs.jobs.audit import audit as audit_source
 
         done = audit_source(settings, checked, spark, since=first)
     rows = [(v.name, v.verdict, v.observed, v.expectation) for v in done.verdicts]
-    failed = [Text(told(verdict).strip("\n")) for verdict in done.failed]
+    failed = [Text(verdict_lines(verdict).strip("\n")) for verdict in done.failed]
     summary = Text(f"{done.run_id}: {len(done.failed)} of {len(rows)} do not hold, in {done.seconds} s")
     emit(as_json, asdict(done), lambda: Group(table(["what", "verdict", "found", "expected"], rows), *failed, summary))
     if done.failed:

@@ -74,7 +74,7 @@ def backfill(
             raise ParameterError(
                 expected="--resume alone", found="--resume with what to run", next_step="leave either out"
             )
-        made = backfills.last_backfill(settings, source)
+        work = backfills.last_backfill(settings, source)
     else:
         if not (only_missing or failed or (first and last)):
             raise ParameterError(
@@ -88,8 +88,8 @@ def backfill(
             emit(as_json, plan, lambda: _plan_shown(plan))
             return
         slices = [_slice(checked, each) for each in sliced(checked, drops, batch)]
-        made = backfills.new_backfill(settings, source, slices, pass_gap=pass_gap)
-    runs = through_airflow(settings, checked, made, unpause=unpause)
+        work = backfills.new_backfill(settings, source, slices, pass_gap=pass_gap)
+    runs = through_airflow(settings, checked, work, unpause=unpause)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
     if any(run.state != "success" for run in runs):
         note(f"stopped; go on with: tidemark backfill {source} --resume")
@@ -109,8 +109,8 @@ def backfill_range(settings: Settings, source: Source, first: str, last: str, *,
 
     drops = drops_asked_for(settings, source, first, last)
     slices = [_slice(source, each) for each in sliced(source, drops, batch)]
-    made = backfills.new_backfill(settings, source.name, slices, pass_gap=False)
-    return through_airflow(settings, source, made)
+    work = backfills.new_backfill(settings, source.name, slices, pass_gap=False)
+    return through_airflow(settings, source, work)
 
 
 def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, unpause: bool = False) -> list[SliceRun]:
@@ -194,18 +194,18 @@ def planned(settings: Settings, source: Source, drops: list[Drop], batch: int | 
     per_byte = sum(drop.rows for drop in known) / known_bytes if known_bytes else None
     result = []
     for each in sliced(source, drops, batch):
-        made = _slice(source, each)
+        of_run = _slice(source, each)
         rows = None
         if per_byte is not None or all(drop.state == "landed" for drop in each):
             guessed = sum(drop.bytes for drop in each if drop.state != "landed") * (per_byte or 0.0)
             rows = round(sum(drop.rows for drop in each if drop.state == "landed") + guessed)
         result.append(
             {
-                "from": made.first,
-                "to": made.last,
-                "drops": made.drops,
+                "from": of_run.first,
+                "to": of_run.last,
+                "drops": of_run.drops,
                 "files": sum(drop.files for drop in each),
-                "bytes": made.bytes,
+                "bytes": of_run.bytes,
                 "rows": rows,
                 "seconds": None if rows is None else estimate_seconds(past, rows),
             }

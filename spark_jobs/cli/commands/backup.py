@@ -34,18 +34,18 @@ def backup(
     from spark_jobs.backup import back_up
 
     done = back_up(load_settings(), place, landing=landing)
-    made = done.made
+    backup_set = done.backup_set
     document = {
-        "set": made.name,
+        "set": backup_set.name,
         "place": place,
-        "tables": len(made.tables),
-        "files": len(made.files),
-        "bytes": sum(file.size for file in made.files),
+        "tables": len(backup_set.tables),
+        "files": len(backup_set.files),
+        "bytes": sum(file.size for file in backup_set.files),
         "copied_files": done.copied_files,
         "copied_bytes": done.copied_bytes,
-        "published": made.published,
+        "published": backup_set.published,
     }
-    emit(as_json, document, lambda: _listed(document, f"backed up: set {made.name}"))
+    emit(as_json, document, lambda: _listed(document, f"backed up: set {backup_set.name}"))
 
 
 def restore(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = False) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
 from spark_jobs.cli.output import JsonOption
-from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, fetched, most_rows
+from spark_jobs.cli.rows import LimitOption, as_fetched, emit_rows, fetch, most_rows
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 
@@ -50,14 +50,14 @@ def state(
 
         if entity is None:
             frame = states_at(Lake(spark), checked, **times)
-            found = fetch(frame.orderBy(checked.entity), most_rows(limit, as_json=as_json))
+            rows = fetch(frame.orderBy(checked.entity), most_rows(limit, as_json=as_json))
             count_read(settings.home, source)
         else:
             of_entity = entity_state(Lake(spark), checked, entity, **times)
-            found = fetched(of_entity)
+            rows = as_fetched(of_entity)
             for delta_count in of_entity["delta_count"].to_pylist():
                 count_read(settings.home, source, of_class=int(entity_class(delta_count)))
-    emit_rows(as_json, found)
+    emit_rows(as_json, rows)
 
 
 def windows(

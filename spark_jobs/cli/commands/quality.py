@@ -46,13 +46,13 @@ def quality(
     broken = any(r["verdict"] in ("failed", "error") for of_run in newest.values() for r in of_run)
     rows = [row for of_run in shown for row in _gates(of_run)]
     report = str(data_docs_index(settings))
-    told = [r for of_run in shown for r in of_run if run is not None or r["verdict"] != "passed"]
+    named = [r for of_run in shown for r in of_run if run is not None or r["verdict"] != "passed"]
     document = {
         "verdicts": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
-        "results": [{**r, "sample": json.loads(r["sample"] or "[]")} for r in told],
+        "results": [{**r, "sample": json.loads(r["sample"] or "[]")} for r in named],
         "report": report,
     }
-    people = [Text(_line(r)) for r in told] if run is not None else []
+    people = [Text(_line(r)) for r in named] if run is not None else []
     emit(as_json, document, lambda: Group(table(COLUMNS, rows), *people, Text(f"report: {report}")))
     if broken:
         raise typer.Exit(1)

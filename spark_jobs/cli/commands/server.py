@@ -79,8 +79,8 @@ def status(
     settings = load_settings()
     if drops is not None:
         source = known_source(settings, drops)
-        found = drops_of_source.document(settings, source)
-        emit(as_json, found, lambda: drops_of_source.for_people(found, source.name))
+        document = drops_of_source.document(settings, source)
+        emit(as_json, document, lambda: drops_of_source.for_people(document, source.name))
         return
     result = server_status.status(settings, wait_s=wait)
     _show(settings, result, as_json)

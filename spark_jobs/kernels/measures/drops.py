@@ -50,14 +50,14 @@ def drop_changes(chunks: pa.Table, columns: Sequence[str], start_us: int, every_
     late_by = np.where(timed & (diff > 0), np.maximum(lo_us - least, 0), 0)
     counted = numbers(chunks["rows"])
     nulls = {name: _nulls(chunks[f"c_{name}"], counted) * diff for name in columns}
-    found: dict[Key, DropChange] = {}
+    changes: dict[Key, DropChange] = {}
     keys, owner = np.unique(np.stack([landing, drop]), axis=1, return_inverse=True)
     owner = owner.reshape(-1)
     for place, key in enumerate(keys.T.tolist()):
         of_key = owner == place
         of_columns = {name: int(of_chunks[of_key].sum()) for name, of_chunks in nulls.items()}
-        found[key[0], key[1]] = DropChange(int(late[of_key].sum()), int(late_by[of_key].max()), of_columns)
-    return found
+        changes[key[0], key[1]] = DropChange(int(late[of_key].sum()), int(late_by[of_key].max()), of_columns)
+    return changes
 
 
 def _nulls(column: pa.ChunkedArray, counted: Ints) -> Ints:

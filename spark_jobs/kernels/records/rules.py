@@ -88,8 +88,8 @@ def rule_name(number: int, spec: RecordSpec) -> str:
 
 def check_reason(check: RowCheck, column: ColumnSpec, text: str) -> str:
     """The sentence for a record that breaks a check; `text` is the value of `column` as in the file."""
-    found = "none" if check.kind == "not_null" else _quoted(text)
-    return f"column `{column.name}`: expected {check.expected} (check {check.name}), found {found}"
+    value = "none" if check.kind == "not_null" else _quoted(text)
+    return f"column `{column.name}`: expected {check.expected} (check {check.name}), found {value}"
 
 
 def value_reason(rule: str, column: ColumnSpec, text: str) -> str:

@@ -129,12 +129,12 @@ def in_slices(hot: tuple[HotKey, ...], halo: Halo | None, hashed: Ints, *times: 
     places = [np.flatnonzero(~np.isin(hashed, np.array([key.hashed for key in hot], np.int64)))]
     slices = [np.zeros(places[0].size, np.int64)]
     for key in hot:
-        own = np.flatnonzero(hashed == key.hashed)
+        of_key = np.flatnonzero(hashed == key.hashed)
         if halo is None:
-            of_row, cells = np.arange(own.size), _slice_at_breaks(key, times[0][own])
+            of_row, cells = np.arange(of_key.size), _slice_at_breaks(key, times[0][of_key])
         else:
-            of_row, cells = _cells_near(key, halo, [of_time[own] for of_time in times])
-        places.append(own[of_row])
+            of_row, cells = _cells_near(key, halo, [of_time[of_key] for of_time in times])
+        places.append(of_key[of_row])
         slices.append(key.number * SLICES + cells)
     return np.concatenate(places), np.concatenate(slices)
 

@@ -257,7 +257,7 @@ def _rows_of(rows: SortedRows, key: pa.Table) -> tuple[int, int]:
 
 def _same_key(one: pa.Table, other: pa.Table) -> bool:
     """Whether two tables with one row are equal; NaN is NaN."""
-    return all(same_values(own, its)[0] for own, its in zip(one.columns, other.columns, strict=True))
+    return all(same_values(these, its)[0] for these, its in zip(one.columns, other.columns, strict=True))
 
 
 def _unseen(rows: SortedRows, ids: pa.Array, cuts: Cuts, standing: _Standing) -> Flags:
