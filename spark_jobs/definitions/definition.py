@@ -19,6 +19,7 @@ from spark_jobs.kernels.lateness import POLICIES, Lateness, Policy, judge
 from spark_jobs.kernels.windows import Adaptive, Aggregate, Found, Inputs, Kind, SkippedRows, SqlTicks, stats_type
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey
 from spark_jobs.kernels.windows.streams import Windowing, find_windows
+from spark_jobs.kernels.windows.tables import Overflowed
 from spark_jobs.sources import Source
 from spark_jobs.sources.windows import Window
 from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
@@ -117,12 +118,15 @@ class Definition:
         """What the late policy makes of rows at `times`, of drops that start at `lo`."""
         return judge(times, lo, self.kind, self.policy)
 
-    def windowing(self, hot: tuple[HotKey, ...] = (), watch: Watch | None = None) -> Windowing:
+    def windowing(
+        self, hot: tuple[HotKey, ...] = (), watch: Watch | None = None, overflowed: Overflowed | None = None
+    ) -> Windowing:
         """The kernel's view of standing rows that have a `min_end`; times as int64.
 
         Args:
             hot: keys that are cut into slices, which SLICE_COLUMN names then.
             watch: told of all rows of which windows are made.
+            overflowed: told of results that do not fit into their types; None: they are an error.
         """
         inputs = Inputs(
             key=[*self.groups, *([SLICE_COLUMN] if hot else [])],
@@ -131,6 +135,7 @@ class Definition:
             min_end="min_end",
             forward_to="lo" if self.moves_late_rows else None,
             arrival="row_id",
+            overflowed=overflowed,
         )
 
         def find(table: pa.Table, standing: Any = None) -> Found:

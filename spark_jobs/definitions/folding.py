@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -35,7 +36,8 @@ def folded_columns(updates: pa.Table, source: Source) -> pa.Table:
 
 
 def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> pa.Table:
-    """States (a state table of `kernels.deltas`) of rows with the columns of `fold_inputs`, onto `prior` states.
+    """States (a state table of `kernels.deltas`) of rows with the columns of `fold_inputs`, onto `prior` states. A sum
+    that does not fit into its type is null.
 
     Raises:
         RowsNeededError: `prior` can't absorb a late row or a retraction; names the entities.
@@ -47,7 +49,7 @@ def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> 
     for column in (f"v_{c}" for c in columns_folded(source)):
         typed = rows[column].cast(value, safe=state.datatype == "int64")
         rows = rows.set_column(rows.schema.get_field_index(column), column, typed)
-    fold = fold_add if state.mode == "add" else fold_diff
+    fold = partial(fold_add, overflow_is_null=True) if state.mode == "add" else fold_diff
     return fold(
         rows, entity="entity", time="event_time", row_id="row_id", components=components, prior=prior, diff="diff"
     )

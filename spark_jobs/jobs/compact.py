@@ -7,8 +7,10 @@ from spark_jobs.gates.measures import gold as measure_gold
 from spark_jobs.jobs.checks import check_states
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.jobs.overflows import report_states
 from spark_jobs.jobs.upkeep import keep_chunks, keep_trace
 from spark_jobs.kernels.deltas.traffic import Traffic
+from spark_jobs.kernels.measures.states import OVERFLOWN
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
 from spark_jobs.storage.chain_tables import CHAINS
@@ -20,7 +22,10 @@ def compact(stage: Stage) -> None:
     """Write the corrections of gold and hold them against its gate, nothing visible before `publish`; then keep the
     trace and the chunks small."""
     if restate_states(stage):
-        pass_gate(stage, "gold", measure_gold(stage.lake, stage.scope, token=stage.fence.token))
+        measured = measure_gold(stage.lake, stage.scope, token=stage.fence.token)
+        pass_gate(stage, "gold", measured)
+        count = measured.values[OVERFLOWN]
+        report_states(stage, count, measured.examples([(OVERFLOWN,)])[OVERFLOWN] if count else [])
         check_states(stage)
     keep_trace(stage)
     keep_chunks(stage)

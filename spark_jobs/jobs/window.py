@@ -8,6 +8,7 @@ from spark_jobs.gates.measures import silver as measure_silver
 from spark_jobs.jobs.checks import check_windows
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
+from spark_jobs.jobs.overflows import report_windows
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.late import judged_files, other_late_rows
 from spark_jobs.restatement.reach import touched_ranges
@@ -43,6 +44,7 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
     for definition in stage.definitions:
         if definition.name in corrected and corrected[definition.name].files:
             stage.lake.append_files(definition.table(), corrected[definition.name].files)
+    report_windows(stage, {name: of.overflows for name, of in corrected.items()})
     accounts = {name: of.account for name, of in corrected.items()}
     memory = {name: of.memory for name, of in corrected.items()}
     stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, memory=memory)

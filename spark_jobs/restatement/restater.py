@@ -20,6 +20,7 @@ from spark_jobs.kernels.comparison import PLACED
 from spark_jobs.kernels.lateness import Lateness
 from spark_jobs.kernels.windows import MemoryUse, SkippedRows
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey, OwnSlice
+from spark_jobs.restatement.overflows import Overflows, plain_name
 from spark_jobs.windows.worker import Correcting, Given, WindowsTask
 
 
@@ -70,11 +71,12 @@ def result_schema(definition: Definition) -> pa.Schema:
 
 @dataclass
 class Outcome:
-    """What a worker tells beside its corrections, once it has made them all: what became of the touched rows, and the
-    memory that it took."""
+    """What a worker tells beside its corrections, once it has made them all: what became of the touched rows, the
+    memory that it took, and which results did not fit into their types."""
 
     account: Account = field(default_factory=Account)
     memory: MemoryUse = field(default_factory=MemoryUse)
+    overflows: Overflows = field(default_factory=Overflows)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Restater:
     def __call__(self, given: Iterator[Given], outcome: Outcome) -> Iterator[pa.Table]:
         """Tables of `result_schema`; `given` are rows of `row_schema` and windows of `window_schema`."""
         schema, ledger = result_schema(self.definition), _Ledger(self.definition, self.hot)
-        windowing = self.definition.windowing(self.hot, ledger.watch)
+        windowing = self.definition.windowing(self.hot, ledger.watch, outcome.overflows.take)
         published = window_schema(self.definition, sliced=bool(self.hot))
         task = WindowsTask(
             windowing,
@@ -108,7 +110,7 @@ class Restater:
         )
         judged = ((self._judged(rows, ledger), windows) for rows, windows in given)
         for rows in task(judged, outcome.memory):
-            yield filled(rows.rename_columns([_plain(name) for name in rows.column_names]), schema)
+            yield filled(rows.rename_columns([plain_name(name) for name in rows.column_names]), schema)
         outcome.account += ledger.account
 
     def _judged(self, rows: pa.Table, ledger: _Ledger) -> pa.Table:
@@ -143,10 +145,6 @@ class _Ledger:
 
 def _ints(table: pa.Table, column: str) -> npt.NDArray[np.int64]:
     return table.column(column).to_numpy()
-
-
-def _plain(name: str) -> str:
-    return name[2:] if name[:2] in ("k_", "a_") else name
 
 
 def filled(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -25,6 +25,7 @@ from spark_jobs.kernels.comparison import PLACED
 from spark_jobs.kernels.plain import Ints, numbers
 from spark_jobs.kernels.windows import MemoryBudget
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, copied, in_slices
+from spark_jobs.restatement.overflows import Overflows
 from spark_jobs.restatement.reach import reach, rows_near
 from spark_jobs.restatement.restater import Outcome, Restater, row_schema, window_schema
 from spark_jobs.restatement.slicing import Spread, spread
@@ -52,16 +53,19 @@ class Corrections:
     Args:
         account: what became of the touched rows.
         memory: what the workers took in and flushed, together, and the greatest peak of one.
+        overflows: results that do not fit into their types, and are null.
     """
 
     files: list[WrittenFile] = field(default_factory=list)
     account: Account = field(default_factory=Account)
     memory: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
+    overflows: Overflows = field(default_factory=Overflows)
 
     def take(self, answer: dict[str, Any]) -> None:
         """Add what one worker told."""
         self.files += [WrittenFile(**file) for file in answer["files"]]
         self.account += Account(**answer["account"])
+        self.overflows.add(Overflows(**answer["overflows"]))
         for name, value in answer["memory"].items():
             both = self.memory[name], value
             self.memory[name] = max(both) if name == "peak_bytes" else sum(both)
@@ -95,7 +99,8 @@ class _Work:
         files = self.to.write(self._stamped(self.restater(self._given(blocks), outcome)))
         memory = {name: getattr(outcome.memory, name) for name in METRICS}
         answer = {"files": as_plain(files), "account": asdict(outcome.account), "memory": memory}
-        return json.dumps(answer | {"definition": self.definition.name}).encode()
+        answer |= {"definition": self.definition.name, "overflows": asdict(outcome.overflows)}
+        return json.dumps(answer, default=str, ensure_ascii=False).encode()
 
     def _given(self, blocks: Labelled) -> Iterator[Given]:
         no_rows = row_schema(self.definition, sliced=bool(self.over.hot)).empty_table()

@@ -31,7 +31,7 @@ RESULTS = Table(
             "kind",
             "STRING",
             "invariant: what the engine promises. check: from the source file. suite: from expectations/custom. drift:"
-            " a drop against those before it. mart_test: a test of dbt.",
+            " a drop against those before it. mart_test: a test of dbt. overflow: sums that do not fit and are null.",
         ),
         Column("relation", "STRING", "The table or mart that it is about, such as silver.departure_delays."),
         Column("name", "STRING", "Name of the check; of an invariant its measure."),

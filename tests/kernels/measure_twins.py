@@ -128,15 +128,18 @@ def wrong_time(row: Row, known_from: int) -> bool:
     return not ends
 
 
-def state(row: Row, vector: str, named: bool, width: int | None, reached: int, known_from: int) -> Row:
+def state(row: Row, vector: str, named: bool, width: int | None, reached: int, known_from: int, sums: bool) -> Row:
     live = row["era"] == "live"
     wanted = len(row["seen"] or []) if width is None else width
     arrays = [*(["names"] if named else []), vector, "seen"]
+    beyond = sums and None in (row[vector] or [])
     return {
         "states_of_wrong_width": live and any(row[a] is None or len(row[a]) != wanted for a in arrays),
         "states_without_deltas": live and (row["delta_count"] or 0) < 1,
         "states_beyond_reached": live and row["timestamp"] is not None and row["timestamp"] >= reached,
         "changes_at_wrong_time": wrong_time(row, known_from),
+        "states_with_overflown_sums": live and beyond,
+        "closed_states_with_overflown_sums": not live and beyond,
     }
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -88,6 +91,64 @@ def test_integer_sums_take_rows_and_retractions_in_any_order_and_any_slicing(row
         assert state["vector"] == [sum(row["x"] or 0 for row in mine), len(mine)]
         assert (state["timestamp"], state["at_delta"]) == (mine[-1]["at"], mine[-1]["row_id"])
         assert state["delta_count"] == len(mine)
+
+
+def folded_in_parts(parts: list[list[Row]], value: pa.DataType, components: dict[str, Any]) -> dict[str, Row]:
+    """What folding the parts one onto the other gives, each with the entities that need all their rows folded anew."""
+    states, rows = None, []
+    fold = partial(fold_add, **COLUMNS, components=components, diff="diff", overflow_is_null=True)
+    for part in parts:
+        rows += part
+        anew: set[str] = set()
+        try:
+            onto = fold(table(part, value), prior=states)
+        except RowsNeededError as refused:
+            anew = set(refused.facts["entities"])
+            prior = (
+                None
+                if states is None
+                else states.filter(pa.array([e not in anew for e in states["entity"].to_pylist()]))
+            )
+            onto = fold(table([row for row in part if row["plane"] not in anew], value), prior=prior)
+        again = fold(table([row for row in rows if row["plane"] in anew], value))
+        states = pa.concat_tables([onto, again])
+    return by_entity(states)
+
+
+@given(rows=row_lists(-(2**62), 2**62), cuts=st.lists(st.integers(0, 14), max_size=3), back=st.sets(st.integers(0, 13)))
+@settings(max_examples=tries(50), deadline=None)
+def test_a_sum_that_does_not_fit_is_null_until_it_fits_again(rows: list[Row], cuts: list[int], back: set[int]) -> None:
+    ends = [0, *sorted(cuts), len(rows)]
+    taken = [{**row, "diff": -1} for row in rows if row["row_id"] in back]
+    parts = [[{**row, "diff": 1} for row in rows[low:high]] for low, high in pairwise(ends)]
+    states = folded_in_parts([*parts, taken], pa.int64(), {"x": "x", "n": 1})
+    left = chains([row for row in rows if row["row_id"] not in back])
+    assert set(states) == set(left)
+    for plane, state in states.items():
+        total = sum(row["x"] or 0 for row in left[plane])
+        assert state["vector"] == [total if -(2**63) <= total < 2**63 else None, len(left[plane])]
+        last = left[plane][-1]
+        assert (state["timestamp"], state["at_delta"], state["delta_count"]) == (
+            last["at"],
+            last["row_id"],
+            len(left[plane]),
+        )
+
+
+@given(rows=row_lists(-2, 2), cut=st.integers(0, 14))
+@settings(max_examples=tries(50), deadline=None)
+def test_sums_of_doubles_that_overflow_on_the_way_are_null_in_any_slicing(rows: list[Row], cut: int) -> None:
+    rows = [{**row, "diff": 1, "x": None if row["x"] is None else row["x"] * 6e307} for row in rows]
+    states = folded_in_parts([rows[:cut], rows[cut:]], pa.float64(), {"x": "x", "y": "y"})
+    for plane, chain in chains(rows).items():
+        # one row after the other, as a chain is folded; 0.0 is what an absent value adds
+        sums = [*accumulate(row["x"] or 0.0 for row in chain)]
+        other = float(sum(row["y"] or 0 for row in chain))
+        wanted = [sums[-1], other] if all(map(math.isfinite, sums)) else [None, None]
+        state = states[plane]
+        assert state["vector"] == wanted
+        last = chain[-1]
+        assert (state["at_delta"], state["delta_count"]) == (last["row_id"], len(chain))
 
 
 @given(rows=row_lists(), taken=st.sets(st.integers(0, 13)))

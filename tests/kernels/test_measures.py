@@ -216,9 +216,9 @@ STATES = {
 
 
 @settings(deadline=None)
-@given(tables(STATES), st.booleans(), st.sampled_from([None, 1, 2]), st.booleans())
-def test_states(table: pa.Table, named: bool, width: int | None, everything: bool) -> None:
-    given_ = {"vector": "ints", "named": named, "width": width}
+@given(tables(STATES), st.booleans(), st.sampled_from([None, 1, 2]), st.booleans(), st.booleans())
+def test_states(table: pa.Table, named: bool, width: int | None, everything: bool, sums: bool) -> None:
+    given_ = {"vector": "ints", "named": named, "width": width, "sums": sums}
     judge = partial(states.judge_states, **given_, reached_us=3, known_from_us=2)
     assert parted(table, judge) == twins.each(table, partial(twins.state, **given_, reached=3, known_from=2))
     gained = states.gained_by_states(table, everything=everything, components=["x", "y"], deltas=True)

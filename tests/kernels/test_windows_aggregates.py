@@ -2,6 +2,8 @@
 
 import math
 import struct
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.windows import (
+    Hopping,
+    Inputs,
     IntegerOverflow,
     Monoid,
     avg,
@@ -26,6 +30,7 @@ from spark_jobs.kernels.windows import (
     variance,
 )
 from spark_jobs.kernels.windows.naive import GREATEST, LEAST, Row
+from spark_jobs.kernels.windows.streams import find_windows
 from tests.effort import tries
 from tests.kernels.whole_tables import hopping_table, session_table, sliding_table
 
@@ -192,6 +197,41 @@ def test_tiny_values_after_a_huge_one_keep_every_digit():
         table, key=["k"], time="t", size=10, aggregates={"s": sum_("v"), "m": avg("v")}, clip_at_zero=False
     )
     assert result.column("s").to_pylist()[1:] == [1e-3, 1e-3 + 2e-3, math.fsum([1e-3, 2e-3, 3e-3]), 5e-3, 3e-3]
+
+
+def test_a_sum_that_does_not_fit_is_null_and_told_where_somebody_listens() -> None:
+    """Beside windows whose sums fit, on either side of the bounds, and of decimals whose type they pass."""
+    nines, minus = Decimal("9" * 38), Decimal("-" + "9" * 38)
+    values = [GREATEST, 1, -1, LEAST, -1, None]
+    decimals = [nines, Decimal(1), None, minus, Decimal(-1), Decimal(5)]
+    table = pa.table(
+        {
+            "k": ["a", "a", "b", "b", "b", "c"],
+            "t": [0, 0, 0, 0, 3, 0],
+            "v": values,
+            "d": pa.array(decimals, pa.decimal128(38, 0)),
+        }
+    )
+    told: list[dict[str, Any]] = []
+    inputs = Inputs(
+        ["k"],
+        "t",
+        {"n": count(), "v": sum_("v"), "d": sum_("d"), "m": avg("v")},
+        overflowed=lambda column, windows: told.extend({"column": column, **row} for row in windows.to_pylist()),
+    )
+    found = find_windows(Hopping(size=2, advance=2), inputs, table)
+    windows = found.table(0, len(found.windows.start), None).to_pylist()
+    assert [(w["k"], w["window_start"], w["n"], w["v"], w["d"], w["m"]) for w in windows] == [
+        ("a", 0, 2, None, None, 2.0**62),
+        ("b", 0, 2, None, minus, -(2.0**62)),
+        ("b", 2, 1, -1, -1, -1.0),
+        ("c", 0, 1, None, 5, None),
+    ]
+    assert sorted((row["column"], row["k"], row["window_start"], row["about"]) for row in told) == [
+        ("d", "a", 0, 1e38),
+        ("v", "a", 0, 2.0**63),
+        ("v", "b", 0, -(2.0**63)),
+    ]
 
 
 def test_an_integer_sum_past_int64_is_refused_and_its_mean_is_not():

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.gates.measures.parts import AnyPart, Ground, Judge, Measurement, OfShare, Part, Together, measure
+from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShare, Part, Together, measure
 from spark_jobs.gates.measures.silver import SHOWABLE
 from spark_jobs.kernels.comparison import LIVE
 from spark_jobs.kernels.measures.chains import (
@@ -23,13 +23,16 @@ from spark_jobs.kernels.measures.chains import (
 )
 from spark_jobs.kernels.measures.states import (
     BALANCE,
+    OVERFLOWN,
+    OVERFLOWN_BEFORE,
     gained_by_rows,
     gained_by_states,
     judge_off_their_row,
     judge_states,
     off_their_row,
+    overflown,
 )
-from spark_jobs.kernels.measures.sums import both
+from spark_jobs.kernels.measures.sums import Adds, both
 from spark_jobs.kernels.measures.versions import faulty_things, judge_versions
 from spark_jobs.kernels.measures.windows import diffs
 from spark_jobs.restatement.touched import Scope, instant
@@ -55,7 +58,11 @@ _MEASURES = (
     "chains_without_end",
     "segments_at_wrong_time",
     REFUSING,
+    OVERFLOWN,
+    OVERFLOWN_BEFORE,
 )
+_UNBALANCING = (REFUSING, OVERFLOWN, OVERFLOWN_BEFORE)
+"""Measures of what makes states say less than the sum of the rows: then some are left out of the balance."""
 _ROWS_SHOWN = ("row_id", "entity", "event_time", "time", "diff")
 
 
@@ -65,13 +72,14 @@ def gold(lake: Lake, scope: Scope, *, token: int) -> Measurement:
     `components_out_of_balance` counts the additive components (int64) whose gain over all entities is not the sum over
     the rows that came and went; each one's difference is in the measure `balance_of_<component>`. What a chain refuses
     is in no state, so where this run changes a segment that holds such a delta, exactly those rows are left out of the
-    sum; an entity of which retention lets deltas go at the same time is left out altogether.
+    sum; an entity of which retention lets deltas go at the same time is left out altogether. So is one of which a sum
+    is or was null, as it does not fit.
     """
     state = scope.source.state
     parts = [] if state is None else _Gold(lake, scope, state, token).parts()
     measured = measure(lake.spark, parts, dict.fromkeys(_MEASURES, 0), Ground("entity", "entity"))
-    if state is not None and measured.values[REFUSING] and additive(state):
-        balance = _Gold(lake, scope, state, token).balance_beside_refused()
+    if state is not None and additive(state) and any(measured.values[m] for m in _UNBALANCING):
+        balance = _Gold(lake, scope, state, token).balance_of_the_rest()
         measured.values.update(measure(lake.spark, balance, dict.fromkeys(balance_measures(state), 0)).values)
     off = [m for m, value in measured.values.items() if m.startswith(BALANCE) and value]
     measured.values["components_out_of_balance"] = len(off)
@@ -118,6 +126,10 @@ class _Gold:
         return "ints" if self.state.datatype == "int64" else "floats"
 
     @property
+    def _sums_may_overflow(self) -> bool:
+        return self.state.mode == "add" and not self.scope.source.keeps_chains
+
+    @property
     def _values(self) -> list[str]:
         """Columns of updates that additive components read."""
         return [column for column in additive(self.state).values() if isinstance(column, str)]
@@ -134,11 +146,12 @@ class _Gold:
             width=self.state.width,
             reached_us=self.scope.frontiers.reached_us,
             known_from_us=self.scope.known_from_us,
+            sums=self._sums_may_overflow,
         )
         return Part(rows, partial(both, one=judge, other=self._gained_by_states), shows)
 
     @property
-    def _gained_by_states(self) -> Judge:
+    def _gained_by_states(self) -> partial[Adds]:
         components = list(additive(self.state))
         deltas = not self.scope.source.keeps_chains
         return partial(gained_by_states, everything=self.scope.everything, components=components, deltas=deltas)
@@ -183,27 +196,36 @@ class _Gold:
         gather = partial(off_their_row, vector=self._vector, told=told, single=single)
         return Together([OfShare(states, "at_delta"), OfShare(rows, "row_id")], gather, judge_off_their_row)
 
-    def balance_beside_refused(self) -> list[AnyPart]:
-        """The parts that balance additive components, where chains of the attempt skip deltas. A pass of its own, as it
-        looks for rows of the past: few runs need it."""
-        own = self._history(CHAINS, ["entity", "dropped", "refusals"], self._own)
-        past = past_balance(own.whole())
-        rest = ~pc.field("entity").isin(past)
-        states = self._history(STATE, ["era", "ints", "delta_count"], self._own & rest)
+    def balance_of_the_rest(self) -> list[AnyPart]:
+        """The parts that balance additive components, where the attempt's states say less than the rows add. A pass of
+        its own, as it looks for rows of the past: few runs need it."""
+        left_out = self._left_out()
+        rest = ~pc.field("entity").isin(left_out)
+        states = self._history(STATE, ["era", "ints"], self._own & rest)
+        of_states = partial(self._gained_by_states, deltas=False)
         columns = ["entity", "row_id", "diff", *self._values]
         came = self.scope.due_rows(self.lake, columns, rest if self.scope.everything else rest & self.scope.freshness())
+        of_rows = partial(gained_by_rows, components=additive(self.state))
+        parts: list[AnyPart] = [Part(states, of_states, ("entity",)), Part(came, of_rows, _ROWS_SHOWN)]
+        if not self.scope.source.keeps_chains:
+            return parts
         refused = self._refused()
         behind = pc.field("row_id").isin(refused["row_id"].combine_chunks()) & rest
         updates = self.scope.due_rows(
             self.lake, ["entity", "row_id", "diff", "time", "event_time", *self._values], behind
         )
         fresh = [table.append_column("touches", self._touches(table)) for table in updates.tables()]
-        of_rows = partial(gained_by_rows, components=additive(self.state))
-        parts: list[AnyPart] = [Part(states, self._gained_by_states, ("entity",)), Part(came, of_rows, _ROWS_SHOWN)]
         if fresh:
             skipped = weighed(pa.concat_tables(fresh), refused)
             parts.append(Part(skipped, partial(gained_by_rows, components=additive(self.state), sign=1), _ROWS_SHOWN))
         return parts
+
+    def _left_out(self) -> pa.Array:
+        """The entities whose states can't be held against rows: see `gold`."""
+        if self.scope.source.keeps_chains:
+            return past_balance(self._history(CHAINS, ["entity", "dropped", "refusals"], self._own).whole())
+        states = self._history(STATE, ["entity", self._vector], self._own).whole()
+        return states["entity"].combine_chunks().filter(pa.array(overflown(states[self._vector])))
 
     def _refused(self) -> pa.Table:
         """See `refused_deltas`."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -44,19 +45,29 @@ def fold_add(
     components: Mapping[str, str | int | float],
     prior: pa.Table | None = None,
     diff: str | None = None,
+    overflow_is_null: bool = False,
 ) -> pa.Table:
     """Sums per entity. Integers commute: late rows and retractions go onto `prior`. Floats are summed in chain order.
 
-    Integer sums are exact whatever the order; Int64OverflowError only if a sum itself leaves int64. A float state takes
-    only rows ordered after it and no retraction. An entity whose every row was taken back is left out.
+    Integer sums are exact whatever the order: only a sum that itself leaves int64 overflows. A float state takes only
+    rows ordered after it and no retraction, and overflows where a sum on the way does. An entity whose every row was
+    taken back is left out.
+
+    Args:
+        overflow_is_null: an integer sum that overflows is null, of floats all sums of the entity, and such an entity
+            needs all its rows once more come.
+
+    Raises:
+        Int64OverflowError, NonFiniteError: a sum overflows, and that is an error.
+        RowsNeededError: `prior` can't absorb the rows of some entities.
     """
     rows = read_rows(table, entity=entity, time=time, row_id=row_id, components=components, prior=prior, diff=diff)
     base = states_of(prior, rows.keys, list(components), rows.values.dtype)
     if rows.values.dtype.kind == "i":
-        states = _integer_sums(rows, base)
+        states = _integer_sums(rows, base, overflow_is_null)
     else:
         _require_append_only(rows, base)
-        states = _float_sums(rows, base)
+        states = _float_sums(rows, base, overflow_is_null)
     return states_table(states, rows.keys, list(components), rows.time_type)
 
 
@@ -84,7 +95,7 @@ def fold_diff(
     return states_table(states, rows.keys, list(components), rows.time_type)
 
 
-def _integer_sums(rows: Rows, base: States) -> States:
+def _integer_sums(rows: Rows, base: States, overflow_is_null: bool) -> States:
     """Exact sums in two halves of 32 bits, so that no order of the rows can overflow on the way to a legal sum."""
     components = rows.values.shape[1]
     codes, starts = np.unique(rows.entity, return_index=True)
@@ -96,7 +107,10 @@ def _integer_sums(rows: Rows, base: States) -> States:
         high[codes] += np.add.reduceat((rows.values >> 32) * weight, starts, axis=0)
         low[codes] += np.add.reduceat((rows.values & (_HALF - 1)) * weight, starts, axis=0)
     high += low >> 32
-    _refuse_overflow(rows, high)
+    beyond = (high < -(_HALF >> 1)) | (high >= _HALF >> 1)
+    if not overflow_is_null:
+        _refuse_overflow(rows, beyond)
+    beyond[base.status == Status.LIVE] |= base.nulls.reshape(-1, components)
     states = _advanced(rows, base)
     alive = states.delta_count > 0
     values = ((high << 32) | (low & (_HALF - 1)))[alive].ravel()
@@ -106,12 +120,12 @@ def _integer_sums(rows: Rows, base: States) -> States:
         offsets=np.concatenate(([0], np.cumsum(alive * components))),
         values=values,
         seen=np.ones(len(values), dtype=np.bool_),
-        nulls=np.zeros(len(values), dtype=np.bool_),
+        nulls=beyond[alive].ravel(),
     )
 
 
-def _refuse_overflow(rows: Rows, high: Array) -> None:
-    outside = np.flatnonzero(((high < -(_HALF >> 1)) | (high >= _HALF >> 1)).any(axis=1))
+def _refuse_overflow(rows: Rows, beyond: Array) -> None:
+    outside = np.flatnonzero(beyond.any(axis=1))
     if len(outside):
         entity = rows.keys.values[int(outside[0])].as_py()
         raise Int64OverflowError(
@@ -135,21 +149,31 @@ def _advanced(rows: Rows, base: States) -> States:
     stays[last.entity] = _at_end(last, event_time, row_id)
     gone = rows.take(np.flatnonzero(rows.count < 0))
     lost = gone.entity[_at_end(gone, event_time, row_id) & ~stays[gone.entity]]
-    need_rows(rows, np.union1d(lost[count[lost] > 0], np.flatnonzero(count < 0)))
+    need_rows(rows, reduce(np.union1d, (lost[count[lost] > 0], np.flatnonzero(count < 0), _overflown(rows, base))))
     none = count == 0
     event_time[none], row_id[none] = NO_DELTA, NO_DELTA
     return replace(base, event_time=event_time, row_id=row_id, delta_count=count)
+
+
+def _overflown(rows: Rows, base: States) -> Array:
+    """The entities of the rows of whose sums one is null: what it was is not known."""
+    per_entity = np.add.reduceat(np.append(base.nulls, False), base.offsets[:-1]) if len(rows.keys) else base.nulls
+    has_null = (per_entity > 0) & (np.diff(base.offsets) > 0)
+    return np.intersect1d(np.flatnonzero(has_null), rows.entity)
 
 
 def _at_end(rows: Rows, event_time: Array, row_id: Array) -> Array:
     return (rows.event_time == event_time[rows.entity]) & (rows.row_id == row_id[rows.entity])
 
 
-def _float_sums(rows: Rows, base: States) -> States:
+def _float_sums(rows: Rows, base: States, overflow_is_null: bool) -> States:
     terms = replace(rows, nulls=np.zeros_like(rows.nulls))
     result = fold(_indexed(terms, Op.ADD), base)
-    if not result.applied.all():
-        entity = rows.keys.values[int(rows.entity[~result.applied][0])].as_py()
+    refused = np.unique(rows.entity[~result.applied])
+    if refused.size and overflow_is_null:
+        return _null_sums(rows, base, result.states, refused)
+    if refused.size:
+        entity = rows.keys.values[int(refused[0])].as_py()
         raise NonFiniteError(
             expected="finite sums",
             found=f"a sum of entity {entity!r} that overflows",
@@ -157,6 +181,17 @@ def _float_sums(rows: Rows, base: States) -> States:
             entity=entity,
         )
     return result.states
+
+
+def _null_sums(rows: Rows, base: States, states: States, entities: Array) -> States:
+    """The states with null for every sum of some entities, which stand after their last rows none the less."""
+    last = rows.take(_last_of_entity(rows.entity))
+    last = last.take(np.flatnonzero(np.isin(last.entity, entities)))
+    event_time, row_id = states.event_time.copy(), states.row_id.copy()
+    event_time[last.entity], row_id[last.entity] = last.event_time, last.row_id
+    cells = np.isin(np.repeat(np.arange(len(states.status)), np.diff(states.offsets)), entities)
+    count = base.delta_count + _counts(rows)
+    return replace(states, event_time=event_time, row_id=row_id, delta_count=count, nulls=states.nulls | cells)
 
 
 def _indexed(rows: Rows, op: Op) -> DeltaBatch:

@@ -18,12 +18,17 @@ from .versions import at_wrong_time
 BALANCE = "balance_of_"
 """Prefix of the measure of one additive component: what states gained less what the rows add."""
 
+OVERFLOWN = "states_with_overflown_sums"
+"""Measure of the states of which a sum is null, because it does not fit into its type."""
+OVERFLOWN_BEFORE = "closed_states_with_overflown_sums"
+"""The same of the states that an attempt closes."""
+
 Components = Mapping[str, str | int]
 """Additive components by name: the column that a row adds, or the constant."""
 
 
 def judge_states(
-    states: pa.Table, *, vector: str, named: bool, width: int | None, reached_us: int, known_from_us: int
+    states: pa.Table, *, vector: str, named: bool, width: int | None, reached_us: int, known_from_us: int, sums: bool
 ) -> Adds:
     """Per state what it adds to the measures of gold.
 
@@ -34,8 +39,10 @@ def judge_states(
         width: how many there are; None: as many as the state has flags.
         reached_us: deltas at or beyond it are in no state.
         known_from_us: the time that every change of the publication carries.
+        sums: the values are sums, of which one that does not fit is null.
     """
     live = are(states["era"], LIVE)
+    beyond = overflown(states[vector]) if sums else np.zeros(states.num_rows, np.bool_)
     wanted = lengths(states["seen"]) if width is None else np.full(states.num_rows, width, np.int64)
     shaped = np.ones(states.num_rows, np.bool_)
     for column in (*(("names",) if named else ()), vector, "seen"):
@@ -45,7 +52,17 @@ def judge_states(
         "states_without_deltas": live & (numbers(states["delta_count"]) < 1),
         "states_beyond_reached": live & present(states["timestamp"]) & (numbers(states["timestamp"]) >= reached_us),
         "changes_at_wrong_time": at_wrong_time(states, known_from_us),
+        OVERFLOWN: live & beyond,
+        OVERFLOWN_BEFORE: ~live & beyond,
     }
+
+
+def overflown(vectors: pa.ChunkedArray) -> Flags:
+    """Which vectors of sums have a null."""
+    parts = vectors.combine_chunks()
+    absent = pc.is_null(pc.list_flatten(parts)).to_numpy(zero_copy_only=False)
+    owners = pc.list_parent_indices(parts).to_numpy(zero_copy_only=False)
+    return np.bincount(owners[absent], minlength=len(parts)) > 0
 
 
 def gains(rows: pa.Table, *, everything: bool) -> Ints:

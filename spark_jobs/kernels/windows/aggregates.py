@@ -5,7 +5,7 @@ are ordered.
 | --- | --- | --- |
 | `count()` | int64 | rows, whatever they hold |
 | `count(c)` | int64 | values |
-| `sum_(c)` | int64, float64, decimal | exact, past its type an error; doubles exact, rounded once |
+| `sum_(c)` | int64, float64, decimal | exact, past its type an overflow; doubles exact, rounded once |
 | `avg(c)` | float64, decimal | the exact sum divided by the number of values, rounded once |
 | `min_(c)`, `max_(c)` | as `c` | NaN above every number, as in Spark; -0.0 below 0.0; strings by code point |
 | `first(c)`, `last(c)` | as `c` | by (time, arrival, value): at one time the greater value is later |
@@ -66,18 +66,21 @@ def _nullable(results: npt.NDArray, defined: npt.NDArray[np.bool_], dtype: pa.Da
     return pa.array(results, dtype, mask=None if defined.all() else ~defined)
 
 
-def exact_totals(column: str, values: Ints, spans: Spans) -> Ints:
-    """Per window the sum of its values; IntegerOverflow, which names the column, past int64."""
-    sums, rounded, overflow = integer_sums(values, spans.first, spans.past, spans.entry, spans.n_windows)
-    if overflow >= 0:
-        raise IntegerOverflow(
+def exact_totals(rows: WindowRows, column: str, values: Ints, spans: Spans) -> pa.Array:
+    """Per window the sum of its values, as int64; what does not fit is `rows`' to decide about."""
+    sums, about, beyond = integer_sums(values, spans.first, spans.past, spans.entry, spans.n_windows)
+
+    def refusal(size: float) -> IntegerOverflow:
+        return IntegerOverflow(
             expected=f"every window's sum of {column} within int64",
-            found=f"a sum of about {rounded[overflow]:.4g}",
+            found=f"a sum of about {size:.4g}",
             consequence="no window was computed",
-            next_step=f"cast {column} to double, or sum a scaled value",
+            next_step=f"make {column} a decimal, whose sum has ten more digits, or a float",
             column=column,
         )
-    return sums
+
+    rows.overflow(beyond, about, refusal)
+    return _nullable(sums, (spans.counts > 0) & ~beyond, pa.int64())
 
 
 @dataclass(frozen=True)
@@ -127,15 +130,14 @@ class Sum(Aggregate):
         return pa.int64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """The sum of each window's values; IntegerOverflow past int64, DecimalOverflow past its digits."""
+        """The sum of each window's values; past int64 or its digits an overflow (`WindowRows.overflow`)."""
         spans, values, _ = rows.values(self.column)
-        output, defined = self.output_type(values.type), spans.counts > 0
         if pa.types.is_floating(values.type):
             sums = float_sums(_bits(values), spans.first, spans.past, spans.entry, spans.n_windows, False)
-            return _nullable(sums, defined, output)
+            return _nullable(sums, spans.counts > 0, pa.float64())
         if decimals.is_decimal(values.type):
-            return decimals.sums(self.column, values, spans)
-        return _nullable(exact_totals(self.column, own(values.cast(pa.int64())), spans), defined, output)
+            return decimals.sums(rows, self.column)
+        return exact_totals(rows, self.column, own(values.cast(pa.int64())), spans)
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,10 @@ class Average(Aggregate):
         return pa.float64()
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """The mean of each window's values; DecimalOverflow past a decimal's digits."""
+        """The mean of each window's values; past a decimal's digits an overflow (`WindowRows.overflow`)."""
         spans, values, _ = rows.values(self.column)
         if decimals.is_decimal(values.type):
-            return decimals.means(self.column, values, spans)
+            return decimals.means(rows, self.column)
         placed = spans.first, spans.past, spans.entry, spans.n_windows
         if pa.types.is_floating(values.type):
             means = float_sums(_bits(values), *placed, True)

@@ -18,10 +18,11 @@ from numba import njit
 
 from spark_jobs.errors import TidemarkError
 
-from .spans import Spans
+from .monoid import WindowRows
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 _MASK = 0xFFFFFFFF
 _MOST_DIGITS = 38
 _LIMBS = 6
@@ -81,46 +82,50 @@ def nearest_doubles(values: pa.Array) -> Floats:
     return doubles
 
 
-def sums(column: str, values: pa.Array, spans: Spans) -> pa.Array:
-    """Per window the sum of its decimals, null where it has none; DecimalOverflow, which names the column."""
-    return _results(column, values, spans, sum_type(values.type), mean=False)
+def sums(rows: WindowRows, column: str) -> pa.Array:
+    """Per window the sum of its decimals, null where it has none; what does not fit is `rows`' to decide about."""
+    return _results(rows, column, sum_type(rows.values(column)[1].type), mean=False)
 
 
-def means(column: str, values: pa.Array, spans: Spans) -> pa.Array:
-    """Per window the mean of its decimals, null where it has none; DecimalOverflow, which names the column."""
-    return _results(column, values, spans, mean_type(values.type), mean=True)
+def means(rows: WindowRows, column: str) -> pa.Array:
+    """Per window the mean of its decimals, null where it has none; what does not fit is `rows`' to decide about."""
+    return _results(rows, column, mean_type(rows.values(column)[1].type), mean=True)
 
 
-def _results(column: str, values: pa.Array, spans: Spans, kind: pa.DataType, *, mean: bool) -> pa.Array:
+def _results(rows: WindowRows, column: str, kind: pa.DataType, *, mean: bool) -> pa.Array:
+    spans, values, _ = rows.values(column)
     factor = 10 ** (kind.scale - values.type.scale)
     greatest = np.array([(10**kind.precision - 1) >> shift & _MASK for shift in range(0, 32 * _LIMBS, 32)], np.int64)
     results, beyond, about = _fold(
         words(values), spans.first, spans.past, spans.entry, spans.n_windows, factor if mean else 0, greatest
     )
-    if beyond >= 0:
-        called = "mean" if mean else "sum"
-        raise DecimalOverflow(
+    called = "mean" if mean else "sum"
+
+    def refusal(size: float) -> DecimalOverflow:
+        return DecimalOverflow(
             expected=f"every window's {called} of {column} within {kind}",
-            found=f"a {called} of about {about / 10.0**kind.scale:.4g}",
+            found=f"a {called} of about {size:.4g}",
             consequence="no window was computed",
             next_step=f"give {column} a type of fewer digits (a sum has ten more, a mean four more, of 38 at most), or"
             " make it a float",
             column=column,
             type=str(kind),
         )
-    return from_words(results, spans.counts > 0, kind)
+
+    rows.overflow(beyond, about / 10.0**kind.scale, refusal)
+    return from_words(results, (spans.counts > 0) & ~beyond, kind)
 
 
 @njit(cache=True, nogil=True)
 def _fold(
     whole: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int, factor: int, greatest: Ints
-) -> tuple[Ints, int, float]:
+) -> tuple[Ints, Flags, Floats]:
     """Per window the sum of its rows' numbers; with a `factor` above 0 the sum times it, divided by their number.
 
     Returns:
-        Two words a window; the first window whose magnitude is above `greatest` (limbs; -1: none), and about how much
-        it has.
+        Two words a window; whether its magnitude is above `greatest` (limbs), and then about how much it has.
     """
+    beyond, about = np.zeros(n_windows, np.bool_), np.zeros(n_windows, np.float64)
     results, total, size = np.zeros((n_windows, 2), np.int64), np.zeros(_LIMBS, np.int64), np.zeros(_LIMBS, np.int64)
     entered = left = 0
     for window in range(n_windows):
@@ -134,15 +139,17 @@ def _fold(
         if factor and entered > left:
             _scaled_quotient(size, factor, entered - left)
         if _above(size, greatest):
-            about = 0.0
+            beyond[window] = True
             for i in range(_LIMBS - 1, -1, -1):
-                about = about * 4294967296.0 + size[i]
-            return results, window, -about if negative else about
+                about[window] = about[window] * 4294967296.0 + size[i]
+            if negative:
+                about[window] = -about[window]
+            continue
         low, high = size[0] | (size[1] << 32), size[2] | (size[3] << 32)
         if negative:
             low, high = ~low + 1, ~high + (low == 0)
         results[window, 0], results[window, 1] = low, high
-    return results, -1, 0.0
+    return results, beyond, about
 
 
 @njit(cache=True, nogil=True)

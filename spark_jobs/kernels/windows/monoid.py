@@ -9,21 +9,31 @@ O(log) calls of `combine`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.errors import ParameterError
+from spark_jobs.errors import ParameterError, TidemarkError
 
 from .rows import SortedRows, settle_ties
 from .spans import Spans
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 State = tuple[npt.NDArray, ...]
 """One state per row: arrays of equal length."""
+
+
+class Overflow(NamedTuple):
+    """Per window whether a result does not fit into its type, and if so, about how much it is."""
+
+    beyond: Flags
+    about: Floats
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,21 @@ class WindowRows:
     chosen: npt.NDArray[np.bool_]
     event_times: Ints | None = None
     arrival: Ints | None = None
+    overflows: list[Overflow] | None = None
+    """Which results did not fit into their types, in the order in which they were found; None: that is an error."""
     _read: dict[str, tuple[Spans, pa.Array, Ints]] = field(default_factory=dict, repr=False, compare=False)
+
+    def overflow(self, beyond: Flags, about: Floats, refusal: Callable[[float], TidemarkError]) -> None:
+        """Say of which windows a result does not fit into its type, where any: null stands for it.
+
+        Args:
+            about: per window about how much the result is.
+            refusal: what is raised, given that, where an overflow is an error.
+        """
+        if beyond.any():
+            if self.overflows is None:
+                raise refusal(float(about[np.argmax(beyond)]))
+            self.overflows.append(Overflow(beyond, about))
 
     def values(self, column: str) -> tuple[Spans, pa.Array, Ints]:
         """The rows with a value in `column`: their spans, values, and numbers in `rows`."""

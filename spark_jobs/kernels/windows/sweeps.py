@@ -12,6 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 
@@ -31,15 +32,14 @@ def window_counts(first: Ints, past: Ints, n_windows: int) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def integer_sums(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> tuple[Ints, Floats, int]:
+def integer_sums(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: int) -> tuple[Ints, Floats, Flags]:
     """Exact sums per window.
 
     Returns:
-        The sums (modulo 2**64), the sums rounded to doubles, and the first window whose sum does not fit into int64
-        (-1: none).
+        The sums (modulo 2**64), the sums rounded to doubles, and which do not fit into int64.
     """
     sums, rounded = np.empty(n_windows, np.int64), np.empty(n_windows, np.float64)
-    overflow = -1
+    beyond = np.zeros(n_windows, np.bool_)
     high = low = entered = left = 0
     for window in range(n_windows):
         while entered < entry.size and first[entry[entered]] <= window:
@@ -55,9 +55,8 @@ def integer_sums(values: Ints, first: Ints, past: Ints, entry: Ints, n_windows: 
             rounded[window] = float(sums[window])
         else:
             rounded[window] = top * 4294967296.0 + bottom
-            if overflow < 0:
-                overflow = window
-    return sums, rounded, overflow
+            beyond[window] = True
+    return sums, rounded, beyond
 
 
 @njit(cache=True, nogil=True)

@@ -24,12 +24,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .monoid import Aggregate, WindowRows
+from .monoid import Aggregate, Overflow, WindowRows
 from .rows import SkippedRows, SortedRows
 from .spans import Settled, Spans, Windows
 
 Ints = npt.NDArray[np.int64]
 Aggregates = Mapping[str, Aggregate]
+Overflowed = Callable[[str, pa.Table], None]
+"""Takes a result column, and the windows whose result does not fit: key columns, `window_start`, and `about` how much
+it is."""
 Wanted = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Of windows given by key columns, `window_start` and `window_end`: which are asked for. The others are not made: at
 the edge of what was read a window may have half its rows, whose sum need not fit where the sum of all of them does."""
@@ -47,6 +50,20 @@ class Inputs:
     """Times: a row that is late for all its windows counts in the windows over this time instead, with its own time
     for `first` and `last` (the late policy `next_window`; the column holds `lo`). Hopping and tumbling windows only."""
     arrival: str | None = None
+    overflowed: Overflowed | None = None
+    """Who is told of results that do not fit into their types, which are null then; None: they are an error."""
+
+    def overflows(self) -> list[Overflow] | None:
+        """Where results that do not fit are to be listed; None: they are an error."""
+        return None if self.overflowed is None else []
+
+    def report(self, column: str, windows: pa.Table, rows: WindowRows) -> None:
+        """Tell of the results of a column that did not fit; they are listed no longer."""
+        if rows.overflows and self.overflowed is not None:
+            for beyond, about in rows.overflows:
+                of_windows = windows.select([*self.key, "window_start"]).append_column("about", pa.array(about))
+                self.overflowed(column, of_windows.filter(pa.array(beyond)))
+            rows.overflows.clear()
 
 
 @dataclass(frozen=True)
@@ -102,11 +119,14 @@ def rows_between(
     return held, counted
 
 
-def with_results(windows: pa.Table, aggregates: Aggregates, rows: WindowRows) -> pa.Table:
-    """Windows with one column per aggregate."""
-    for name, aggregate in aggregates.items():
-        windows = windows.append_column(name, aggregate.evaluate(rows))
-    return windows
+def with_results(windows: pa.Table, inputs: Inputs, rows: WindowRows) -> pa.Table:
+    """Windows with one column per aggregate; `inputs.overflowed` is told of results that do not fit."""
+    results = windows
+    inputs.report("stats", windows, rows)
+    for name, aggregate in inputs.aggregates.items():
+        results = results.append_column(name, aggregate.evaluate(rows))
+        inputs.report(name, windows, rows)
+    return results
 
 
 def window_columns(rows: SortedRows, windows: Windows) -> dict[str, pa.Array]:

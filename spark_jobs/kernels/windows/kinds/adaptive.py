@@ -192,15 +192,15 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs, standing:
         own_reason = reason[begin:end]
         if asked is not None:
             part, own_reason = part.select(asked), own_reason[asked]
+        read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival), overflows=inputs.overflows())
         columns = {
             "delta_ids": _lists(ids.filter(pa.array(counted)), held),
-            "stats": _stats(rows, part, held, counted, sizes[counted], deltas),
+            "stats": _stats(read, part, sizes[counted], deltas),
             "trigger": pa.array(REASONS, pa.string()).take(pa.array(own_reason)),
         }
         for name, column in columns.items():
             described = described.append_column(name, column)
-        read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival))
-        return with_results(described, inputs.aggregates, read)
+        return with_results(described, inputs, read)
 
     def following(reached: Reached) -> tuple[Settled, _Standing]:
         return _following(rows, ids if not deltas.unique else None, chosen, sizes, cuts, standing, reached)
@@ -296,12 +296,15 @@ def _lists(values: pa.Array, spans: Spans) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
 
 
-def _stats(rows: SortedRows, windows: Windows, spans: Spans, chosen: Flags, sizes: Ints, deltas: Deltas) -> pa.Array:
+def _stats(read: WindowRows, windows: Windows, sizes: Ints, deltas: Deltas) -> pa.Array:
+    spans = read.spans
     affected: npt.NDArray = np.zeros(spans.n_windows, np.int64)
     if deltas.vector is not None:
-        codes, distinct = encode(rows.column(deltas.vector))
-        affected = distinct_counts(codes[chosen], len(distinct), spans.first, spans.past, spans.entry, spans.n_windows)
-    total = exact_totals(deltas.size_bytes or "size", sizes, spans)
+        codes, distinct = encode(read.rows.column(deltas.vector))
+        affected = distinct_counts(
+            codes[read.chosen], len(distinct), spans.first, spans.past, spans.entry, spans.n_windows
+        )
+    total = exact_totals(read, deltas.size_bytes or "size", sizes, spans)
     mean = integer_means(sizes, spans.first, spans.past, spans.entry, spans.n_windows)
     fields = [spans.counts, affected, total, mean, windows.end - windows.start]
     return pa.StructArray.from_arrays([pa.array(part) for part in fields], fields=list(stats_type()))
