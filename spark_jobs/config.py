@@ -55,6 +55,10 @@ class Settings(BaseSettings):
         default=None,
         description="a folder of a team's own dbt models, with `models`, `macros` and `tests`, or models alone",
     )
+    plugins: Path | None = Field(
+        default=None,
+        description="a folder of a team's own Python: aggregates, formats of landed files, and DAGs in its `dags`",
+    )
     dags: Path = Field(default=CHECKOUT / "dags", description="the folder that Airflow reads DAGs from")
 
     # --- the lake server --------------------------------------------------------------------------------------------
@@ -195,10 +199,11 @@ class Settings(BaseSettings):
         default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"
     )
 
-    @field_validator("home", "jars", "sources", "expectations", "dags")
+    @field_validator("home", "jars", "sources", "expectations", "dags", "plugins")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
-        return Path(os.path.abspath(value.expanduser()))  # noqa: PTH100  (keeps symbolic links, as users named them)
+    def _absolute(cls, value: Path | None) -> Path | None:
+        # symbolic links are kept, as users named them
+        return None if value is None else Path(os.path.abspath(value.expanduser()))  # noqa: PTH100
 
     @field_validator("landing")
     @classmethod

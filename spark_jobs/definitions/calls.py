@@ -6,14 +6,17 @@ Columns in a worker's table are prefixed, so that no name of a source meets one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.aggregates import AGGREGATES
+from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.windows import Aggregate
+from spark_jobs.kernels.windows.monoid import WindowRows
 from spark_jobs.sources.calls import Aggregate as Call
 
 _VECTOR = pa.list_(pa.float64())
@@ -21,20 +24,74 @@ _VECTOR = pa.list_(pa.float64())
 
 def kernel_aggregate(output: str, call: Call) -> Aggregate:
     """The kernel's aggregate for one output column of a source file."""
-    signature = AGGREGATES[call.function]
-    module, _, function = signature.constructor.partition(".")
-    construct = getattr(import_module(f"spark_jobs.kernels.windows.{module}"), function)
+    signature = call.signature
+    if call.plugin is None:
+        module, _, function = signature.constructor.partition(".")
+        construct = getattr(import_module(f"spark_jobs.kernels.windows.{module}"), function)
+    else:
+        construct = call.plugin.constructor(call.function)
     columns = [f"w_{output}"] if signature.as_vector else [f"v_{column}" for column in call.columns]
     whole = [number.whole for number in signature.numbers]
     numbers = [int(value) if is_whole else value for value, is_whole in zip(call.numbers, whole, strict=False)]
-    aggregate: Aggregate = construct(*columns, *numbers)
-    return aggregate
+    if call.plugin is None:
+        aggregate: Aggregate = construct(*columns, *numbers)
+        return aggregate
+    with _of_plugin(call):
+        return _PluginAggregate(call, construct(*columns, *numbers))
+
+
+class PluginFailed(TidemarkError):
+    """A team's own aggregate raised. Facts: `file`, `aggregate`."""
+
+    code = "plugin_failed"
+
+
+@contextmanager
+def _of_plugin(call: Call) -> Iterator[None]:
+    """Name the plugin in what its code raises."""
+    try:
+        yield
+    except TidemarkError:
+        raise
+    except Exception as error:
+        assert call.plugin is not None, "it is a plugin's"
+        raise PluginFailed(
+            expected=f"a result of {described(call)}",
+            found=f"{type(error).__name__}: {error}, raised by {call.plugin.file}",
+            consequence="nothing was published",
+            next_step="mend the file and run again; with --accept-definition where the source has published before",
+            file=call.plugin.file,
+            aggregate=call.function,
+        ) from error
+
+
+@dataclass(frozen=True)
+class _PluginAggregate(Aggregate):
+    """A team's own aggregate, whose errors name its file."""
+
+    call: Call
+    aggregate: Aggregate
+
+    @property
+    def column(self) -> str | None:  # type: ignore[override]
+        """The column it reads, if any."""
+        return self.aggregate.column
+
+    def output_type(self, values: pa.DataType) -> pa.DataType:
+        """The type of its result for a column of this type."""
+        with _of_plugin(self.call):
+            return self.aggregate.output_type(values)
+
+    def evaluate(self, rows: WindowRows) -> pa.Array:
+        """Its value in each window."""
+        with _of_plugin(self.call):
+            return self.aggregate.evaluate(rows)
 
 
 def result_type(output: str, call: Call, columns: Mapping[str, pa.DataType]) -> pa.DataType:
     """The type of an aggregate's result, by the types of the file's columns; nothing is evaluated."""
     aggregate = kernel_aggregate(output, call)
-    if AGGREGATES[call.function].as_vector:
+    if call.signature.as_vector:
         return aggregate.output_type(_VECTOR)
     return aggregate.output_type(columns[call.columns[0]] if call.columns else pa.null())
 
@@ -47,7 +104,7 @@ def columns_read(calls: Mapping[str, Call]) -> list[str]:
 def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
     """The rows with a column `w_<output>` per vector aggregate: null where any of its components is."""
     for output, call in calls.items():
-        if not AGGREGATES[call.function].as_vector:
+        if not call.signature.as_vector:
             continue
         parts = [rows.column(f"v_{column}").cast(pa.float64(), safe=False).combine_chunks() for column in call.columns]
         missing = np.zeros(rows.num_rows, np.bool_)

@@ -180,7 +180,7 @@ class BronzeAudit:
                 continue  # it has changed or gone since: no proof of anything
             file = replace(file, first_row_id=version.first_row_id)
             again = Balance.of_nothing(len(self.places.paths))
-            for batch in read_file(file, self.source.landing.format, record_spec(self.source)):
+            for batch in read_file(file, self.source.landing.form, record_spec(self.source)):
                 rows = pa.Table.from_batches([batch])
                 good = rows.filter(pc.and_(rows["rule"].is_null(), pc.invert(pc.is_in(rows["row_id"], hidden))))
                 kept = good.select(["row_id", "entity", "event_time", *self._columns])

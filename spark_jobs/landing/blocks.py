@@ -29,7 +29,8 @@ from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, wri
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
 from spark_jobs.landing.record_spec import record_spec
-from spark_jobs.landing.worker import Format, first_rows, output_schema, read_file
+from spark_jobs.landing.worker import first_rows, output_schema, read_file
+from spark_jobs.plugins.code import Format
 from spark_jobs.sources import Source
 from spark_jobs.storage.written_files import Destination, WrittenFile
 from spark_jobs.threads import in_threads
@@ -108,7 +109,7 @@ class Blocks:
     @classmethod
     def of(cls, spark: SparkSession, source: Source, files: list[LandingFile]) -> Blocks:
         """Of these files."""
-        spec, form = record_spec(source), source.landing.format
+        spec, form = record_spec(source), source.landing.form
         bounds = _bounds(files, form, spec)
         hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES
         if sum(file.size for file in files) <= BYTES_HERE:

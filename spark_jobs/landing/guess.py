@@ -293,7 +293,7 @@ def _check(source: Source, files: Sequence[Path]) -> _Read:
             checksum = hashlib.file_digest(opened, "sha256").hexdigest()
         status = path.stat()
         listed = LandingFile(0, path.name, 1, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
-        for batch in read_file(listed, source.landing.format, record_spec(source)):
+        for batch in read_file(listed, source.landing.form, record_spec(source)):
             read.rows += batch["rule"].null_count
             bad = batch.filter(pc.is_valid(batch["reason"]))
             for reason, records in zip(bad["reason"].to_pylist(), bad["records"].to_pylist(), strict=True):

@@ -31,7 +31,7 @@ def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]
     rejects it, never both.
     """
     spec = record_spec(source)
-    read = partial(read_listed_files, files=tuple(files), form=source.landing.format, spec=spec)
+    read = partial(read_listed_files, files=tuple(files), form=source.landing.form, spec=spec)
     tasks = max(1, min(len(files), MOST_TASKS))
     return spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(output_schema(spec)))
 

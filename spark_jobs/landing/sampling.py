@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.records.delimiters import DELIMITERS
-from spark_jobs.landing.worker import Format
+from spark_jobs.plugins.code import Format
 
 SAMPLE_ROWS = 100_000
 """Records of each file that types are guessed from; the check reads all."""

@@ -10,15 +10,16 @@ import hashlib
 import io
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import pyarrow as pa
 
 from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_ndjson, read_parquet
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.opened import UnusableFileError, open_file
+from spark_jobs.landing.parsers import parsed
+from spark_jobs.plugins.code import Format, Parser
 
-Format = Literal["csv", "ndjson", "parquet"]
 BLOCK_BYTES = 1 << 22
 """Bytes read at a time. 4 MiB hold some 40,000 records: smaller blocks cost calls, larger ones only memory."""
 WAITING_BYTES = 64 << 20
@@ -84,8 +85,11 @@ def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.R
             checksum = _checksum(opened.raw)
         else:
             hashed = _Hashed(opened.raw)
+            blocks = _blocks(hashed, _Expansion(file.size, spec.max_expansion))
+            if isinstance(form, Parser):
+                blocks = parsed(form, blocks)
             read = read_csv if form == "csv" else read_ndjson
-            yield from read(_blocks(hashed, _Expansion(file.size, spec.max_expansion)), spec)
+            yield from read(blocks, spec)
             checksum = hashed.finish()
     if checksum != file.checksum:
         raise _changed()

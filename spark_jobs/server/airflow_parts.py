@@ -74,6 +74,7 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         "PYTHONWARNINGS": ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"])),
         "AIRFLOW_HOME": str(settings.airflow_home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
+        **_dags_of_plugins(settings),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.airflow_home / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "spark_jobs.scheduling.executor.ResumingExecutor",
@@ -103,6 +104,19 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         # seconds; a new source file becomes a DAG without a long wait (Airflow: 300)
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "20",
     }
+
+
+def _dags_of_plugins(settings: Settings) -> dict[str, str]:
+    """The setting that lets Airflow read a team's own DAGs beside ours, where there are any."""
+    folder = None if settings.plugins is None else settings.plugins / "dags"
+    if folder is None or not folder.is_dir():
+        return {}
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    bundles = [
+        {"name": "dags-folder", "classpath": local, "kwargs": {}},
+        {"name": "plugins", "classpath": local, "kwargs": {"path": str(folder)}},
+    ]
+    return {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
 
 
 def is_migrated(settings: Settings) -> bool:

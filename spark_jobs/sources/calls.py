@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from spark_jobs.aggregates import AGGREGATES, Number, Signature
+from spark_jobs.plugins.code import Plugin
+from spark_jobs.plugins.folder import plugins
 from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, show
 from spark_jobs.sources.quantities import parse_size
 from spark_jobs.sources.section import Section
@@ -37,20 +39,39 @@ def split_call(text: Any) -> tuple[str, list[str]] | None:
 
 
 class Aggregate(Section):
-    """One aggregate of a window: a call of `AGGREGATES`, its columns and its numbers."""
+    """One aggregate of a window: a call of `AGGREGATES` or of a plugin's, its columns and its numbers."""
 
     function: str
     columns: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    _plugin: Plugin | None = PrivateAttr(default=None)
+
+    def model_post_init(self, _: Any) -> None:
+        """Take the plugin along: where the call is pickled to there is no folder of plugins."""
+        if self.function not in AGGREGATES:
+            self._plugin = plugins().aggregates[self.function]
+
+    @property
+    def plugin(self) -> Plugin | None:
+        """The file of a team that has the aggregate; None of one that ships."""
+        return self._plugin
+
+    @property
+    def signature(self) -> Signature:
+        """How it is called, and what makes it."""
+        return AGGREGATES[self.function] if self._plugin is None else self._plugin.aggregates()[self.function]
 
     @model_validator(mode="before")
     @classmethod
     def _accept_a_call(cls, value: Any) -> Any:
         call = split_call(value)
-        if call is None or call[0] not in AGGREGATES or "(" not in value:
-            raise _refuse_call([signature.shown for signature in AGGREGATES.values()], value, call, AGGREGATES)
+        of_team = plugins()
+        known = {**AGGREGATES, **of_team.signatures}
+        if call is None or call[0] not in known or "(" not in value:
+            shown = [*(signature.shown for signature in known.values()), *of_team.problems]
+            raise _refuse_call(shown, value, call, known)
         function, arguments = call
-        signature = AGGREGATES[function]
+        signature = known[function]
         columns = [argument for argument in arguments if _COLUMN.fullmatch(argument)]
         numbers = arguments[len(columns) :]
         if columns != arguments[: len(columns)] or not _fits(signature, columns, numbers):

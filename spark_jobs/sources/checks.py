@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.aggregates import AGGREGATES, NUMBERS
+from spark_jobs.aggregates import NUMBERS
 from spark_jobs.sources.bounds import check_data_checks
 from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.columns import Column, Landing
@@ -188,7 +188,7 @@ def _check_aggregate(
     yield from _own_name(path, output, RESERVED_IN_WINDOWS)
     if output in keys:
         yield Problem(path, "a name that is no key of the window", repr(output))
-    signature = AGGREGATES[aggregate.function]
+    signature = aggregate.signature
     instead = ", or sum(…) of each decimal column" if signature.as_vector else ""
     for column in aggregate.columns:
         yield from _column(draft, path, column, signature.operands, f" for {aggregate.function}{instead}")

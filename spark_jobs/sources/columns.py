@@ -6,8 +6,10 @@ import re
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, PrivateAttr, field_validator, model_validator
 
+from spark_jobs.plugins.code import Format, Parser, Plugin
+from spark_jobs.plugins.folder import FORMATS, plugins
 from spark_jobs.sources.drops import LINE_LIMIT
 from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, show
 from spark_jobs.sources.quantities import Size
@@ -126,6 +128,15 @@ def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
+def _check_format(name: str) -> str:
+    of_team = plugins()
+    known = [*FORMATS, *of_team.formats]
+    if name not in known:
+        shown = ", ".join([*known, *of_team.problems])
+        raise refuse_in_words(shown, f"{show(name)}{did_you_mean(name, known)}")
+    return name
+
+
 class Landing(Section):
     """Where the files of a drop land, relative to the landing directory, and how they are written.
 
@@ -139,13 +150,29 @@ class Landing(Section):
     """
 
     path: Annotated[str, AfterValidator(_check_path)]
-    format: Annotated[Literal["csv", "ndjson", "parquet"], BeforeValidator(_lower)]
+    format: Annotated[str, BeforeValidator(_lower), AfterValidator(_check_format)]
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     null_values: tuple[str, ...] = ("",)
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
     max_rejects: PositiveInt = 10_000
     max_lines: Annotated[PositiveInt, Field(lt=LINE_LIMIT)] = LINE_LIMIT - 1
     max_expansion: PositiveInt = 200
+    _plugin: Plugin | None = PrivateAttr(default=None)
+
+    def model_post_init(self, _: Any) -> None:
+        """Take the plugin along: where the source is pickled to there is no folder of plugins."""
+        if self.format not in FORMATS:
+            self._plugin = plugins().formats[self.format]
+
+    @property
+    def plugin(self) -> Plugin | None:
+        """The file of a team that reads the format; None of one that ships."""
+        return self._plugin
+
+    @property
+    def form(self) -> Format:
+        """What reads the files."""
+        return self.format if self._plugin is None else Parser(self._plugin, self.format)  # type: ignore[return-value]
 
     @field_validator("max_record_bytes")
     @classmethod

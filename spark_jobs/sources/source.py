@@ -201,6 +201,8 @@ class Source(Section):
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
+        if self.landing.plugin is not None:
+            landing["plugin"] = self.landing.plugin.digest
         drops = {key: plain[key] for key in ("source", "start", "every")}
         parse = {key: plain[key] for key in ("columns", "unknown_columns")}
         # what rejects rows decides what lands; all other checks change nothing that is published
@@ -219,8 +221,14 @@ class Source(Section):
         if self.keeps_chains:
             parts["chains"] = {"kept": True}
         for name, window in plain["windows"].items():
-            parts[f"window.{name}"] = {**window, "time": self.window_time(name)}
+            parts[f"window.{name}"] = {**window, "time": self.window_time(name), **self._plugins(name)}
         return {name: _hash(part) for name, part in sorted(parts.items())}
+
+    def _plugins(self, window: str) -> dict[str, Any]:
+        """The plugins whose aggregates a window has: other text may compute something else."""
+        calls = self.windows[window].aggregates.values()
+        digests = {call.plugin.digest for call in calls if call.plugin is not None}
+        return {"plugins": sorted(digests)} if digests else {}
 
 
 def _hash(value: Any) -> str:

@@ -28,7 +28,8 @@ LAYERS: dict[str, set[str]] = {
     "exchange": set(),
     "code_version": set(),
     "kernels": set(),
-    "sources": {"aggregates"},
+    "plugins": {"aggregates"},
+    "sources": {"aggregates", "plugins"},
     "server.errors": set(),
     "server.lake_lock": {"config", "server.errors"},
     "server.java": {"server.errors"},
@@ -42,7 +43,7 @@ LAYERS: dict[str, set[str]] = {
     "corrections": {"kernels"},
     "checkpoints": {"kernels", "storage"},
     "storage": {"s3", "session_settings", "sources"},
-    "landing": {"exchange", "kernels", "sources", "storage"},
+    "landing": {"exchange", "kernels", "plugins", "sources", "storage"},
     "trace": {"exchange", "kernels", "sources", "storage"},
     "definitions": {"aggregates", "kernels", "sources", "storage"},
     "restatement": {

@@ -1,0 +1,73 @@
+"""The folder of plugins as this process sees it: what its files declare, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spark_jobs.aggregates import AGGREGATES, Signature
+from spark_jobs.plugins.code import Plugin
+
+VARIABLE = "TIDEMARK_PLUGINS"
+"""The environment variable that names the folder; see `Settings.plugins`."""
+FORMATS = ("csv", "ndjson", "parquet")
+"""The formats that ship."""
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """What the files of a folder declare: how each aggregate is called, the file of each aggregate and of each format,
+    by name, and a line for each problem."""
+
+    signatures: Mapping[str, Signature]
+    aggregates: Mapping[str, Plugin]
+    formats: Mapping[str, Plugin]
+    problems: tuple[str, ...] = ()
+
+
+_NONE = Plugins({}, {}, {})
+_READ: dict[Path, tuple[tuple[tuple[str, int, int], ...], Plugins]] = {}
+"""By folder what its files were when they were read (name, time, size), and what they declared."""
+
+
+def plugins() -> Plugins:
+    """What the folder of `TIDEMARK_PLUGINS` has now; nothing without one."""
+    folder = os.environ.get(VARIABLE)
+    return read_plugins(Path(folder).expanduser()) if folder else _NONE
+
+
+def read_plugins(folder: Path) -> Plugins:
+    """What the Python files of a folder declare. A file that can't be imported is a problem, and declares nothing."""
+    try:
+        found = sorted(p for p in folder.iterdir() if p.suffix == ".py" and p.name[0] not in "._")
+        stamps = tuple((p.name, (status := p.stat()).st_mtime_ns, status.st_size) for p in found)
+    except OSError as error:
+        return replace(_NONE, problems=(f"expected a folder of plugins ({VARIABLE}), found {error}",))
+    if folder not in _READ or _READ[folder][0] != stamps:
+        _READ[folder] = stamps, _declared(found)
+    return _READ[folder][1]
+
+
+def _declared(paths: list[Path]) -> Plugins:
+    signatures, problems = dict[str, Signature](), list[str]()
+    aggregates, formats = dict[str, Plugin](), dict[str, Plugin]()
+    for path in paths:
+        try:
+            plugin = Plugin(path.name, path.read_text(encoding="utf-8"))
+            of_file, read = plugin.aggregates(), plugin.formats()
+        except Exception as error:
+            problems.append(f"{path}: expected Python that can be imported, found {type(error).__name__}: {error}")
+            continue
+        for name, signature in of_file.items():
+            if name in AGGREGATES or name in aggregates:
+                problems.append(f"{path}: expected a name that no other aggregate has, found {name}")
+            else:
+                signatures[name], aggregates[name] = signature, plugin
+        for name in read:
+            if name in FORMATS or name in formats:
+                problems.append(f"{path}: expected a name that no other format has, found {name}")
+            else:
+                formats[name] = plugin
+    return Plugins(signatures, aggregates, formats, tuple(problems))
