@@ -47,6 +47,31 @@ INVARIANTS = (
         "Of every file the trace holds the rows that bronze holds, value by value.",
         _TRACE,
     ),
+    Invariant(
+        "chunks_out_of_shape",
+        "Every chunk of bronze says of its rows what they say: their number, bounds, order and drop.",
+        _BRONZE,
+    ),
+    Invariant(
+        "rejects_that_read_otherwise",
+        "A sample of files that stand as they landed, read again, gives the records of quarantine.",
+        _BRONZE,
+    ),
+    Invariant(
+        "updates_out_of_place",
+        "Every update of the trace is of the drop of its row, and visible at its own time or at a seal.",
+        _TRACE,
+    ),
+    Invariant(
+        "broken_histories",
+        "Of every window and state one version follows the other, each known from and to the time of a publication.",
+        _PUBLISHED,
+    ),
+    Invariant(
+        "unlisted_late_rows",
+        "silver.late lists as many rows of every definition as are late for its windows.",
+        _PUBLISHED,
+    ),
     Invariant("updates_of_several", "Every update of the trace adds one row or takes one back.", _TRACE),
     Invariant(
         "repeated_windows", "A key has one published window per start (a session: per start and end).", _PUBLISHED

@@ -22,6 +22,7 @@ from spark_jobs.jobs.audit_note import note_audit
 from spark_jobs.jobs.bronze_audit import BronzeAudit
 from spark_jobs.jobs.examination import examine_source
 from spark_jobs.jobs.gates import as_json
+from spark_jobs.jobs.history_audit import broken_histories, unlisted_late_rows
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.restatement.chains import chain_corrections
 from spark_jobs.restatement.reach import touched_ranges
@@ -34,7 +35,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import STATE
+from spark_jobs.storage.tables import LATE, STATE
 from spark_jobs.storage.times import utc_rows
 from spark_jobs.trace import frontiers
 
@@ -125,6 +126,16 @@ def _all_measures() -> list[str]:
     return [invariant.measure for invariant in expectations.SUITES[GATE]]
 
 
+_OF_PUBLISHED = (
+    "windows_otherwise",
+    "repeated_windows",
+    "states_otherwise",
+    "repeated_entities",
+    "broken_histories",
+    "unlisted_late_rows",
+)
+
+
 class _Anew(Scope):
     """Everything that is published, worked out once more."""
 
@@ -137,7 +148,7 @@ class _Anew(Scope):
 def _published(lake: Lake, source: Source, now: publication.Publication) -> tuple[dict[str, int], Examples]:
     """Published tables against what the trace gives anew."""
     scope = _Anew(source, frontiers.published_frontiers(lake, source, now), now, everything=True)
-    counts = Counter[str](windows_otherwise=0, repeated_windows=0, states_otherwise=0, repeated_entities=0)
+    counts = Counter[str](dict.fromkeys(_OF_PUBLISHED, 0))
     examples: Examples = {}
 
     def tell(measure: str, table: str, rows: list[dict[str, Any]], count: int) -> None:
@@ -155,7 +166,11 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
             tell("repeated_windows", definition.table().qualified, twice, len(twice))
             if not twice:
                 comparable.append(definition)
+        broken = broken_histories(lake, source, definitions(source), now)
+        tell("broken_histories", "", broken, len(broken))
         corrected = corrections(overlay, scope, comparable, touched_ranges(lake, scope, comparable), 0)
+        unlisted = unlisted_late_rows(lake, source, now, corrected)
+        tell("unlisted_late_rows", LATE.qualified, unlisted, len(unlisted))
         for definition in comparable:
             table = definition.table()
             if definition.name in corrected:
@@ -183,7 +198,7 @@ def _otherwise_states(overlay: OverlayLake, scope: Scope) -> list[dict[str, Any]
     except DuplicateDeltaError as error:
         # no state follows from a row that the trace has twice
         return [{"row_id": error.facts["row_id"], "found": error.found}]
-    return _some(overlay, STATE, ["entity", "timestamp", "delta_count", "ints", "floats", "era"])
+    return _some(overlay, STATE, ["entity", "timestamp", "at_delta", "delta_count", "ints", "floats", "era"])
 
 
 def _work_out_states(overlay: OverlayLake, scope: Scope) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,34 @@ import pyarrow.compute as pc
 
 from spark_jobs.config import Settings
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
+from spark_jobs.jobs.chunk_audit import columns_of_chunks, judged_chunks
 from spark_jobs.kernels.chunks.merging import chunk_rows
 from spark_jobs.kernels.measures.balance import Balance
-from spark_jobs.kernels.plain import Ints, numbers
+from spark_jobs.kernels.placing import visible_times
+from spark_jobs.kernels.plain import Flags, Ints, numbers
+from spark_jobs.kernels.records.rules import RULES_VERSION
 from spark_jobs.landing.ledger import LANDED, Version, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DUPLICATES, FILES, LANDINGS, QUARANTINE, chunks, updates
+from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LANDINGS, QUARANTINE, chunks, updates
+from spark_jobs.storage.times import micros
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 FILES_READ = 20
 """Files of the sample, spread over all that landed."""
+_OF_ROW = ("row_id", "entity", "event_time", "delta_id")
+"""What a row has beside its timelines and columns."""
 _COUNTS = {"rejects": QUARANTINE, "duplicates": DUPLICATES}
+_OF_REJECT = ("line", "rule", "raw", "last_line", "records")
+"""What quarantine says of a record, and the file itself."""
+_PLACED = ("batch", "row_id", "seq_no", "entity", "event_time", "time")
 Measured = tuple[dict[str, int], dict[str, list[dict[str, Any]]]]
 
 
@@ -47,6 +57,8 @@ class BronzeAudit:
     places: Places
     standing: SourceFrontiers
     shown: Sequence[int]
+    _misshapen: list[dict[str, Any]] = field(default_factory=list)
+    _other_rejects: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, settings: Settings, lake: Lake, source: Source, since: int) -> BronzeAudit:
@@ -66,6 +78,8 @@ class BronzeAudit:
             "files_that_read_otherwise": self._read_again(in_bronze),
             **self._listed(ledger, landings),
             **self._trace(in_trace),
+            "chunks_out_of_shape": self._misshapen,
+            "rejects_that_read_otherwise": self._other_rejects,
         }
         return {name: len(rows) for name, rows in findings.items()}, {n: r[:MAX_EXAMPLES] for n, r in findings.items()}
 
@@ -75,12 +89,15 @@ class BronzeAudit:
 
     def _bronze(self, landings: set[int]) -> tuple[Balance, Balance]:
         """The rows of all landings of the ledger, and of those that the trace has taken in."""
-        lists = ["row_ids", "event_times", *self._columns]
-        stored = self.lake.stored(chunks(self.source), ["entity", "rows", "diff", "landing", LANDINGS.name, *lists])
+        stored = self.lake.stored(
+            chunks(self.source), [*columns_of_chunks(self.source), "diff", "landing", LANDINGS.name]
+        )
         both = Balance.of_nothing(len(self.places.paths)), Balance.of_nothing(len(self.places.paths))
         counted = pa.array(sorted(landings), pa.int64())
         for table in stored.tables():
-            rows, diffs, of_landing = _rows_of(table, self._columns)
+            faults, sound = judged_chunks(table, self.source)
+            self._misshapen.extend(faults)
+            rows, diffs, of_landing = _rows_of(sound, self._columns)
             counts = pc.is_in(of_landing, value_set=counted).to_numpy(zero_copy_only=False)
             taken_in = counts & (of_landing.to_numpy() <= self.standing.landed_through)
             for balance, chosen in zip(both, (counts, taken_in), strict=True):
@@ -136,15 +153,18 @@ class BronzeAudit:
     def _trace(self, bronze: Balance) -> dict[str, list[dict[str, Any]]]:
         """The updates of all batches that count, against the rows of bronze that they come from."""
         table, balance = updates(self.source), Balance.of_nothing(len(self.places.paths))
-        read = ["batch", "diff", "row_id", "entity", "event_time", *self._columns]
+        read = ["batch", "diff", "seq_no", "time", *_OF_ROW, *self._columns]
+        seals = self._seals()
         batches = {"batch": sorted(self.standing.arrangement.handles())}
-        several: list[dict[str, Any]] = []
+        several, misplaced = list[dict[str, Any]](), list[dict[str, Any]]()
         for part in self.lake.stored(table, read, None, batches).tables():
             diffs = numbers(part["diff"])
             wrong = part.filter(pa.array(np.abs(diffs) != 1)).select(["batch", "row_id", "diff", "entity"])
             several += [{"table": table.qualified, **row} for row in wrong.to_pylist()]
+            astray = part.filter(pa.array(self._misplaced(part, seals)))
+            misplaced += [{"table": table.qualified, **row} for row in astray.select(_PLACED).to_pylist()]
             # an update of several counts as one here: it is told above
-            self._add(balance, part.drop_columns(["batch", "diff"]), np.sign(diffs))
+            self._add(balance, part.drop_columns(["batch", "diff", "seq_no", "time"]), np.sign(diffs))
         differs = balance.differs(bronze)
         asked = [*self.shown, len(self.places.paths)]
         otherwise = [
@@ -158,13 +178,32 @@ class BronzeAudit:
             for n in asked
             if differs[n]
         ]
-        return {"files_that_the_trace_has_otherwise": otherwise, "updates_of_several": several}
+        return {
+            "files_that_the_trace_has_otherwise": otherwise,
+            "updates_of_several": several,
+            "updates_out_of_place": misplaced,
+        }
+
+    def _seals(self) -> Ints:
+        """The times, beside its own, at which an update may be visible: seals that rows came under, and frontiers up
+        to which times are no longer told apart."""
+        moves = self.lake.records(FRONTIERS, pc.field("source") == self.source.name)
+        return np.unique([micros(row[name]) for row in moves for name in ("seal", "since") if row[name] is not None])
+
+    def _misplaced(self, part: pa.Table, seals: Ints) -> Flags:
+        """Which updates are of another drop than their row, or visible at a time that follows from nothing."""
+        drops, times = numbers(part["seq_no"]), numbers(part["time"])
+        starts = self.source.start_us + drops * self.source.every_us
+        arrivals = part[f"t_{self.source.arrival}"] if self.source.arrival else None
+        earliest = visible_times(numbers(part["event_time"]), starts, np.iinfo(np.int64).min, arrivals)
+        at_seal = (times > earliest) & np.isin(times, seals)
+        return (drops != numbers(part["row_id"]) >> PLACE_BITS) | ((times != earliest) & ~at_seal)
 
     def _read_again(self, bronze: Balance) -> list[dict[str, Any]]:
         """Files of the sample that give other rows than bronze has of them."""
         landed = [n for n in self.shown if self.known[self.places.paths[n]].kind == LANDED]
         step = max(1, -(-len(landed) // FILES_READ))
-        hidden = self._duplicates()
+        hidden, quarantine = self._duplicates(), self._quarantine()
         findings = []
         for n in landed[::step]:
             version = self.known[self.places.paths[n]]
@@ -179,16 +218,46 @@ class BronzeAudit:
             if file is None or version.first_row_id is None:
                 continue  # it has changed or gone since: no proof of anything
             file = replace(file, first_row_id=version.first_row_id)
-            again = Balance.of_nothing(len(self.places.paths))
+            again, rejects = Balance.of_nothing(len(self.places.paths)), list[dict[str, Any]]()
             for batch in read_file(file, self.source.landing.form, record_spec(self.source)):
                 rows = pa.Table.from_batches([batch])
                 good = rows.filter(pc.and_(rows["rule"].is_null(), pc.invert(pc.is_in(rows["row_id"], hidden))))
-                kept = good.select(["row_id", "entity", "event_time", *self._columns])
+                kept = good.select([*_OF_ROW, *self._columns])
+                rejects += rows.filter(rows["rule"].is_valid()).select(_OF_REJECT).to_pylist()
                 self._add(again, kept, np.ones(kept.num_rows, np.int64))
             if (again.rows[n], again.sums[n]) != (bronze.rows[n], bronze.sums[n]):
                 finding = {"file": version.path, "read": int(again.rows[n]), "bronze": int(bronze.rows[n])}
                 findings.append({"table": chunks(self.source).qualified, **finding})
+            self._other_rejects.extend(self._rejected_otherwise(version.path, rejects, quarantine))
         return findings
+
+    def _quarantine(self) -> dict[str, Counter[tuple[Any, ...]]]:
+        """What stands in quarantine of each file whose records were all rejected by the rules of now."""
+        read = ["file", "diff", "rule_version", "landing", *_OF_REJECT]
+        stored = self.lake.stored(QUARANTINE, read, None, {"source": [self.source.name]}).whole().to_pylist()
+        older = {row["file"] for row in stored if row["rule_version"] != RULES_VERSION}
+        standing: dict[str, Counter[tuple[Any, ...]]] = {}
+        for row in stored:
+            if row["file"] not in older:
+                standing.setdefault(row["file"], Counter())[tuple(row[c] for c in _OF_REJECT)] += row["diff"]
+        return standing | {file: Counter() for file in older}
+
+    def _rejected_otherwise(
+        self, path: str, rejects: Sequence[dict[str, Any]], quarantine: dict[str, Counter[tuple[Any, ...]]]
+    ) -> Iterator[dict[str, Any]]:
+        """The records of a file of which quarantine says something else than reading the file again gives."""
+        stands = quarantine.get(path, Counter())
+        if path in quarantine and not stands:
+            return  # rejected by earlier rules
+        read = Counter(tuple(row[c] for c in _OF_REJECT) for row in rejects)
+        for where, differs in (("file", read - stands), ("quarantine", stands - read)):
+            for record in differs:
+                yield {
+                    "table": QUARANTINE.qualified,
+                    "file": path,
+                    "in": where,
+                    **dict(zip(_OF_REJECT, record, strict=True)),
+                }
 
     def _duplicates(self) -> pa.Array:
         """The row ids for which another row stands."""
@@ -198,12 +267,9 @@ class BronzeAudit:
 
 
 def _rows_of(stored: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Ints, pa.Array]:
-    """Chunks as rows (`row_id`, `entity`, `event_time` and the columns), the diff of each, and its landing."""
-    # as many as there are row ids, whatever a damaged chunk says of itself
-    counts = pc.fill_null(pc.list_value_length(stored["row_ids"]), 0)
-    lists = {"row_id": "row_ids", "event_time": "event_times", **{c: c for c in columns}, "of_row": LANDINGS.name}
-    rows = chunk_rows(
-        stored.append_column("counts", counts), rows="counts", arrays=lists, same=["entity", "landing", "diff"]
-    )
+    """Chunks as rows (`_OF_ROW` and the columns), the diff of each, and its landing."""
+    lists = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "of_row": LANDINGS.name}
+    lists |= {column: column for column in columns}
+    rows = chunk_rows(stored, rows="rows", arrays=lists, same=["entity", "landing", "diff"])
     landings = pc.coalesce(rows["of_row"].combine_chunks(), rows["landing"].combine_chunks())
-    return rows.select(["row_id", "entity", "event_time", *columns]), numbers(rows["diff"]), landings
+    return rows.select([*_OF_ROW, *columns]), numbers(rows["diff"]), landings

@@ -14,7 +14,9 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.jobs.audit import audit
 from spark_jobs.sample import prepare_sample
+from spark_jobs.sources import find_source
 from tests.golden.bags import bags, keep, kept, shown
 from tests.jobs.harness import run, write_source
 from tests.jobs.test_windows import records, source_text, write
@@ -110,4 +112,6 @@ def test_the_year_of_flights_and_of_weather_month_by_month(lake: SparkSession, h
         for first, end in pairwise(starts):
             run(lake, home, first, end - 1, source=source, start=YEAR)
     compare("year", lake)
+    for source in ("flights", "weather"):
+        assert audit(home, find_source(home.sources, source), lake).failed == []
     shutil.rmtree(home.landing)

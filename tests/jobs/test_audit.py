@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from spark_jobs.jobs.audit import audit
 from spark_jobs.sources import find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import DUPLICATES, FRONTIERS, PUBLISHED, QUARANTINE, STATE, chunks, updates
+from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE, chunks, updates
 from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
 
 pytestmark = pytest.mark.spark
@@ -29,6 +30,7 @@ PUBLISHED_ANEW = {"windows_otherwise", "states_otherwise"}
 READINGS = [
     *[Reading(0, minute, meter, minute % 7) for meter in "ab" for minute in (10, 50, 100, 900)],
     *[Reading(1, minute, meter, minute % 5) for meter in "ac" for minute in (1300, 1500, 1700)],
+    Reading(1, 880, "b", 2),  # late: a window that was published ends otherwise
     *[Reading(2, minute, "b", 3) for minute in (1000, 3000, 3100)],
 ]
 
@@ -86,31 +88,104 @@ def _silver(source: Any) -> Table:
     return Definition(source, "hourly").table()
 
 
+def closing(change: Change) -> Change:
+    """A change of the first of the rows that close others."""
+
+    def of(rows: pa.Table) -> pa.Table:
+        closes = pc.equal(rows["era"], "closing")
+        assert rows.filter(closes).num_rows, "readings that change what was published"
+        return pa.concat_tables([rows.filter(pc.invert(closes)), change(rows.filter(closes))])
+
+    return of
+
+
+def first(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A change of the first element of a list."""
+    return lambda values: [change(values[0]), *values[1:]]
+
+
+SECOND = timedelta(seconds=1)
+BRONZE = {ROWS, READ, TRACE}
+SHAPE, PLACE, HISTORY = "chunks_out_of_shape", "updates_out_of_place", "broken_histories"
+REJECTS, REREAD = "files_with_other_rejects", "rejects_that_read_otherwise"
+WINDOWS, STATES, LATE_ROWS = "windows_otherwise", "states_otherwise", "unlisted_late_rows"
+OF_LATE_UPDATE = {*PUBLISHED_ANEW, LATE_ROWS}
+"""What says so of the first update, which is of a late row."""
+
+
+def _of(table: Table) -> Callable[[Any], Table]:
+    return lambda _: table
+
+
 CORRUPTIONS = {
-    "a second publication": Corruption(lambda _: PUBLISHED, doubled, {"records_at_odds"}),
-    "frontiers twice under a token": Corruption(lambda _: FRONTIERS, doubled, {"records_at_odds"}),
-    "a chunk that is gone": Corruption(chunks, without, {ROWS, READ, TRACE}),
-    "a chunk twice": Corruption(chunks, doubled, {ROWS, READ, TRACE}),
-    "a value of a chunk": Corruption(chunks, with_value("c_load", lambda v: [v[0] + 1, *v[1:]]), {READ, TRACE}),
-    "a time of a chunk": Corruption(chunks, with_value("event_times", lambda v: [v[0] + DAY, *v[1:]]), {READ, TRACE}),
-    "another entity of a chunk": Corruption(chunks, with_value("entity", lambda _: "z"), {READ, TRACE}),
-    "a reject that is gone": Corruption(lambda _: QUARANTINE, without, {"files_with_other_rejects"}),
-    "a reject twice": Corruption(lambda _: QUARANTINE, doubled, {"files_with_other_rejects"}),
-    "a duplicate that is gone": Corruption(lambda _: DUPLICATES, without, {"files_with_other_duplicates", READ}),
-    "a duplicate twice": Corruption(lambda _: DUPLICATES, doubled, {"files_with_other_duplicates"}),
-    "an update that is gone": Corruption(updates, without, {TRACE, *PUBLISHED_ANEW}),
-    "an update twice": Corruption(updates, doubled, {TRACE, *PUBLISHED_ANEW}),
-    "an update of two": Corruption(
-        updates, with_value("diff", lambda _: 2), {"updates_of_several", "states_otherwise"}
+    "a second publication": Corruption(_of(PUBLISHED), doubled, {"records_at_odds"}),
+    "a publication set back": Corruption(
+        _of(PUBLISHED), with_value("published", lambda v: v - DAY), {HISTORY, LATE_ROWS}
     ),
+    "frontiers twice under a token": Corruption(_of(FRONTIERS), doubled, {"records_at_odds"}),
+    "frontiers that are gone": Corruption(_of(FRONTIERS), without, {"records_at_odds"}),
+    "a file of the ledger that is gone": Corruption(_of(FILES), without, {"records_at_odds"}),
+    "a file of the ledger twice": Corruption(_of(FILES), doubled, {ROWS}),
+    "another count in the ledger": Corruption(_of(FILES), with_value("rows", lambda v: v + 1), {ROWS}),
+    "another count of rejects": Corruption(_of(FILES), with_value("rejects", lambda v: (v or 0) + 1), {REJECTS}),
+    "another first row id": Corruption(_of(FILES), with_value("first_row_id", lambda v: v + 1), {ROWS, READ}),
+    "a chunk that is gone": Corruption(chunks, without, BRONZE),
+    "a chunk twice": Corruption(chunks, doubled, BRONZE),
+    "a chunk taken back": Corruption(chunks, with_value("diff", lambda _: -1), BRONZE),
+    "a chunk of no landing": Corruption(chunks, with_value("landing", lambda v: v + 1000), BRONZE),
+    "a value of a chunk": Corruption(chunks, with_value("c_load", first(lambda v: v + 1)), {READ, TRACE}),
+    "a time of a chunk": Corruption(chunks, with_value("event_times", first(lambda v: v + DAY)), {SHAPE, READ, TRACE}),
+    "a time on another timeline": Corruption(
+        chunks, with_value("t_seen", first(lambda v: v + SECOND)), {SHAPE, READ, TRACE}
+    ),
+    "an identity of a chunk": Corruption(chunks, with_value("delta_ids", first(lambda _: "x")), {READ, TRACE}),
+    "a row id of a chunk": Corruption(chunks, with_value("row_ids", first(lambda v: v + 50)), {SHAPE, *BRONZE}),
+    "another entity of a chunk": Corruption(chunks, with_value("entity", lambda _: "z"), {READ, TRACE}),
+    "another drop of a chunk": Corruption(chunks, with_value("seq_no", lambda v: v + 1), {SHAPE}),
+    "another length of a chunk": Corruption(chunks, with_value("rows", lambda v: v + 1), {SHAPE, *BRONZE}),
+    "a list cut short": Corruption(chunks, with_value("c_load", lambda v: v[:-1]), {SHAPE, *BRONZE}),
+    "row ids that are gone": Corruption(chunks, with_value("row_ids", lambda _: None), {SHAPE, *BRONZE}),
+    "a bound of a chunk": Corruption(chunks, with_value("event_min", lambda v: v + DAY), {SHAPE}),
+    "a reject that is gone": Corruption(_of(QUARANTINE), without, {REJECTS, REREAD}),
+    "a reject twice": Corruption(_of(QUARANTINE), doubled, {REJECTS, REREAD}),
+    "another text of a reject": Corruption(_of(QUARANTINE), with_value("raw", lambda _: "other"), {REREAD}),
+    "another line of a reject": Corruption(_of(QUARANTINE), with_value("line", lambda v: v + 5), {REREAD}),
+    "another file of a reject": Corruption(_of(QUARANTINE), with_value("file", lambda v: f"{v}x"), {REJECTS, REREAD}),
+    "a duplicate that is gone": Corruption(_of(DUPLICATES), without, {"files_with_other_duplicates", READ}),
+    "a duplicate twice": Corruption(_of(DUPLICATES), doubled, {"files_with_other_duplicates"}),
+    "another row id of a duplicate": Corruption(_of(DUPLICATES), with_value("row_id", lambda v: v + 7), {READ}),
+    "an update that is gone": Corruption(updates, without, {TRACE, *OF_LATE_UPDATE}),
+    "an update twice": Corruption(updates, doubled, {TRACE, *OF_LATE_UPDATE}),
+    "an update of two": Corruption(updates, with_value("diff", lambda _: 2), {"updates_of_several", STATES, LATE_ROWS}),
+    "an update taken back": Corruption(updates, with_value("diff", lambda _: -1), {TRACE, *OF_LATE_UPDATE}),
     "a value of an update": Corruption(updates, with_value("c_load", lambda v: v + 1), {TRACE, *PUBLISHED_ANEW}),
-    "a window that is gone": Corruption(_silver, live(without), {"windows_otherwise"}),
-    "a window twice": Corruption(_silver, live(doubled), {"repeated_windows"}),
-    "a value of a window": Corruption(_silver, live(with_value("total", lambda v: v + 1)), {"windows_otherwise"}),
-    "a state that is gone": Corruption(lambda _: STATE, live(without), {"states_otherwise"}),
-    "a state twice": Corruption(lambda _: STATE, live(doubled), {"repeated_entities"}),
-    "a value of a state": Corruption(
-        lambda _: STATE, live(with_value("ints", lambda v: [v[0], v[1] + 1])), {"states_otherwise"}
+    "an identity of an update": Corruption(updates, with_value("delta_id", lambda _: "x"), {TRACE}),
+    "an update of another drop": Corruption(updates, with_value("seq_no", lambda v: v + 1), {PLACE}),
+    "an update visible too late": Corruption(updates, with_value("time", lambda v: v + DAY), {PLACE}),
+    "an update visible too early": Corruption(updates, with_value("time", lambda v: v - DAY), {PLACE}),
+    "an update of no batch": Corruption(updates, with_value("batch", lambda _: "x"), {TRACE, *OF_LATE_UPDATE}),
+    "a window that is gone": Corruption(_silver, live(without), {WINDOWS}),
+    "a window twice": Corruption(_silver, live(doubled), {"repeated_windows", HISTORY}),
+    "a value of a window": Corruption(_silver, live(with_value("total", lambda v: v + 1)), {WINDOWS}),
+    "no value of a window": Corruption(_silver, live(with_value("mean", lambda _: None)), {WINDOWS}),
+    "another end of a window": Corruption(_silver, live(with_value("window_end", lambda v: v + SECOND)), {WINDOWS}),
+    "a window known too early": Corruption(_silver, live(with_value("known_from", lambda v: v - SECOND)), {HISTORY}),
+    "another revision": Corruption(_silver, live(with_value("revision", lambda v: v + 1)), {HISTORY}),
+    "a window of no attempt": Corruption(_silver, live(with_value("token", lambda v: v + 500)), {WINDOWS}),
+    "a closing that is gone": Corruption(_silver, closing(without), {"repeated_windows", HISTORY}),
+    "a closing twice": Corruption(_silver, closing(doubled), {HISTORY}),
+    "a closing at another time": Corruption(_silver, closing(with_value("known_to", lambda v: v + SECOND)), {HISTORY}),
+    "a late row that is not listed": Corruption(_of(LATE), without, {LATE_ROWS}),
+    "a late row listed twice": Corruption(_of(LATE), doubled, {LATE_ROWS}),
+    "a state that is gone": Corruption(_of(STATE), live(without), {STATES}),
+    "a state twice": Corruption(_of(STATE), live(doubled), {"repeated_entities", HISTORY}),
+    "a value of a state": Corruption(_of(STATE), live(with_value("ints", lambda v: [v[0], v[1] + 1])), {STATES}),
+    "another count of a state": Corruption(_of(STATE), live(with_value("delta_count", lambda v: v + 1)), {STATES}),
+    "another time of a state": Corruption(_of(STATE), live(with_value("timestamp", lambda v: v + SECOND)), {STATES}),
+    "another delta of a state": Corruption(_of(STATE), live(with_value("at_delta", lambda v: v + 1)), {STATES}),
+    "a state known too early": Corruption(_of(STATE), live(with_value("known_from", lambda v: v - SECOND)), {HISTORY}),
+    "a closing of a state that is gone": Corruption(
+        _of(STATE), closing(without), {"repeated_entities", STATES, HISTORY}
     ),
 }
 
@@ -124,7 +199,7 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     source, of_lake = find_source(home.sources, "meters"), Lake(lake)
     sound = audit(home, source, lake)
     assert [verdict.name for verdict in sound.failed] == []
-    assert len(sound.verdicts) == 11
+    assert len(sound.verdicts) == 16
     missed = {}
     for name, corruption in CORRUPTIONS.items():
         table = corruption.table(source)
@@ -138,7 +213,7 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
             assert verdict.sample, (name, verdict.name)
             assert verdict.on_failure, (name, verdict.name)
         DeltaTable(uri).restore(version)
-    assert missed == {}
+    assert missed == {}, "\n".join(f"{name}: {found}, expected {wanted}" for name, (found, wanted) in missed.items())
     assert audit(home, source, lake).failed == []
     of_gate = lake.table("quality.results").where("gate = 'audit'")
     results = of_gate.where(of_gate.run_id == sound.run_id)

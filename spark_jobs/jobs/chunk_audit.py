@@ -1,0 +1,48 @@
+"""The audit's look at chunks one by one: whether what a chunk says of its rows is what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.kernels.measures.chunks import judge_chunks
+from spark_jobs.kernels.measures.lists import Lists
+from spark_jobs.kernels.plain import numbers
+from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
+from spark_jobs.storage.tables import chunks
+
+_FOREIGN, _UNEVEN = "chunks_with_foreign_row_ids", "chunks_with_uneven_arrays"
+_FAULTS = {
+    "chunks_with_unordered_row_ids": "its row ids do not ascend",
+    _FOREIGN: "seq_no is not the drop of its last row",
+    _UNEVEN: "its lists are not of one length",
+    "chunks_with_loose_bounds": "its bounds are not those of its times",
+    "chunks_falsely_sorted": "it claims an order that its times do not have",
+    "chunks_without_entity": "it has no entity",
+}
+
+
+def columns_of_chunks(source: Source) -> list[str]:
+    """The columns that are held against each other."""
+    bounds = [f"{what}_{t}" for t in source.timelines for what in ("t", "min", "max", "sorted")]
+    lists = ["row_ids", "event_times", "delta_ids", *(f"c_{column}" for column in source.columns)]
+    return ["chunk_id", "entity", "seq_no", "rows", "event_min", "event_max", *lists, *bounds]
+
+
+def judged_chunks(table: pa.Table, source: Source) -> tuple[list[dict[str, Any]], pa.Table]:
+    """The chunks that contradict themselves, each with its fault, and those whose rows can be told."""
+    arrays = ["delta_ids", *(f"t_{t}" for t in source.timelines), *(f"c_{column}" for column in source.columns)]
+    judged = judge_chunks(table, timelines=list(source.timelines), arrays=arrays, place_bits=PLACE_BITS)
+    flags = {name: np.asarray(judged[name]).astype(np.bool_) for name in _FAULTS}
+    # a merged chunk has rows of many drops, and says that of the last one
+    _, greatest, any_row = Lists.of(table["row_ids"]).bounds()
+    flags[_FOREIGN] = any_row & (greatest >> PLACE_BITS != numbers(table["seq_no"]))
+    faults = [
+        {"table": chunks(source).qualified, "fault": _FAULTS[name], **row}
+        for name, wrong in flags.items()
+        for row in table.filter(pa.array(wrong)).select(["chunk_id", "entity", "seq_no"]).to_pylist()
+    ]
+    return faults, table.filter(pa.array(~flags[_UNEVEN]))

@@ -1,0 +1,61 @@
+"""Whether a whole history table says of each thing, a window or a state, one version after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ..comparison import CLOSING, key_codes
+from ..plain import Flags, Ints, are, numbers, present
+
+_STILL = np.iinfo(np.int64).max
+FAULTS = (
+    "known from or to a time at which nothing was published",
+    "ends what is not there, or what has ended before",
+    "ends before it began, or after the next version began",
+    "a revision that does not follow the one before",
+)
+
+
+def judge_history(rows: pa.Table, identity: Sequence[str], times: Ints, *, whole: bool) -> Ints:
+    """Per row of a history 0, or 1 + the place in `FAULTS` of what is wrong with it.
+
+    Args:
+        rows: `identity`, era, known_from, known_to, revision.
+        identity: columns that tell two things apart.
+        times: the times that changes carry, ascending, in microseconds.
+        whole: no version has gone for good.
+    """
+    faults = np.zeros(rows.num_rows, np.int64)
+    if rows.num_rows == 0:
+        return faults
+    since, revision = numbers(rows["known_from"]), numbers(rows["revision"])
+    until = numbers(rows["known_to"], _STILL)
+    closes = are(rows["era"], CLOSING)
+    (thing,) = key_codes([rows], tuple(identity))
+    (version,) = key_codes([rows], (*identity, "known_from"))
+    ends = np.full(int(version.max()) + 1, _STILL, np.int64)
+    ends[version[closes]] = until[closes]
+    faults[closes & ~_once(version, closes, ~closes & (until == _STILL))] = 2
+    until = np.where(closes, until, np.minimum(until, ends[version]))
+    order = np.lexsort((since, thing, closes))[: int((~closes).sum())]
+    same = np.zeros(order.size, np.bool_)
+    same[1:] = thing[order][1:] == thing[order][:-1]
+    before = np.concatenate((order[:1], order[:-1]))
+    overlaps = same & (until[before] > since[order])
+    goes_on = same & (until[before] == since[order])
+    wanted = np.where(goes_on, revision[before] + 1, 0)
+    faults[order[(revision[order] != wanted) & (same | whole)]] = 4
+    faults[order[overlaps]] = 3
+    faults[until <= since] = 3
+    faults[~np.isin(since, times) | (present(rows["known_to"]) & ~np.isin(until, times))] = 1
+    return faults
+
+
+def _once(version: Ints, closes: Flags, stands: Flags) -> Flags:
+    """Which versions stand, and have one row that closes them."""
+    n = int(version.max()) + 1
+    standing, closing = (np.bincount(version[of], minlength=n) for of in (stands, closes))
+    return ((standing > 0) & (closing == 1))[version]
