@@ -25,6 +25,13 @@ from spark_jobs.sources.data_checks import (
     Unique,
 )
 from spark_jobs.sources.drops import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
+from spark_jobs.sources.environments import (
+    Environment,
+    create_environment,
+    drop_environment,
+    environments,
+    find_environment,
+)
 from spark_jobs.sources.folder import SourceFolder, find_source, read_sources
 from spark_jobs.sources.load import load_source, parse_source
 from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean
@@ -53,6 +60,7 @@ __all__ = [
     "Dag",
     "DataCheck",
     "DeleteWhen",
+    "Environment",
     "Freshness",
     "HoppingWindow",
     "In",
@@ -80,8 +88,12 @@ __all__ = [
     "TumblingWindow",
     "Unique",
     "Window",
+    "create_environment",
     "did_you_mean",
+    "drop_environment",
     "drop_of",
+    "environments",
+    "find_environment",
     "find_source",
     "first_row_id",
     "line_of",

@@ -74,6 +74,16 @@ def find_source(directory: str | Path, name: str) -> Source:
         ParameterError: there is no such file; it names those that are.
         SourceFileError: the file has problems.
     """
+    return load_source(find_source_file(directory, name))
+
+
+def find_source_file(directory: str | Path, name: str) -> Path:
+    """The file of the source `name`, which is not looked into.
+
+    Raises:
+        ParameterError: there is no such file; it names those that are.
+        SourceFileError: there are two.
+    """
     paths = _paths(directory)
     if name not in paths:
         raise ParameterError(
@@ -81,14 +91,23 @@ def find_source(directory: str | Path, name: str) -> Source:
             found=f"{name!r}{did_you_mean(name, paths)}",
             next_step=f"add {name}.yml to the sources' folder, {directory}",
         )
-    return _load(paths[name])
+    return _only(paths[name])
+
+
+def source_files(directory: str | Path) -> dict[str, Path]:
+    """The files of a directory's sources by their sources' names; of two files for one source the first."""
+    return {name: paths[0] for name, paths in _paths(directory).items()}
 
 
 def _load(paths: list[Path]) -> Source:
+    return load_source(_only(paths))
+
+
+def _only(paths: list[Path]) -> Path:
     if len(paths) > 1:
         listed = " and ".join(path.name for path in paths)
         raise SourceFileError(paths[0].name, [Problem("source", "one file for each source", listed)])
-    return load_source(paths[0])
+    return paths[0]
 
 
 def _paths(directory: str | Path) -> dict[str, list[Path]]:

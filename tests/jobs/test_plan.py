@@ -16,7 +16,7 @@ from spark_jobs.jobs.estimate import estimate_seconds
 from spark_jobs.jobs.plan import Plan, plan_replay, plan_run
 from spark_jobs.jobs.replay import Asked, quarantined, summary
 from spark_jobs.jobs.request import Request
-from spark_jobs.sources import load_source
+from spark_jobs.sources import create_environment, load_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
 from spark_jobs.trace import frontiers
@@ -165,6 +165,29 @@ def test_a_stale_plan_is_refused_by_the_name_of_the_interval(lake: SparkSession,
     assert before == {table: published(lake, table) for table in ALL}
     run(lake, home, 0, 0, planned=changed.base)
     assert changelog(lake, "test-0-0", changed)["silver.shifts"] >= previewed(changed)["silver.shifts"]
+
+
+@pytest.mark.spark
+def test_a_plan_of_an_environment_is_that_of_the_same_change_in_production(
+    lake: SparkSession, home: Settings, spark_settings: Settings
+) -> None:
+    run(lake, home, 0, 1)
+    environment = create_environment(home.home, "dev", home.sources)
+    changed = SOURCE.replace("limit: 12 hours", "limit: 1 hour")
+    (environment.folder / "meters.yml").write_text(changed)
+    before = {table: published(lake, table) for table in ALL}
+    files = listing(home.home, spark_settings.lake_path)
+    tried = plan(lake, home.model_copy(update={"sources": environment.folder}), 0, 0)
+    assert tried.changed_definition == ["window.hourly"]
+    assert not tried.changes_nothing
+    assert plan(lake, home, 0, 0).changes_nothing, "production has not changed"
+    assert before == {table: published(lake, table) for table in ALL}
+    assert files == listing(home.home, spark_settings.lake_path)
+    write_source(home, changed)
+    ordinary = plan(lake, home, 0, 0)
+    assert previewed(tried) == previewed(ordinary)
+    run(lake, home, 0, 0, planned=ordinary.base)
+    assert changelog(lake, "test-0-0", tried) == previewed(tried)
 
 
 def test_an_estimate_follows_the_rows_and_never_falls_below_the_fastest_run() -> None:

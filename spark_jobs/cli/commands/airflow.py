@@ -1,4 +1,4 @@
-"""`airflow`: Airflow's own command line on this installation; `env`: the same environment for a shell."""
+"""`airflow`: Airflow's own command line on this installation, and its environment for a shell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     verbatim = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     app.command(context_settings=verbatim, add_help_option=False)(airflow)
-    app.command()(env)
 
 
 def airflow(
@@ -29,11 +28,8 @@ def airflow(
     os.execve(sys.executable, [sys.executable, "-m", "airflow", *(arguments or [])], environment)
 
 
-def env() -> None:
-    """What a shell needs so that `airflow`, `tidemark` and `dbt` find this installation: `eval "$(tidemark env)"`.
-
-    It holds Airflow's keys: keep it out of logs.
-    """
+def print_environment() -> None:
+    """The `export` lines that a shell needs for `airflow` to find this installation; what the shell has is left out."""
     for name, value in airflow_environment(load_settings()).items():
         if os.environ.get(name) != value:
             typer.echo(f"export {name}={shlex.quote(value)}")

@@ -51,6 +51,10 @@ def plan(
     replay: Annotated[
         bool, typer.Option("--replay", help="What reading their files with records in quarantine again would change.")
     ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option("--env", help="Take the source file of this environment (`tidemark env create`)."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """What a run or backfill of these drops would change, or their retraction or replay; writes nothing but the file of
@@ -61,7 +65,14 @@ def plan(
         )
     if retract and replay:
         raise ParameterError(expected="--retract or --replay", found="both", next_step="plan one after the other")
-    made = make_plan(source, first, last, file, rows, retract=retract, replay=replay)
+    if save is not None and env is not None:
+        raise ParameterError(
+            expected="--save or --env",
+            found="both",
+            consequence="nothing was planned: a run takes production's source file, so it could not apply this plan",
+            next_step="plan with --env; to apply it, change production's source file and plan again with --save",
+        )
+    made = make_plan(source, first, last, file, rows, retract=retract, replay=replay, env=env)
     if save is not None:
         save.write_text(made.base.to_json(), encoding="utf-8")
         keep_plan(load_settings().home, made.plan_id, {table.table: table.counts for table in made.tables})
@@ -77,12 +88,17 @@ def make_plan(
     *,
     retract: bool = False,
     replay: bool = False,
+    env: str | None = None,
 ) -> Plan:
-    """The plan of a range of drops, through the lake server."""
+    """The plan of a range of drops, through the lake server; `env` names the environment whose source file counts."""
+    from spark_jobs.sources import find_environment, find_source
     from spark_jobs.storage.times import micros
 
     settings = load_settings()
-    checked = known_source(settings, source)
+    if env is None:
+        checked = known_source(settings, source)
+    else:
+        checked = find_source(find_environment(settings.home, env).folder, source)
     lo, hi = map(micros, drops_between(checked, first, last))
     with server_session(settings, "tidemark-plan") as spark:
         from spark_jobs.jobs.plan import plan_replay, plan_run

@@ -1,0 +1,125 @@
+"""Environments: folders with copies of source files, to be changed and planned while production's stay as they are.
+
+An environment is `environments/<name>` in Tidemark's home, and holds source files, nothing else: no table and no row.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.sources.folder import find_source_file, source_files
+from spark_jobs.sources.problems import did_you_mean
+
+FOLDER = "environments"
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", re.ASCII)
+_LONGEST_NAME = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment's name and the folder of its source files."""
+
+    name: str
+    folder: Path
+
+    def differences(self, production: Path) -> dict[str, str]:
+        """Its sources by name, each `same`, `changed` or `new`, by the bytes of production's file."""
+        standing = source_files(production)
+        return {
+            name: "new" if name not in standing else _compared(path, standing[name])
+            for name, path in source_files(self.folder).items()
+        }
+
+
+def _compared(path: Path, standing: Path) -> str:
+    return "same" if path.read_bytes() == standing.read_bytes() else "changed"
+
+
+def create_environment(home: Path, name: str, production: Path, names: Sequence[str] = ()) -> Environment:
+    """Copy production's source files, those of `names` or all, into a new environment; all of them or, where it is
+    interrupted, none.
+
+    Raises:
+        ParameterError: the name is none, there is such an environment, or no such source.
+        SourceFileError: a source has two files.
+    """
+    environment = _environment(home, name)
+    if environment.folder.exists():
+        raise _standing(environment)
+    files = [find_source_file(production, source) for source in dict.fromkeys(names or source_files(production))]
+    parent = environment.folder.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=parent) as beside:
+        fresh = Path(beside) / name
+        fresh.mkdir()
+        for file in files:
+            shutil.copyfile(file, fresh / file.name)
+        try:
+            fresh.rename(environment.folder)
+        except OSError:
+            # another command made it since; a folder with files is not replaced
+            if environment.folder.exists():
+                raise _standing(environment) from None
+            raise
+    return environment
+
+
+def find_environment(home: Path, name: str) -> Environment:
+    """The environment `name`.
+
+    Raises:
+        ParameterError: the name is none, or there is no such environment; it names those that are.
+    """
+    environment = _environment(home, name)
+    if not environment.folder.is_dir():
+        names = [other.name for other in environments(home)]
+        raise ParameterError(
+            expected=f"one of the environments {', '.join(names) or '(none)'}",
+            found=f"{name!r}{did_you_mean(name, names)}",
+            next_step=f"create it with `tidemark env create {name}`",
+        )
+    return environment
+
+
+def environments(home: Path) -> list[Environment]:
+    """All environments, by name."""
+    parent = home / FOLDER
+    folders = sorted(parent.iterdir()) if parent.is_dir() else []
+    return [Environment(folder.name, folder) for folder in folders if folder.is_dir() and _NAME.fullmatch(folder.name)]
+
+
+def drop_environment(home: Path, name: str) -> None:
+    """Remove an environment and its source files; it is gone at once, or, where it is interrupted before, still whole.
+
+    Raises:
+        ParameterError: there is no such environment.
+    """
+    folder = find_environment(home, name).folder
+    with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as beside:
+        folder.rename(Path(beside) / name)
+
+
+def _environment(home: Path, name: str) -> Environment:
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise ParameterError(
+            expected=f"a name of an environment: lower-case letters, digits and single underscores between them, "
+            f"a letter first, at most {_LONGEST_NAME} characters",
+            found=repr(name),
+            next_step="take a name such as dev",
+        )
+    return Environment(name, home / FOLDER / name)
+
+
+def _standing(environment: Environment) -> ParameterError:
+    return ParameterError(
+        expected="the name of a new environment",
+        found=f"{environment.name!r}, which is there",
+        consequence="it was left as it is",
+        next_step=f"change its files in {environment.folder}, or drop it with `tidemark env drop {environment.name}`",
+    )
