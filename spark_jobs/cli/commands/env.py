@@ -55,11 +55,9 @@ def list_environments(as_json: JsonOption = False) -> None:
     from spark_jobs.sources import environments
 
     settings = load_settings()
-    rows = [
-        {"environment": e.name, "folder": str(e.folder), "sources": e.differences(settings.sources)}
-        for e in environments(settings.home)
-    ]
-    lines = [(r["environment"], source, state, r["folder"]) for r in rows for source, state in r["sources"].items()]
+    states = [(e, e.differences(settings.sources)) for e in environments(settings.home)]
+    rows = [{"environment": e.name, "folder": str(e.folder), "sources": sources} for e, sources in states]
+    lines = [(e.name, source, state, str(e.folder)) for e, sources in states for source, state in sources.items()]
     emit(as_json, {"environments": rows}, lambda: table(["environment", "source", "file", "folder"], lines))
 
 
