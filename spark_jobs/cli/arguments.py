@@ -67,6 +67,7 @@ def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
     """A session on the lake server, ended with the block; a failure or an interrupt cancels its work.
 
     Raises:
+        LakeNewer: a later version of Tidemark has written the lake.
         LakeOlder: in place of what Spark says of a column or table that an older version did not make.
     """
     from spark_jobs.session import open_session, work_on
@@ -81,16 +82,25 @@ def server_session(settings: Settings, name: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def older_lakes_told(session: SparkSession, settings: Settings) -> Iterator[None]:
-    """Where a read in the block misses what a table of an older version lacks, the refusal says so, and what to run."""
+    """Where a read in the block misses what a table of an older version lacks, the refusal says so, and what to run.
+    The block is not begun on a lake that a later version has written.
+
+    Raises:
+        LakeNewer: it has.
+        LakeOlder: a read misses something.
+    """
     from pyarrow import ArrowInvalid
     from pyspark.errors import AnalysisException
 
+    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.lake_format import check_format
+
+    check_format(Lake(session))
     try:
         yield
     except (AnalysisException, ArrowInvalid, KeyError) as error:
         from spark_jobs.definitions.catalog import LakeOlder, check_tables
         from spark_jobs.sources import read_sources
-        from spark_jobs.storage.lake import Lake
 
         for source in read_sources(settings.sources).sources.values():
             try:

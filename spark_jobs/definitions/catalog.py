@@ -19,6 +19,7 @@ from spark_jobs.storage import bronze_views, past, views
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake_format import check_format, mark_format
 from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
@@ -54,10 +55,13 @@ def ensure_source(lake: Lake, source: Source) -> None:
     """Create the databases and tables that are missing, and give those that sources share the columns that they lack.
 
     Raises:
+        LakeNewer: a later version of Tidemark has written the lake; nothing was created.
         TableDiffers: a column of a shared table has another type.
     """
+    check_format(lake)
     shared = _shared_tables(source)
     created = lake.ensure(DATABASES, source_tables(source))
+    mark_format(lake)
     lake.widen([table for table in shared if table not in created])
 
 
@@ -81,9 +85,11 @@ def check_tables(lake: Lake, source: Source) -> None:
     """Refuse to read tables that no run has given all of their columns yet; nothing to say of a source that never ran.
 
     Raises:
+        LakeNewer: a later version of Tidemark has written the lake.
         LakeOlder: columns, or whole tables, are missing.
         TableDiffers: a column has another type.
     """
+    check_format(lake)
     # what was checked is written by runs alone: no answer depends on it
     tables = [table for table in source_tables(source) if table not in QUALITY]
     present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import WAREHOUSE, lake_root, storage_options, table_uri
 from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
@@ -63,6 +64,14 @@ class StandingTables:
     def noted(self, database: str, table: str, version: int | None = None) -> NotedTable:
         """What the log of a table that stands says, of its newest version or the one named."""
         return noted_table(self._place(database, table), self._storage_options, version)
+
+    def properties(self, table: Table) -> dict[str, str]:
+        """The properties that the log of a table has, whatever the catalog says; runs no job.
+
+        Raises:
+            deltalake.exceptions.TableNotFoundError: there is no table.
+        """
+        return open_table(self.uri(table), self._storage_options).metadata().configuration
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay

@@ -115,5 +115,15 @@ def test_a_history_that_runs_have_written_has_no_fault(changes: list[list[int]],
     assert judged(rows, whole=True) == [0] * len(rows)
 
 
+def test_a_closing_row_ends_only_a_version_that_stands() -> None:
+    rows = [
+        {"key": None, "era": "live", "known_from": 1, "known_to": None, "revision": 0},
+        {"key": None, "era": "closing", "known_from": 1, "known_to": 2, "revision": 0},
+        {"key": None, "era": "closed", "known_from": 1, "known_to": 3, "revision": 0},
+        {"key": None, "era": "live", "known_from": 2, "known_to": None, "revision": 0},
+    ]
+    assert judged(rows, whole=False) == twin(rows, whole=False) == [0, 0, 3, 3]
+
+
 def test_no_rows_have_no_fault() -> None:
     assert judged([], whole=True) == []

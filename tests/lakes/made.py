@@ -8,6 +8,7 @@ has.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tarfile
 from collections.abc import Mapping
@@ -208,16 +209,21 @@ def saved(home: Settings, names: list[str]) -> None:
 
 
 def opened(spark: SparkSession, home: Settings) -> Settings:
-    """The archived lake in an empty folder of its own, as an upgrade finds it: its tables and names are those of then.
+    """The archived lake in the session's empty one, as an upgrade finds it: its tables and names are those of then.
 
     Returns settings with its sources and landing directory.
     """
+    from spark_jobs.storage.places import lake_root
+
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(home.home, filter="data")
     for database in DATABASES:
+        place = Path(lake_root(spark)) / f"{database}.db"
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.move(home.home / "lake" / place.name, place)
         spark.sql(f"CREATE DATABASE {database}")
-        for table in sorted((home.home / "lake" / f"{database}.db").iterdir()):
-            spark.sql(f"CREATE TABLE {database}.`{table.name}` USING delta LOCATION '{table.as_uri()}'")
+        for table in sorted(place.iterdir()):
+            spark.sql(f"CREATE TABLE {database}.`{table.name}` USING delta LOCATION '{table}'")
     for statement in json.loads((home.home / "names.json").read_text()):
         spark.sql(statement)
     return home.model_copy(update={"sources": home.home / "sources", "landing": home.home / "landing"})

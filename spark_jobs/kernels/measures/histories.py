@@ -39,7 +39,7 @@ def judge_history(rows: pa.Table, identity: Sequence[str], times: Ints, *, whole
     ends = np.full(int(version.max()) + 1, _STILL, np.int64)
     ends[version[closes]] = until[closes]
     faults[closes & ~_once(version, closes, ~closes & (until == _STILL))] = 2
-    until = np.where(closes, until, np.minimum(until, ends[version]))
+    until = np.where(~closes & (until == _STILL), ends[version], until)
     order = np.lexsort((since, thing, closes))[: int((~closes).sum())]
     same = np.zeros(order.size, np.bool_)
     same[1:] = thing[order][1:] == thing[order][:-1]
