@@ -93,3 +93,7 @@ RANGE_RUN = "drops__"
 def is_backfill(run_id: str) -> bool:
     """Whether a run in Airflow is part of a backfill, of `tidemark` or of Airflow's own."""
     return run_id.startswith((RANGE_RUN, "backfill__"))
+
+
+ERASED = "erased"
+"""The rule of a record of an erased entity, and its state in quarantine."""

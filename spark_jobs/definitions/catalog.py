@@ -20,7 +20,7 @@ from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.chain_views import chain_views
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.lake_format import check_format, mark_format
-from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.people_tables import DISMISSALS, ERASURES
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import qualified
@@ -90,8 +90,8 @@ def check_tables(lake: Lake, source: Source) -> None:
         TableDiffers: a column has another type.
     """
     check_format(lake)
-    # what was checked is written by runs alone: no answer depends on it
-    tables = [table for table in source_tables(source) if table not in QUALITY]
+    # what was checked, or erased, is written by runs alone: no answer depends on it
+    tables = [table for table in source_tables(source) if table not in (*QUALITY, ERASURES)]
     present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}
     if chunks(source).table not in present["bronze"]:
         return
@@ -173,7 +173,7 @@ def source_tables(source: Source) -> list[Table]:
 
 def _shared_tables(source: Source) -> list[Table]:
     """Tables that other sources have rows in, too."""
-    return [*SHARED, *QUALITY, DISMISSALS, *([CHAINS] if source.keeps_chains else [])]
+    return [*SHARED, *QUALITY, DISMISSALS, ERASURES, *([CHAINS] if source.keeps_chains else [])]
 
 
 def _own_tables(source: Source) -> list[Table]:

@@ -20,6 +20,7 @@ from spark_jobs.kernels.measures.balance import Balance
 from spark_jobs.kernels.placing import visible_times
 from spark_jobs.kernels.plain import Flags, Ints, numbers
 from spark_jobs.kernels.records.rules import RULES_VERSION
+from spark_jobs.landing.erasures import erased_entities
 from spark_jobs.landing.ledger import LANDED, Version, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.reader import list_drop_files
@@ -137,8 +138,8 @@ class BronzeAudit:
             for row in ledger:
                 due[row["path"]] += (row[what] or 0) - (row[f"{what}_back"] or 0)
             for part in self._of_landings(table, landings):
-                for file, diff in zip(part["file"].to_pylist(), part["diff"].to_pylist(), strict=True):
-                    stand[file] += diff
+                for file, diff, records in zip(*(part[c].to_pylist() for c in part.column_names), strict=True):
+                    stand[file] += diff * records
             findings[f"files_with_other_{what}"] = [
                 {"table": table.qualified, "file": path, "ledger": due[path], "bronze": stand[path]}
                 for path in sorted({*due, *stand} - {None})
@@ -148,7 +149,10 @@ class BronzeAudit:
 
     def _of_landings(self, table: Table, landings: set[int]) -> Iterator[pa.Table]:
         counted = pc.field("landing").isin(pa.array(sorted(landings), pa.int64()))
-        return self.lake.stored(table, ["file", "diff"], counted, {"source": [self.source.name]}).tables()
+        columns = ["file", "diff", *(["records"] if table is QUARANTINE else [])]
+        for part in self.lake.stored(table, columns, counted, {"source": [self.source.name]}).tables():
+            records = numbers(part["records"], null=1) if table is QUARANTINE else np.ones(part.num_rows, np.int64)
+            yield part.select(["file", "diff"]).append_column("records", pa.array(records))
 
     def _trace(self, bronze: Balance) -> dict[str, list[dict[str, Any]]]:
         """The updates of all batches that count, against the rows of bronze that they come from."""
@@ -204,7 +208,7 @@ class BronzeAudit:
         landed = [n for n in self.shown if self.known[self.places.paths[n]].kind == LANDED]
         step = max(1, -(-len(landed) // FILES_READ))
         hidden, quarantine = self._duplicates(), self._quarantine()
-        findings = []
+        findings, spec = [], record_spec(self.source, erased_entities(self.lake, self.source))
         for n in landed[::step]:
             version = self.known[self.places.paths[n]]
             file = next(
@@ -219,7 +223,7 @@ class BronzeAudit:
                 continue  # it has changed or gone since: no proof of anything
             file = replace(file, first_row_id=version.first_row_id)
             again, rejects = Balance.of_nothing(len(self.places.paths)), list[dict[str, Any]]()
-            for batch in read_file(file, self.source.landing.form, record_spec(self.source)):
+            for batch in read_file(file, self.source.landing.form, spec):
                 rows = pa.Table.from_batches([batch])
                 good = rows.filter(pc.and_(rows["rule"].is_null(), pc.invert(pc.is_in(rows["row_id"], hidden))))
                 kept = good.select([*_OF_ROW, *self._columns])

@@ -24,6 +24,7 @@ from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.people_tables import ERASURES
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.stored_lake import StoredLake
@@ -139,7 +140,7 @@ class _Examined:
         rerun = "land its drops again in a new home"
         for table in source_tables(self.source):
             folder = Path(self.lake.uri(table))
-            if not folder.is_dir() and table in QUALITY:
+            if not folder.is_dir() and table in (*QUALITY, ERASURES):
                 advice = f"run any drop of {self.source.name}: it makes the table, and nothing else needs it"
                 yield Finding(
                     f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice
@@ -182,7 +183,10 @@ class _Examined:
             yield Finding(
                 f"{self.source.name}: orphans", "warning", finding, f"{_REPAIR} waits for the run, and removes them"
             )
-        missing = sorted(now.arrangement.handles() - stored)
+        state = now.arrangement
+        # of a batch whose updates were all erased, or cancel, there is no file
+        named = {batch.handle for batch in state.trace if batch.n_updates} | {batch.handle for batch in state.unsealed}
+        missing = sorted(named - stored)
         if missing:
             finding = f"{len(missing)} batches of its trace have no files: {', '.join(missing[:3])}"
             yield self._finding("trace", finding, _RESTORE.format("land its drops again in a new home"))

@@ -15,6 +15,7 @@ from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.metrics import keep_metrics
 from spark_jobs.jobs.names import check_names, names_follow
 from spark_jobs.landing import ledger
+from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
 from spark_jobs.landing.reader import LandingFile, list_drop_files
@@ -34,6 +35,7 @@ def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
     check_names(stage)
     ensure_source(stage.lake, stage.source)
+    check_finished(stage.lake, stage.source)
     verify_checks(stage)
     if stage.request.takes_drops:
         check_drops(stage.source, stage.frontiers, stage.drops)

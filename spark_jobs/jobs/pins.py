@@ -18,13 +18,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints.versions import versions_at
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import PINS
+from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, qualified
-from spark_jobs.storage.times import instant, utc_rows
+from spark_jobs.storage.times import instant, micros, utc_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -143,6 +145,38 @@ def drop_pin(lake: Lake, name: str) -> list[str]:
     for table in tables:
         lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, table)}")
     return tables
+
+
+def copy_again(lake: Lake, source: Source) -> list[str]:
+    """Copy the source's tables of all pins anew, as known at the pins' times, after its history was changed; returns
+    them. Of a pin whose time is not readable any more, the source's tables go."""
+    copied: list[str] = []
+    for pin in pins(lake):
+        if source.name not in pin.times:
+            continue
+        at_us = micros(pin.times[source.name])
+        try:
+            ReadPoint.open(lake, source, at_us)
+            tables = list(_copied(lake, source, at_us))
+        except BelowSince:
+            tables = []
+        names = {f"{pin.name}__{table}": rows for table, rows in tables}
+        for table in _tables_of(source):
+            stood = f"{pin.name}__{table}"
+            if stood in names:
+                _write(lake, stood, names[stood], f"{table} as known at {instant(at_us).isoformat()}.")
+            elif stood in pin.tables:
+                lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, stood)}")
+            if stood in names:
+                # what it had before is in files that its first version names
+                lake.forget_versions(Table(PINS.database, stood, "", ()))
+            if stood in names or stood in pin.tables:
+                copied.append(f"{PINS.database}.{stood}")
+    return copied
+
+
+def _tables_of(source: Source) -> list[str]:
+    return [*source.windows, f"{source.name}_late", f"{source.name}_state", f"{source.name}_versions"]
 
 
 def check_name(name: str) -> None:

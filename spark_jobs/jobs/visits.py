@@ -13,6 +13,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables
 from spark_jobs.jobs.tokens import follow_lake
 from spark_jobs.kernels.arrangement import Lease, StoredBatch
+from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.merging import Merged, merge_all
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
@@ -121,8 +122,14 @@ def _stepped(
 
 
 @contextmanager
-def visit_source(settings: Settings, source: Source, lake: Lake) -> Iterator[fence.Lease]:
-    """Hold the source between two stages, with a token that follows those of the lake."""
+def visit_source(settings: Settings, source: Source, lake: Lake, *, erases: bool = False) -> Iterator[fence.Lease]:
+    """Hold the source between two stages, with a token that follows those of the lake.
+
+    Raises:
+        ErasureUnfinished: one was interrupted, and this visit does not go on with it (`erases`).
+    """
     with fence.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
         follow_lake(lake, source, lease)
+        if not erases:
+            check_finished(lake, source)
         yield lease

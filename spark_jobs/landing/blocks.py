@@ -25,6 +25,7 @@ from spark_jobs.exchange import decoded
 from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, ranges_of
 from spark_jobs.kernels.plain import Ints
 from spark_jobs.kernels.records import RecordSpec
+from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, write_chunks
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
@@ -107,9 +108,11 @@ class Blocks:
     cached: DataFrame | None = None
 
     @classmethod
-    def of(cls, spark: SparkSession, source: Source, files: list[LandingFile]) -> Blocks:
+    def of(
+        cls, spark: SparkSession, source: Source, files: list[LandingFile], erased: Erasures | None = None
+    ) -> Blocks:
         """Of these files."""
-        spec, form = record_spec(source), source.landing.form
+        spec, form = record_spec(source, erased), source.landing.form
         bounds = _bounds(files, form, spec)
         hash_ranges = 1 + sum(file.size for file in files) // HASHED_BYTES
         if sum(file.size for file in files) <= BYTES_HERE:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.landing.files import LandingFile, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import output_schema, read_listed_files
@@ -21,7 +22,9 @@ MOST_TASKS = 64
 """Tasks that read files. A file is one task's; where there are more files, a task reads several, one after another."""
 
 
-def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]) -> DataFrame:
+def read_files(
+    spark: SparkSession, source: Source, files: Sequence[LandingFile], erased: Erasures | None = None
+) -> DataFrame:
     """One row per record of `files`, good or rejected, and one row without a line per file that is rejected whole.
 
     Columns: `seq_no`, `file` (relative to the landing directory), `line` (1 is the file's first; of Parquet the row),
@@ -30,7 +33,7 @@ def read_files(spark: SparkSession, source: Source, files: Sequence[LandingFile]
     row. In a rejected one all but the first four and the last three are null. A file has either rows or the row that
     rejects it, never both.
     """
-    spec = record_spec(source)
+    spec = record_spec(source, erased)
     read = partial(read_listed_files, files=tuple(files), form=source.landing.form, spec=spec)
     tasks = max(1, min(len(files), MOST_TASKS))
     return spark.range(0, len(files), 1, tasks).mapInArrow(read, schema_ddl(output_schema(spec)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import cast
 
 from spark_jobs.kernels.records import ColumnSpec, RecordSpec, RowCheck
+from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.kernels.records.spec import ColumnType
 from spark_jobs.sources import Between, DataCheck, In, Lateness, Matches, NotNull, Source, typed
 
 
-def record_spec(source: Source) -> RecordSpec:
-    """How the records of `source` become rows."""
+def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
+    """How the records of `source` become rows; nothing is kept of `erased` entities."""
     columns = tuple(
         ColumnSpec(
             name=name,
@@ -39,6 +40,7 @@ def record_spec(source: Source) -> RecordSpec:
         max_expansion=source.landing.max_expansion,
         checks=tuple(_row_check(source, name, check) for name, check in source.quarantining.items()),
         drops=(source.start_us, source.every_us),
+        erased=erased,
     )
 
 

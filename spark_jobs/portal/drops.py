@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
@@ -66,8 +67,8 @@ def drops(rows: Iterable[Row], source: Source) -> dict[int, Drop]:
 
 
 def quarantine(lake: HeldLake, source: Source) -> list[Row]:
-    """The records that are in quarantine now, as `bronze.quarantine` shows them: `replay_state` is open or dismissed.
-    In the order of drops, files and lines."""
+    """The records that are in quarantine now, as `bronze.quarantine` shows them: `replay_state` is open, dismissed
+    or erased. In the order of drops, files and lines."""
     of_ledger = ledger(lake, source)
     landings = {row["landing"] for row in of_ledger}
     checksums = {row["path"]: row["checksum"] for row in of_ledger}
@@ -88,7 +89,8 @@ def quarantine(lake: HeldLake, source: Source) -> list[Row]:
         if diffs[key] > 0:
             closed = dismissed.get((row["file"], checksums.get(row["file"]), row["rule"]))
             said = {name: closed[name] if closed else None for name in ("because", "dismissed_by", "dismissed_at")}
-            standing.append(row | said | {"replay_state": DISMISSED if closed else OPEN})
+            state = ERASED if row["rule"] == ERASED else DISMISSED if closed else OPEN
+            standing.append(row | said | {"replay_state": state})
     return sorted(standing, key=lambda row: (row["seq_no"], row["file"] or "", row["line"] or 0))
 
 

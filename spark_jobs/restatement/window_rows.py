@@ -53,7 +53,7 @@ class WindowRows:
     def tables(self) -> Iterator[pa.Table]:
         """The rows as workers take them (`row_schema`), some at a time."""
         schema, definition = row_schema(self.definition), self.definition
-        for table in self.stored.with_columns(self._columns).tables():
+        for table in self.stored.with_columns(self.columns).tables():
             rows = table.filter(pa.array(self._counting(table)))
             if not rows.num_rows:
                 continue
@@ -84,7 +84,8 @@ class WindowRows:
         return [f"c_{key}" for key in self.definition.key]
 
     @property
-    def _columns(self) -> list[str]:
+    def columns(self) -> list[str]:
+        """The columns of updates that are read."""
         values = [f"c_{column}" for column in self.definition.values_read]
         marks = ["time", "event_time", "seq_no", "row_id", "diff"]
         return [

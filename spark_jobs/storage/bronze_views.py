@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_jobs.model import ERASED
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.people_tables import DISMISSALS
@@ -35,7 +36,8 @@ def quarantine_view() -> str:
     records = (
         f"SELECT {listed}, max_by(h.rule_version, h.landing) AS rule_version,"
         " max_by(h.definition, h.landing) AS definition,"
-        " IF(sum(h.diff) > 0, 'open', max_by(h.ended, h.landing)) AS replay_state,"
+        f" IF(sum(h.diff) > 0, IF(h.rule = {literal(ERASED)}, {literal(ERASED)}, 'open'), max_by(h.ended, h.landing))"
+        " AS replay_state,"
         " min(h.landing) AS landing, min_by(h.run_id, h.landing) AS run_id, min(f.landed_at) AS first_seen,"
         " IF(sum(h.diff) > 0, max(l.landed_at), max(f.landed_at)) AS last_seen, max(l.checksum) AS checksum"
         f" FROM ({_counted(QUARANTINE)}) h JOIN ({_landings()}) f ON f.source = h.source AND f.landing = h.landing"
@@ -57,7 +59,8 @@ def quarantine_view() -> str:
     )
     comment = (
         "Records and files that could not be read, kept as they were, with the reason. replay_state: open, dismissed by"
-        " a person until the file changes, or why it is no longer here (replayed, replaced, gone, retracted)."
+        " a person until the file changes, erased (nothing of it is kept), or why it is no longer here (replayed,"
+        " replaced, gone, retracted)."
         " first_seen and last_seen: when a landing met it."
     )
     held = {column.name: column for column in (*QUARANTINE.columns, *DISMISSALS.columns)}
@@ -67,7 +70,9 @@ def quarantine_view() -> str:
             "records", "BIGINT", "How many records the row stands for: 1, or those of the range that its rule rejected."
         ),
         *(held[c] for c in ("rule_version", "definition")),
-        Column("replay_state", "STRING", "open, dismissed, or why it ended: replayed, replaced, gone, retracted."),
+        Column(
+            "replay_state", "STRING", "open, dismissed, erased, or why it ended: replayed, replaced, gone, retracted."
+        ),
         Column("landing", "BIGINT", "Fence token of the landing that rejected it first."),
         Column("run_id", "STRING", "The run that rejected it first."),
         Column("first_seen", "TIMESTAMP", "When a landing met it first, by the clock of the machine."),

@@ -35,6 +35,7 @@ from spark_jobs.storage.records import (
     read_records,
     replace_records,
 )
+from spark_jobs.storage.rewriting import Change, Rewritten, forget_versions, rewrite_rows
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.standing_tables import StandingTables
@@ -42,6 +43,7 @@ from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
 from spark_jobs.storage.written_files import MOST_ROWS_A_FILE, Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.sql import Column as SqlColumn
     from pyspark.sql import DataFrame
@@ -128,7 +130,15 @@ class Lake(StandingTables):
         Raises:
             Superseded: as `record`.
         """
-        if not replace_records(self.uri(table), self._storage_options, [row], fence):
+        self.replace_records(table, [row], fence)
+
+    def replace_records(self, table: Table, rows: Rows, fence: Fence) -> None:
+        """Let `rows` be those of the fence's source in a table of records, in one commit.
+
+        Raises:
+            Superseded: as `record`.
+        """
+        if not replace_records(self.uri(table), self._storage_options, rows, fence):
             raise _superseded(table, fence)
         self.commits += 1
 
@@ -208,6 +218,28 @@ class Lake(StandingTables):
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
             ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).append()
+        self.commits += 1
+
+    def rewrite(
+        self,
+        table: Table,
+        change: Change,
+        looked_at: Sequence[str],
+        *,
+        source: str | None = None,
+        more: pa.Table | None = None,
+        layout: Layout = Layout(),  # noqa: B008
+    ) -> Rewritten:
+        """Change rows by writing the files anew that have them; of a shared table those of one `source`. See
+        `storage.rewriting`."""
+        where = None if source is None else {"source": source}
+        done = rewrite_rows(self.destination(table, layout), change, looked_at=looked_at, where=where, more=more)
+        self.commits += bool(done.files or more is not None)
+        return done
+
+    def forget_versions(self, table: Table, source: str | None = None) -> None:
+        """Leave of a table its newest version alone; of a shared one only files of `source` go."""
+        forget_versions(self.uri(table), self._storage_options, source)
         self.commits += 1
 
     def replace_dense(self, table: Table, rows: DataFrame, replaced: SqlColumn, rows_in_page: int) -> None:

@@ -20,6 +20,7 @@ from spark_jobs.storage.file_summaries import FileSummary
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import PLANS, file_system, for_spark
 from spark_jobs.storage.records import Rows, arrow_records
+from spark_jobs.storage.rewriting import Rewritten
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.times import utc_rows
 from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
@@ -211,6 +212,18 @@ class OverlayLake(Lake):
     def compact_files(self, table: Table, source: str | None = None) -> None:
         """Refused: no file is replaced from here."""
         raise NotImplementedError(f"no file of {table.qualified} is replaced by a lake that keeps its writes")
+
+    def rewrite(self, table: Table, *_: object, **__: object) -> Rewritten:
+        """Refused: no committed row is changed from here."""
+        raise NotImplementedError(f"no row of {table.qualified} is changed by a lake that keeps its writes")
+
+    def replace_records(self, table: Table, rows: Rows, fence: Fence) -> None:
+        """Refused: no committed row is changed from here."""
+        raise NotImplementedError(f"no row of {table.qualified} is changed by a lake that keeps its writes")
+
+    def forget_versions(self, table: Table, source: str | None = None) -> None:
+        """Refused: no version is forgotten from here."""
+        raise NotImplementedError(f"no version of {table.qualified} goes by a lake that keeps its writes")
 
     def vacuum(self, table: Table, kept: timedelta) -> None:
         """Refused: no file is removed from here."""

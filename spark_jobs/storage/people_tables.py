@@ -1,4 +1,4 @@
-"""Tables of what people keep beside runs: pins of published tables, dismissals of records in quarantine."""
+"""Tables of what people do beside runs: pins of published tables, dismissals of records in quarantine, erasures."""
 
 from __future__ import annotations
 
@@ -40,4 +40,32 @@ PINS = Table(
         ),
         Column("times", "MAP<STRING, TIMESTAMP>", "The visible time that the tables of each source hold."),
     ),
+)
+
+ERASURES = Table(
+    "bronze",
+    "erasures",
+    "Entities that were erased, by salted hashes: what lands of them again is counted under the rule `erased`, and not"
+    " kept. One row per step; the last one says how far an erasure is.",
+    (
+        SOURCE,
+        Column("erasure", "STRING", "Name of the erasure; files and records tell by it what went."),
+        Column("entity_hash", "STRING", "BLAKE2b of the entity, keyed with the salt."),
+        Column("salt", "STRING", "The key, the same for all entities of the source; hexadecimal."),
+        Column(
+            "step",
+            "STRING",
+            "begun: runs of the source wait for its end. counted: what goes is accounted for. finished.",
+        ),
+        Column("number", "BIGINT", "Number of the step, from 1."),
+        Column(
+            "rows",
+            "BIGINT",
+            "Landed rows, duplicates and records of quarantine that were the entity's; null before they are counted.",
+        ),
+        Column("because", "STRING", "Why, in the words of the person."),
+        Column("erased_by", "STRING", "Name of the account that did it."),
+        Column("recorded_at", "TIMESTAMP", "By the clock of the machine; nothing depends on it."),
+    ),
+    ("source",),
 )

@@ -1,5 +1,5 @@
-"""Records: small tables that say what counts (the ledger, the frontiers, the publication, what was checked), read
-and written without a Spark job.
+"""Records: small tables that say what counts (the ledger, the frontiers, the publication, erasures, what was checked),
+read and written without a Spark job.
 
 `deltalake` opens such a table in some milliseconds and commits to it in ten; Spark takes half a second for either.
 Spark creates their tables, and commits nothing to them afterwards. Of two commits that meet, by whom ever, one is
@@ -18,6 +18,7 @@ from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.commits import commit
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.people_tables import ERASURES
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import CommitProperties, DeltaTable
 
-RECORDS = frozenset(table.qualified for table in (FILES, FRONTIERS, PUBLISHED, *QUALITY))
+RECORDS = frozenset(table.qualified for table in (FILES, FRONTIERS, PUBLISHED, ERASURES, *QUALITY))
 """The tables that are records."""
 
 Rows = list[dict[str, Any]]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.delta_log import open_table
-from spark_jobs.storage.places import WAREHOUSE, lake_root, storage_options, table_uri
+from spark_jobs.storage.places import WAREHOUSE, file_system, lake_root, storage_options, table_uri
 from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
@@ -97,6 +97,15 @@ class StandingTables:
         from deltalake import DeltaTable
 
         return DeltaTable.is_deltatable(self._place(database, table), self._storage_options or None)
+
+    def remove_folder(self, table: Table) -> None:
+        """Remove what is left of a table that was dropped: of one that was taken up, its files."""
+        from pyarrow.fs import FileType
+
+        system = file_system(self._root, self._storage_options)
+        folder = self.uri(table).removeprefix(self._root.rstrip("/")).strip("/")
+        if system.get_file_info(folder).type == FileType.Directory:
+            system.delete_dir(folder)
 
     def take_up(self, database: str, table: str) -> bool:
         """Give the catalog a table that it does not have, if there is one in its place; whether there is."""

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_parquet
+from spark_jobs.kernels.records.erased import Erasures, erased_hash
 from spark_jobs.kernels.records.naive import naive_ndjson
 from tests.effort import tries
 
@@ -214,3 +215,15 @@ def test_rows_read_from_parquet_are_those_read_from_json(rows: list[dict[str, An
     twin = naive_ndjson("\n".join(map(json.dumps, rows)).encode(), SPEC)
     for name in ("line", "rule", "reason", "entity", "c_n", "c_x", "c_ok", "c_at"):
         assert found[name].to_pylist() == [row[name] for row in twin], name
+
+
+def test_nothing_is_kept_of_rows_about_an_erased_entity() -> None:
+    salt = "00" * 16
+    spec = replace(SPEC, erased=Erasures(salt, frozenset({erased_hash("w2", salt)})))
+    rows = rows_of({"who": pa.array(["w1", "w2", "w3"]), "n": pa.array(["1", "2", "none"])}, spec)
+    assert [(row["rule"], row["entity"], row["raw"]) for row in rows[:2]] == [
+        (None, "w1", None),
+        ("erased", None, None),
+    ]
+    broken = rows_of({"who": pa.array(["w2", "w3"]), "n": pa.array(["none", "none"])}, spec)
+    assert [(row["rule"], row["raw"] is None) for row in broken] == [("erased", True), ("bad_int", False)]

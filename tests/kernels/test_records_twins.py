@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, RowCheck, read_csv, read_ndjson
+from spark_jobs.kernels.records.erased import Erasures, erased_hash
 from spark_jobs.kernels.records.naive import naive_csv, naive_ndjson
 from tests.effort import tries
 
@@ -50,9 +51,12 @@ CHECKS = (
     RowCheck("who_form", "matches", "text of the form [a-z ]+", "who", pattern="[a-z ]+"),
     RowCheck("on_time", "lateness", "an event time at most a day before its drop", greatest=DAY_US),
 )
+SALT = "00112233445566778899aabbccddeeff"
+ERASURES = Erasures(SALT, frozenset(erased_hash(entity, SALT) for entity in ("w", "é", "12")))
 SPECS = st.builds(
-    lambda policy, dst, limit, id_, digits, most, checks, drop: replace(
+    lambda policy, dst, limit, id_, digits, most, checks, drop, erased: replace(
         SPEC,
+        erased=erased,
         checks=tuple(checks),
         drops=(0, DAY_US),
         drop_lo_us=drop * DAY_US,
@@ -71,6 +75,7 @@ SPECS = st.builds(
     st.sampled_from([(10_000, 10_000), (1, 10_000), (2, 10_000), (10_000, 3)]),
     st.lists(st.sampled_from(CHECKS[:4] + CHECKS[5:]), max_size=3, unique=True),
     st.sampled_from([0, 15_000, 15_774]),
+    st.sampled_from([None, None, ERASURES]),
 )
 NUMBERS = st.one_of(
     st.integers(-(2**63) - 2, 2**63 + 1).map(str),

@@ -16,6 +16,7 @@ from typing import Any
 
 from spark_jobs.kernels.records import slow, times
 from spark_jobs.kernels.records.cells import FileRejectedError, check_lines, empty_file, wrong_delimiter
+from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.kernels.records.naive_checks import first_broken_check
 from spark_jobs.kernels.records.rules import RULES, check_reason, record_reason, show_raw, value_reason
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX, TIMELINE_PREFIX, ColumnSpec, RecordSpec
@@ -210,7 +211,9 @@ def _row(
     rejected = dict.fromkeys(row) | {"line": line, "rule": rule}
     unknown = {*members} - {column.header for column in spec.columns}
     rejected["reason"] = reason or record_reason(rule, spec, argument, width, unknown)
-    rejected["raw"] = show_raw(raw, escape=rule == "bad_utf8")
+    text = rejected["raw"] = show_raw(raw, escape=rule == "bad_utf8")
+    if rule == ERASED or (spec.erased is not None and spec.erased.mentioned_in(text)):
+        rejected |= {"rule": ERASED, "reason": record_reason(ERASED, spec, 0, 0), "raw": None}
     return rejected
 
 
@@ -249,6 +252,8 @@ def _fill(row: Row, members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[st
         return "missing_time", None, 0
     if None in parts:
         return "missing_delta_id", None, spec.place((spec.delta_id or ())[parts.index(None)])
+    if spec.erased is not None and row["entity"] in spec.erased:
+        return ERASED, None, 0
     if spec.delta_id:
         row["delta_id"] = "|".join((part or "").replace("\\", "\\\\").replace("|", "\\|") for part in parts)
     first = first_broken_check(row, spec)

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 
 from spark_jobs.kernels.records import decimals, times, tokens
 from spark_jobs.kernels.records.cells import FileRejectedError, check_lines, empty_file
+from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.kernels.records.rejects import Reject, RejectCounter
-from spark_jobs.kernels.records.rows import add_notes, assemble, mark, reason_of, row_parts
+from spark_jobs.kernels.records.rows import add_notes, assemble, mark, mark_mentions, reason_of, row_parts
 from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER, rule_name
 from spark_jobs.kernels.records.spec import EXTRA, ColumnSpec, RecordSpec
 from spark_jobs.kernels.records.values import Values, read_column, settle_decimals, settle_times
@@ -80,6 +81,7 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int, cou
     parts = row_parts(columns, spec, rules, arguments)
     extra = _extra(held, unknown, columns, rules == 0)
     lines = np.arange(first_line, first_line + count)
+    mark_mentions(spec, rules, lambda index: json.dumps(_record(held, index), ensure_ascii=False))
     rejects = counter.kept(rules, lines, lambda index: _reject(held, spec, rules, arguments, index))
     return assemble(spec, lines, rules == 0, parts, columns, extra, rejects)
 
@@ -214,11 +216,15 @@ def _extra(held: dict[str, pa.Array], unknown: list[str], columns: list[Values],
     return pa.array(add_notes(maps, columns), EXTRA)
 
 
+def _record(held: dict[str, pa.Array], index: int) -> dict[str, str | None]:
+    return {name: _texts(array.slice(index, 1))[0] for name, array in held.items()}
+
+
 def _reject(
     held: dict[str, pa.Array], spec: RecordSpec, rules: np.ndarray, arguments: np.ndarray, index: int
 ) -> Reject:
-    row = {name: _texts(array.slice(index, 1))[0] for name, array in held.items()}
+    row = _record(held, index)
     number, argument = int(rules[index]), int(arguments[index])
     unknown = held.keys() - {column.header for column in spec.columns}
     reason = reason_of(number, argument, spec, row.get(spec.columns[argument].header) or "", len(held), unknown)
-    return rule_name(number, spec), reason, json.dumps(row, ensure_ascii=False)
+    return rule_name(number, spec), reason, None if number == NUMBER[ERASED] else json.dumps(row, ensure_ascii=False)

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from spark_jobs.kernels.records.spec import RecordSpec
 
-Reject = tuple[str, str, str]
-"""`(rule, reason, raw)`."""
+Reject = tuple[str, str, str | None]
+"""`(rule, reason, raw)`; raw is null where nothing of the record is kept."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.kernels.records import tokens
 from spark_jobs.kernels.records.cells import Cells
+from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.kernels.records.rejects import Reject, RejectCounter
 from spark_jobs.kernels.records.row_checks import mark_checks
 from spark_jobs.kernels.records.rules import (
@@ -42,6 +43,7 @@ def rows_of_cells(cells: Cells, spec: RecordSpec, counter: RejectCounter) -> pa.
         mark(rules, arguments, columns[-1].rules, place)
     parts = row_parts(columns, spec, rules, arguments)
     extra = _extra(cells, columns)
+    mark_mentions(spec, rules, lambda index: _raw(cells, index))
     rejects = counter.kept(rules, cells.lines, lambda index: _reject(cells, spec, index))
     return assemble(spec, cells.lines, rules == 0, parts, columns, extra, rejects)
 
@@ -78,6 +80,8 @@ def row_parts(columns: list[Values], spec: RecordSpec, rules: np.ndarray, argume
     mark(rules, arguments, (timed_by < 0) * NUMBER["missing_time"], 0)
     for place, text in ids.items():
         mark(rules, arguments, _true(text.is_null()) * NUMBER["missing_delta_id"], place)
+    if spec.erased is not None:
+        mark(rules, arguments, spec.erased.flags(entity) * NUMBER[ERASED], 0)
     if spec.checks:
         places = np.array([spec.place(dict(spec.timelines)[name]) for name in spec.event_time])
         mark_checks(columns, spec, event_us, places[timed_by], rules, arguments)
@@ -202,9 +206,22 @@ def _extra_of_header(cells: Cells, first: int, good: np.ndarray) -> pa.Array:
 def _reject(cells: Cells, spec: RecordSpec, index: int) -> Reject:
     number, argument = int(cells.rules[index]), int(cells.arguments[index])
     text = cells.text(argument, index) if number in _VALUE_RULES or number >= len(RULES) else ""
-    raw = show_raw(cells.record(index), escape=number == NUMBER["bad_utf8"])
+    raw = None if number == NUMBER[ERASED] else _raw(cells, index)
     unknown = [*cells.extra_names, *(name for name, _ in cells.extras.get(index, ()))]
     return rule_name(number, spec), reason_of(number, argument, spec, text, cells.width, unknown), raw
+
+
+def _raw(cells: Cells, index: int) -> str:
+    return show_raw(cells.record(index), escape=cells.rules[index] == NUMBER["bad_utf8"])
+
+
+def mark_mentions(spec: RecordSpec, rules: np.ndarray, raw: Callable[[int], str]) -> None:
+    """Give the rejects whose text (`raw`, by their places) has an erased entity in it the rule that says no more."""
+    if spec.erased is None:
+        return
+    for index in np.flatnonzero(rules).tolist():
+        if spec.erased.mentioned_in(raw(index)):
+            rules[index] = NUMBER[ERASED]
 
 
 def reason_of(

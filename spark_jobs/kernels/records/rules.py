@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.kernels.records.spec import ColumnSpec, RecordSpec, RowCheck
 
 RULES_VERSION = 3
@@ -41,6 +42,8 @@ RULES = (
     "missing_entity",
     "missing_time",
     "missing_delta_id",
+    # whom it is about
+    ERASED,
 )
 NUMBER = {name: number for number, name in enumerate(RULES)}
 DRIFT_RULES = frozenset({"unknown_column", "missing_column"})
@@ -148,6 +151,7 @@ _RECORD_REASONS = {
     "bad_quote": "expected a delimiter or the end of the record after a closing quote, found other text",
     "bad_json": "expected one JSON object in the line, found something else",
     "duplicate_column": "expected each key once in the object, found one twice",
+    ERASED: "expected no record of an entity that was erased, found one; nothing of it is kept",
 }
 
 

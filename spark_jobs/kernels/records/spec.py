@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from spark_jobs.kernels.records.erased import Erasures
+
 ColumnType = Literal["int", "float", "decimal", "string", "bool", "timestamp", "date"]
 INSTANT = pa.timestamp("us", tz="UTC")
 EXTRA = pa.map_(pa.string(), pa.string())
@@ -81,7 +83,7 @@ class RecordSpec:
     `rules.DRIFT_RULES`). Of each rule `max_rejects` rejects of a file are kept one by one, see `rejects`. A file with
     more lines than `max_lines` is rejected whole, as is one of more than `max_expansion` times its size, decompressed.
     `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` (first start
-    and length, in microseconds) gives by its number.
+    and length, in microseconds) gives by its number. Nothing is kept of records about entities of `erased`.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -99,6 +101,7 @@ class RecordSpec:
     checks: tuple[RowCheck, ...] = ()
     drops: tuple[int, int] = (0, 0)
     drop_lo_us: int = 0
+    erased: Erasures | None = None
 
     def of_drop(self, seq_no: int) -> RecordSpec:
         """The same for the files of one drop."""

@@ -1,0 +1,75 @@
+"""`erase`: an entity leaves the lake, and what lands of it again is not kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from spark_jobs.cli.arguments import SourceArgument, known_source, server_session
+from spark_jobs.cli.commands.run import run_source
+from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.config import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(erase)
+
+
+def erase(
+    source: SourceArgument,
+    entity: Annotated[str, typer.Option("--entity", help="The entity, letter by letter as it landed.")],
+    because: Annotated[str, typer.Option("--because", help="Why; it is kept, so it must not name the entity.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase an entity: its rows leave every table and their past, windows that it counted in say what they would have
+    without it, and what lands of it again is counted and not kept. It can't be taken back. Exit code 1 if something of
+    it is left below Tidemark's home.
+    """
+    settings = load_settings()
+    checked = known_source(settings, source)
+    from spark_jobs.jobs.erase import erase as erase_entity
+    from spark_jobs.jobs.erase import find
+    from spark_jobs.jobs.pipeline import new_run_id
+    from spark_jobs.server.airflow_runs import AirflowRuns
+    from spark_jobs.storage.turns import Turn, hold_turn
+
+    with server_session(settings, "tidemark-erase") as spark:
+        if dry_run:
+            done = find(settings, checked, spark, entity)
+        else:
+            turn = Turn(new_run_id("erase"), 0, "an erasure", first=True)
+            driver = AirflowRuns(settings, checked.name)
+            waiting = hold_turn(
+                settings.home / "leases",
+                checked.name,
+                turn,
+                driver=driver,
+                wait_s=None,
+                on_wait=lambda whom: note(f"waits for {whom}"),
+            )
+            with waiting:
+                done = erase_entity(settings, checked, spark, entity, because, note)
+    if done.again:
+        lo, hi = (checked.drops.interval(number) for number in (done.again[0][0], done.again[-1][0]))
+        from spark_jobs.jobs.request import Request
+        from spark_jobs.storage.times import instant as at
+
+        request = Request(replay=frozenset(file for _, file in done.again))
+        run_source(settings, source, at(lo[0]), at(hi[1]), prefix="erase", request=request)
+    rows = [(name, counts["went"], counts["came"]) for name, counts in sorted(done.tables.items())]
+    words = f"{done.rows} rows and {done.records} records of quarantine {'would go' if dry_run else 'are gone'}"
+    remarks = [Text(f"your file has it still: {path}") for path in done.files]
+    remarks += [Text(f"left: {place}") for place in done.left]
+    if done.since is not None:
+        remarks.append(
+            Text(f"the past is told from {done.since.isoformat()} on: runs before followed other definitions")
+        )
+    emit(as_json, asdict(done), lambda: Group(table(["table", "went", "came"], rows), Text(words), *remarks))
+    if done.left:
+        raise typer.Exit(1)

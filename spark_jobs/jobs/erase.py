@@ -1,0 +1,349 @@
+"""Erase an entity: its rows leave the lake, what it counted in says what it would have said without it, and what lands
+of it again is counted and not kept.
+
+The steps are recorded in the lake, and each may be done twice: interrupted anywhere, the same erasure started again
+goes on. Until it is finished no run of the source begins.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import check_tables, ensure_source
+from spark_jobs.definitions.definition import definitions
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.jobs.erase_account import Bronze, count_out, left_without
+from spark_jobs.jobs.erase_history import Restated, restate_histories
+from spark_jobs.jobs.erase_texts import redact_quality, scrub_home
+from spark_jobs.jobs.marts import marts_follow
+from spark_jobs.jobs.pins import copy_again
+from spark_jobs.jobs.visits import sweep_under, visit_source
+from spark_jobs.kernels.records.erased import Erasures
+from spark_jobs.landing.erasures import (
+    BEGUN,
+    COUNTED,
+    FINISHED,
+    Erasure,
+    new_erasure,
+    record_step,
+)
+from spark_jobs.landing.ledger import pending_landings, versions
+from spark_jobs.model import Frontier
+from spark_jobs.sources import Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.dense_files import dense_layout, page_rows
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.shown_marts import STAGING, ShownMarts, note_shown, shown_marts, staged
+from spark_jobs.storage.sql import qualified
+from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
+from spark_jobs.trace import frontiers
+from spark_jobs.trace.frontiers import SourceFrontiers
+from spark_jobs.trace.source_plane import SourcePlane
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class EntityUnknown(ParameterError):
+    """The source has no row of the entity, and no erasure of it was begun. Facts: `source`."""
+
+    code = "entity_unknown"
+
+
+class SourceUnpublished(TidemarkError):
+    """What has landed of the source is not all published. Facts: `source`."""
+
+    code = "source_unpublished"
+
+
+@dataclass
+class Erased:
+    """What an erasure did.
+
+    rows: landed rows and duplicates of the entity; records: of quarantine that named it. tables: by table how many rows
+    `went` and `came`. files: landed files that have rows of it still, for their owner. texts: logs and reports in which
+    it was blacked out. left: places of Tidemark's home that still have it, with what to do. since: from when on the
+    past of restated windows is told, None if from where it was. again: drops and files to be read again, since rows of
+    others count now that stood behind its rows.
+    """
+
+    erasure: str
+    source: str
+    rows: int = 0
+    records: int = 0
+    tables: dict[str, dict[str, int]] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    since: datetime | None = None
+    pins: list[str] = field(default_factory=list)
+    marts: str | None = None
+    again: list[tuple[int, str]] = field(default_factory=list)
+
+
+def find(settings: Settings, source: Source, spark: SparkSession, entity: str) -> Erased:
+    """What an erasure would be about; changes nothing.
+
+    Raises:
+        EntityUnknown: there is nothing of the entity.
+    """
+    _check_named(source, entity)
+    lake = Lake(spark)
+    check_tables(lake, source)
+    bronze = _bronze(lake, source, entity, new_erasure(lake, source, entity, "", ""))
+    account = bronze.account()
+    report = Erased(
+        "", source.name, account.rows, bronze.rejects(), files=_landed_files(settings, lake, source, entity)
+    )
+    if not (report.rows or report.records or report.files):
+        raise _unknown(source, entity)
+    for table in _of_entity(source):
+        if lake.is_stored(table.database, table.table):
+            rows = lake.stored(table, ["entity"], pc.field("entity") == entity, _part(table, source)).whole().num_rows
+            if rows:
+                report.tables[table.qualified] = {"went": rows, "came": 0}
+    return report
+
+
+def erase(
+    settings: Settings,
+    source: Source,
+    spark: SparkSession,
+    entity: str,
+    because: str,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Erased:
+    """Erase an entity, or go on with an erasure of it that was interrupted.
+
+    The caller holds the source's turn. `on_step` is told the name of each step before it begins.
+
+    Raises:
+        EntityUnknown: there is nothing of the entity.
+        SourceUnpublished: something has landed, or is sealed, and is not published.
+        ParameterError: no reason is given.
+    """
+    if not because.strip():
+        raise ParameterError(
+            expected="a reason, which is kept", found="none", next_step='say it: --because "asked on 2026-11-02"'
+        )
+    _check_named(source, entity)
+    lake = Lake(spark)
+    with visit_source(settings, source, lake, erases=True) as lease:
+        check_tables(lake, source)
+        ensure_source(lake, source)
+        work = _Work.of(settings, lake, source, entity, because, lease.fence)
+        if work.erasure.step != COUNTED:
+            sweep_under(lease, lake, source)
+            work.begin(on_step)
+        work.remove(on_step)
+    return work.report
+
+
+@dataclass
+class _Work:
+    """An erasure on its way."""
+
+    settings: Settings
+    lake: Lake
+    source: Source
+    entity: str
+    fence: Fence
+    erasure: Erasure
+    standing: SourceFrontiers
+    shown: Publication
+    report: Erased
+
+    @classmethod
+    def of(cls, settings: Settings, lake: Lake, source: Source, entity: str, because: str, fence: Fence) -> _Work:
+        erasure = new_erasure(lake, source, entity, because, getpass.getuser())
+        standing, shown = frontiers.load(lake, source, near=fence.token), publication.load(lake, source)
+        report = Erased(erasure.erasure, source.name, erasure.rows or 0)
+        return cls(settings, lake, source, entity, fence, erasure, standing, shown, report)
+
+    @property
+    def bronze(self) -> Bronze:
+        """What bronze has of the entity."""
+        return _bronze(self.lake, self.source, self.entity, self.erasure)
+
+    def begin(self, on_step: Callable[[str], None]) -> None:
+        """What needs the entity's rows: histories are restated by them, and they are counted out."""
+        self._refuse_unpublished()
+        account, rejects = self.bronze.account(), self.bronze.rejects()
+        if not (account.lines or rejects or self.erasure.step):
+            self.report.files = _landed_files(self.settings, self.lake, self.source, self.entity)
+            if not self.report.files:
+                raise _unknown(self.source, self.entity)
+        self.erasure = record_step(self.lake, self.source, self.erasure, BEGUN)
+        on_step("histories")
+        restated = restate_histories(self.lake, self.source, self.entity, self.standing, self.shown)
+        self.report.tables |= restated.rows
+        self._move_since(restated)
+        on_step("account")
+        count_out(self.bronze, account, self.erasure.erasure, self.fence)
+        self.report.rows, self.report.records = account.rows, rejects
+        self.erasure = record_step(self.lake, self.source, self.erasure, COUNTED, account.rows + rejects)
+
+    def _refuse_unpublished(self) -> None:
+        pending = pending_landings(self.lake, self.source, self.standing.landed_through)
+        if pending or self.standing.seal_us != self.shown.published_us:
+            raise SourceUnpublished(
+                expected=f"all that has landed of {self.source.name} to be published",
+                found="a run that has landed or sealed something and not published it",
+                consequence="nothing was erased",
+                next_step="run its drops again to the end (`tidemark status` names them), then erase",
+                source=self.source.name,
+            )
+
+    def _move_since(self, restated: Restated) -> None:
+        """Where the past of restated windows is not known any more, no read is given it."""
+        if restated.since_us is None:
+            return
+        state = self.standing.arrangement
+        moved = replace(state, since=max(state.since, Frontier.at(restated.since_us)))
+        self.standing = replace(self.standing, arrangement=moved)
+        self.report.since = datetime.fromtimestamp(restated.since_us / 1e6, UTC)
+
+    def remove(self, on_step: Callable[[str], None]) -> None:
+        """The entity's rows leave; every part may be done again."""
+        on_step("rows")
+        for table in _of_entity(self.source):
+            self._remove_from(table, "entity")
+        bronze = self.bronze
+        self._note(DUPLICATES, self.lake.rewrite(
+            DUPLICATES, _without(bronze.of_duplicates), ["row"], source=self.source.name
+        ).removed)  # fmt: skip
+        self._recount()
+        on_step("texts")
+        redact_quality(self.lake, self.source, self.entity, bronze.erased, self.fence)
+        on_step("pins")
+        self.report.pins = copy_again(self.lake, self.source)
+        on_step("marts")
+        self._marts()
+        on_step("versions")
+        for table in self._tables():
+            self.lake.forget_versions(table, self.source.name if "source" in table.partitions else None)
+        on_step("search")
+        self.report.texts, self.report.left = scrub_home(self.settings, self.lake, self.source, self.entity)
+        self.report.files = _landed_files(self.settings, self.lake, self.source, self.entity)
+        self.report.again = sorted(left_without(bronze))
+        self.erasure = record_step(self.lake, self.source, self.erasure, FINISHED)
+
+    def _remove_from(self, table: Table, column: str) -> None:
+        if not self.lake.is_stored(table.database, table.table):
+            return
+
+        def of_entity(rows: pa.Table) -> Any:
+            return pc.fill_null(pc.equal(rows[column], self.entity), False).to_numpy(zero_copy_only=False).astype(bool)
+
+        options: dict[str, Any] = {"source": _part(table, self.source).get("source", [None])[0]}
+        if table == chunks(self.source):
+            stored = self.lake.stored(table, ["rows"])
+            rows = sum(int(pc.sum(part["rows"]).as_py() or 0) for part in stored.tables())
+            options["layout"] = dense_layout(page_rows(rows, stored.n_rows))
+        self._note(table, self.lake.rewrite(table, _without(of_entity), [column], **options).removed)
+
+    def _note(self, table: Table, removed: int) -> None:
+        if removed:
+            self.report.tables[table.qualified] = {"went": removed, "came": 0}
+
+    def _recount(self) -> None:
+        """Let the frontiers say of each batch what it has now."""
+        state, plane = self.standing.arrangement, SourcePlane(self.lake, self.source)
+        stored = plane.stored()
+
+        def counted(batch: Any) -> Any:
+            now = stored.get(batch.handle)
+            facts = (0, 0, 0, 0) if now is None else (now.n_updates, now.size, now.least, now.greatest)
+            return replace(batch, **dict(zip(("n_updates", "size", "least", "greatest"), facts, strict=True)))
+
+        trace = tuple(counted(batch) for batch in state.trace)
+        unsealed = tuple(batch for batch in map(counted, state.unsealed) if batch.n_updates)
+        floor = state.seqno_upper
+        after = replace(state, trace=trace, unsealed=unsealed, seqno_floor=floor)
+        before = frontiers.load(self.lake, self.source, near=self.fence.token)
+        standing = replace(self.standing, arrangement=after)
+        if standing != before:
+            frontiers.commit(self.lake, self.source, self.fence, self.erasure.erasure, standing)
+
+    def _marts(self) -> None:
+        """The marts are built anew; what they were built from is gone."""
+        shown = shown_marts(self.settings.home, self.source.name)
+        for mart in shown.versions:
+            if self.lake.is_stored(STAGING, mart):
+                self.lake.define(f"DROP VIEW IF EXISTS {qualified('marts', mart)}")
+                self.lake.define(f"DROP TABLE IF EXISTS {qualified(STAGING, mart)}")
+                self.lake.remove_folder(staged(mart))
+        note_shown(self.settings.home, self.source.name, ShownMarts())
+        self.report.marts = marts_follow(self.settings, self.lake, self.source, self.shown.published_us)
+
+    def _tables(self) -> list[Table]:
+        """The tables whose versions of before may have had something of the entity."""
+        tables = [
+            *_of_entity(self.source),
+            QUARANTINE,
+            DUPLICATES,
+            *(d.table() for d in definitions(self.source)),
+            *QUALITY,
+        ]
+        return [table for table in dict.fromkeys(tables) if self.lake.is_stored(table.database, table.table)]
+
+
+def _bronze(lake: Lake, source: Source, entity: str, erasure: Erasure) -> Bronze:
+    return Bronze(lake, source, entity, Erasures(erasure.salt, frozenset({erasure.entity_hash})))
+
+
+def _of_entity(source: Source) -> list[Table]:
+    """Tables with a column `entity`."""
+    return [chunks(source), updates(source), LATE, STATE, CHAINS]
+
+
+def _part(table: Table, source: Source) -> dict[str, list[str]]:
+    return {"source": [source.name]} if "source" in table.partitions else {}
+
+
+def _without(of_entity: Callable[[pa.Table], Any]) -> Callable[[pa.Table], pa.Table | None]:
+    def change(rows: pa.Table) -> pa.Table | None:
+        going = of_entity(rows)
+        return rows.filter(pa.array(~going)) if going.any() else None
+
+    return change
+
+
+def _landed_files(settings: Settings, lake: Lake, source: Source, entity: str) -> list[str]:
+    """Files of the landing directory that name the entity, as far as they can be read as text or Parquet."""
+    from spark_jobs.jobs.erase_texts import names_entity
+
+    root = settings.landing
+    paths = sorted(versions(lake, source))
+    if not isinstance(root, Path):
+        return []
+    return [path for path in paths if (root / path).is_file() and names_entity(root / path, entity)]
+
+
+def _check_named(source: Source, entity: str) -> None:
+    if not entity.strip():
+        raise _unknown(source, entity)
+
+
+def _unknown(source: Source, entity: str) -> EntityUnknown:
+    return EntityUnknown(
+        expected=f"an entity of {source.name}, by its {source.entity} as landed",
+        found=f"no row, duplicate or record of quarantine with {entity!r}",
+        consequence="nothing was erased",
+        next_step=f"`tidemark state {source.name}` lists entities; texts are compared letter by letter",
+        source=source.name,
+    )

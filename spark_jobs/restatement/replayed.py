@@ -1,0 +1,163 @@
+"""The history of some windows worked out anew, publication by publication, from the rows that the trace has now.
+
+A run writes what its publication changes. Given all rows with their visible times, and when something was published,
+what all runs wrote of a window can be written again; without the rows of an entity it is what they would have written
+had it never been there. The kernel is that of the runs, on rows in memory: those near the windows concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.kernels.comparison import CLOSING, without_closed
+from spark_jobs.kernels.plain import Flags, Ints, numbers, within_ranges
+from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
+from spark_jobs.restatement.reach import ranges_near, touched_hours
+from spark_jobs.restatement.restater import Outcome, Restater, filled, result_schema, row_schema
+from spark_jobs.restatement.touched import Range, coalesce_ranges
+from spark_jobs.restatement.window_rows import PublishedWindows, WindowRows
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.windows.worker import Given
+
+HOUR_US = 3_600_000_000
+_WHOLE: Range = (LEAST_US, GREATEST_US)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A publication: what it published up to, and how far runs had reached, both in microseconds."""
+
+    published_us: int
+    reached_us: int
+
+
+@dataclass(frozen=True)
+class Region:
+    """Windows of a definition that rows can have changed: those of some values of each key column that start in some
+    ranges of time. `rows`: the ranges of time whose rows bear on them."""
+
+    definition: Definition
+    keys: Mapping[str, pa.Array]
+    starts: tuple[Range, ...]
+    rows: tuple[Range, ...]
+
+    @classmethod
+    def of(cls, definition: Definition, updates: pa.Table) -> Region | None:
+        """What these updates, with `seq_no`, `t_<timeline>` and `c_<column>`, bear on; None for nothing."""
+        drops = definition.source.drops
+        lo = numbers(updates["seq_no"]) * drops.every_us + drops.start_us
+        hours = touched_hours(updates, definition, lo)
+        if not hours:
+            return None
+        keys = {key: pc.unique(updates[f"c_{key}"]).drop_null() for key in definition.key}
+        if definition.kind.halo is None:
+            # a session or a cell may reach anywhere
+            return cls(definition, keys, (_WHOLE,), (_WHOLE,))
+        near = ranges_near(definition, coalesce_ranges([(h * HOUR_US, (h + 1) * HOUR_US - 1) for h in hours]), None)
+        return cls(definition, keys, tuple(near), tuple(ranges_near(definition, near, None)))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of updates that `replayed` reads."""
+        nothing = StoredRows((), pa.schema([]), ())
+        return ["entity", *WindowRows(self.definition, nothing, (), None).columns]
+
+    def holds(self, windows: pa.Table) -> Flags:
+        """Which windows, by their key columns and `window_start`, are in it."""
+        inside = within_ranges(numbers(windows["window_start"]), self.starts)
+        for key, values in self.keys.items():
+            inside &= _among(windows[key], values)
+        return inside
+
+    def bears(self, updates: pa.Table) -> pa.Table:
+        """Those of the updates whose key is in it."""
+        inside = np.ones(updates.num_rows, np.bool_)
+        for key, values in self.keys.items():
+            inside &= _among(updates[f"c_{key}"], values)
+        return updates.filter(pa.array(inside))
+
+
+def _among(column: pa.ChunkedArray, values: pa.Array) -> Flags:
+    return pc.is_in(column, value_set=values.cast(column.type)).to_numpy(zero_copy_only=False).astype(np.bool_)
+
+
+def replayed(region: Region, updates: pa.Table, published: Sequence[Moment]) -> pa.Table:
+    """The history of the region's windows as runs would have written it: `restater.result_schema`.
+
+    Args:
+        updates: those of the region, with the columns that `WindowRows` reads.
+        published: the publications, oldest first.
+    """
+    definition = region.definition
+    updates = region.bears(updates)
+    schema, history = result_schema(definition), list[pa.Table]()
+    standing = schema.empty_table()
+    times, events = numbers(updates["time"]), numbers(updates["event_time"])
+    for before, now in pairwise([Moment(LEAST_US, LEAST_US), *published]):
+        due = (times < now.published_us) & (events < now.reached_us)
+        touching = due & ((times >= before.published_us) | (events >= before.reached_us))
+        expired = definition.expired_us(now.reached_us)
+        if not touching.any() and expired is None:
+            continue
+        since = before.published_us, before.reached_us
+        corrected = _corrected(region, updates.filter(pa.array(due)), standing, since, now.published_us - 1, expired)
+        corrected = corrected.filter(pa.array(region.holds(corrected)))
+        history.append(corrected)
+        standing = _standing(definition, standing, corrected)
+    return pa.concat_tables([schema.empty_table(), *history])
+
+
+def _corrected(
+    region: Region, rows: pa.Table, standing: pa.Table, since: tuple[int, int], known_from_us: int, expired: int | None
+) -> pa.Table:
+    """What a publication changes, given the rows that are due and the windows that stand."""
+    definition = region.definition
+    stored = StoredRows((), rows.schema, tuple(rows.column_names), None, beside=rows)
+    of_rows = WindowRows(definition, stored, region.rows, since)
+    shown = pa.table({name: standing[name] for name in PublishedWindows.columns(definition)})
+    windows = PublishedWindows(definition, StoredRows((), shown.schema, tuple(shown.column_names), None, beside=shown))
+
+    def given() -> Iterator[Given]:
+        for table in of_rows.tables():
+            yield table, None
+        for table in windows.tables():
+            yield row_schema(definition).empty_table(), table
+
+    restater = Restater(definition, known_from_us, everything=False, expired_us=expired)
+    tables = [filled(table, result_schema(definition)) for table in restater(given(), Outcome())]
+    return pa.concat_tables([result_schema(definition).empty_table(), *tables])
+
+
+def _standing(definition: Definition, before: pa.Table, corrected: pa.Table) -> pa.Table:
+    """The live rows that no row closes."""
+    both = pa.concat_tables([before, corrected])
+    live = without_closed(both, definition.identity)
+    return live.append_column("era", pa.repeat(pa.scalar("live"), live.num_rows)).select(both.column_names)
+
+
+def versions_of(history: pa.Table, identity: Sequence[str], since_us: int) -> pa.Table:
+    """A history in one form, whether its closed rows were folded or not: each version with its end, times in
+    microseconds. Those that ended by `since_us` are left out, and of those that began before it the beginning is
+    `since_us`; `revision` is left out."""
+    columns = [name for name in history.column_names if name not in ("era", "revision", "token")]
+    is_closing = pc.equal(history["era"], CLOSING)
+    closings = history.filter(is_closing)
+    rows = history.filter(pc.invert(is_closing)).select(columns)
+    same = [*identity, "known_from"]
+    if closings.num_rows:
+        places = rows.select(same).append_column("place", pa.array(range(rows.num_rows), pa.int64()))
+        ended = places.join(closings.select([*same, "known_to"]), keys=same, join_type="left outer").sort_by("place")
+        until = pc.coalesce(rows["known_to"].combine_chunks(), ended["known_to"].combine_chunks())
+        rows = rows.set_column(rows.schema.get_field_index("known_to"), "known_to", until)
+    from_us: Ints = np.maximum(numbers(rows["known_from"]), since_us)
+    until_us = numbers(rows["known_to"], np.iinfo(np.int64).max)
+    rows = rows.set_column(rows.schema.get_field_index("known_from"), "known_from", pa.array(from_us))
+    rows = rows.filter(pa.array(until_us > since_us))
+    return rows.sort_by([(name, "ascending") for name in same])

@@ -1,0 +1,158 @@
+"""Rows taken out of a table, or changed, by writing the files anew that have them; and versions of before forgotten.
+
+What a data team calls a deletion leaves the rows where they were: Delta keeps the replaced files for readers of earlier
+versions, and its log bounds of what was in them. An erasure needs both gone.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_jobs.storage.commits import commit
+from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.places import file_system
+from spark_jobs.storage.written_files import Destination, WrittenFile
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+    from pyarrow import fs
+
+Change = Callable[[pa.Table], pa.Table | None]
+"""What becomes of the rows of a file, partition columns among them; None: they stay as they are."""
+_OF_VERSION = re.compile(r"(\d{20})\.")
+FORGOTTEN = "tidemark.forgotten_at"
+"""Table property: when the versions of before were forgotten, in milliseconds since 1970."""
+
+
+@dataclass
+class Rewritten:
+    """How many files were written anew, and how many rows they had and have."""
+
+    files: int = 0
+    rows_before: int = 0
+    rows_after: int = 0
+
+    @property
+    def removed(self) -> int:
+        """Rows that are gone."""
+        return self.rows_before - self.rows_after
+
+
+def rewrite_rows(
+    to: Destination,
+    change: Change,
+    *,
+    looked_at: Sequence[str],
+    where: Mapping[str, str] | None = None,
+    more: pa.Table | None = None,
+) -> Rewritten:
+    """Change the rows of a table file by file, in one commit; none if all stay as they are.
+
+    Args:
+        to: the table, and how its files are written.
+        change: given the columns `looked_at` first; only where it changes these it is given all of them.
+        looked_at: columns that decide whether a file is concerned.
+        where: values of partition columns; files of others are left alone.
+        more: rows that come in the same commit.
+
+    Raises:
+        CommitsContended: others committed all the time.
+    """
+    done = Rewritten()
+
+    def write(table: DeltaTable, properties: CommitProperties) -> None:
+        from deltalake.transaction import AddAction, RemoveAction
+
+        done.files = done.rows_before = done.rows_after = 0
+        system = file_system(to.place, to.options)
+        actions: list[Any] = [] if more is None else [_added(AddAction, one) for one in to.write([more])]
+        now_ms = int(time.time() * 1000)
+        for file in pa.table(table.get_add_actions()).to_pylist():
+            partition = file.get("partition") or {}
+            if any(partition.get(column) != value for column, value in (where or {}).items()):
+                continue
+            path = unquote(file["path"])
+            if change(_read(system, path, partition, to, looked_at)) is None:
+                continue
+            before = _read(system, path, partition, to, to.schema.names)
+            after = change(before)
+            assert after is not None, "what is concerned by some columns is by all"
+            actions.append(RemoveAction(file["path"], True, now_ms, file["size_bytes"], partition))
+            written = to.write([after])
+            actions += [_added(AddAction, one) for one in written]
+            done.files += 1
+            done.rows_before, done.rows_after = done.rows_before + before.num_rows, done.rows_after + after.num_rows
+        if not actions:
+            raise _Unchanged
+        columns = table.metadata().partition_columns
+        table.create_write_transaction(actions, "append", table.schema(), columns or None, commit_properties=properties)
+
+    with suppress(_Unchanged):
+        commit(to.place, to.options, None, write)
+    return done
+
+
+class _Unchanged(Exception):
+    """There was nothing to commit."""
+
+
+def _added(kind: Any, file: WrittenFile) -> Any:
+    return kind(file.path, file.size, dict(file.partition), file.modified_ms, True, file.stats)
+
+
+def _read(
+    system: fs.FileSystem, path: str, partition: Mapping[str, str | None], to: Destination, columns: Sequence[str]
+) -> pa.Table:
+    """Columns of a file; those of its partition as they are, one that it lacks null."""
+    opened = pq.ParquetFile(system.open_input_file(path))
+    present = set(opened.schema_arrow.names)
+    stored = opened.read([name for name in columns if name in present])
+    arrays = []
+    for name in columns:
+        field = to.schema.field(name)
+        if name in partition:
+            arrays.append(pa.repeat(pa.scalar(partition[name], pa.string()), stored.num_rows).cast(field.type))
+        elif name in present:
+            arrays.append(stored[name].cast(field.type))
+        else:
+            arrays.append(pa.nulls(stored.num_rows, field.type))
+    return pa.table(arrays, schema=pa.schema([to.schema.field(name) for name in columns]))
+
+
+def forget_versions(uri: str, options: Mapping[str, str], source: str | None = None) -> None:
+    """Leave of a table its newest version alone: data files that it does not name go, and so does what the log says of
+    earlier versions. Readers of one of those no longer find it.
+
+    `source`: of a table that sources share only its partition's files go, as runs of others may be writing theirs.
+    Nobody may be writing those that go.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    now_ms = int(time.time() * 1000)
+
+    def touch(table: DeltaTable, properties: CommitProperties) -> None:
+        # the newest version then says nothing of rows: no bound of what went is left in the log
+        noted = {FORGOTTEN: str(now_ms)}
+        table.alter.set_table_properties(noted, raise_if_not_exists=False, commit_properties=properties)
+
+    commit(uri, options, None, touch)
+    table, system = open_table(uri, options), file_system(uri, options)
+    table.create_checkpoint()
+    newest, named = table.version(), {unquote(file["path"]) for file in pa.table(table.get_add_actions()).to_pylist()}
+    folder = "" if source is None else f"source={quote(source)}"
+    for entry in system.get_file_info(FileSelector(folder, allow_not_found=True, recursive=True)):
+        if entry.type == FileType.File and LOG_DIR not in entry.path.split("/") and entry.path not in named:
+            system.delete_file(entry.path)
+    for entry in system.get_file_info(FileSelector(LOG_DIR, recursive=True)):
+        version = _OF_VERSION.match(entry.base_name.lstrip("."))
+        if entry.type == FileType.File and version is not None and int(version[1]) < newest:
+            system.delete_file(entry.path)

@@ -1,0 +1,266 @@
+"""An entity is erased: nothing of it is left, what it shared says what it would have said without it, now and as of
+every time, and what lands of it again is not kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.jobs import erase as erasing
+from spark_jobs.jobs.audit import audit
+from spark_jobs.jobs.erase import EntityUnknown, Erased, SourceUnpublished, erase, find
+from spark_jobs.jobs.erase_texts import names_entity
+from spark_jobs.jobs.pins import make_pin
+from spark_jobs.jobs.stage import run_stage
+from spark_jobs.landing.erasures import ErasureUnfinished, erased_entities, erasures
+from spark_jobs.sources import Source, find_source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.places import lake_root
+from tests.jobs.harness import DAY, MINUTE, START, published, run
+
+pytestmark = pytest.mark.spark
+
+GONE = "N380HA"
+SOURCE = """
+source: {name}
+start: 2024-01-01
+every: 1 day
+landing: {{path: "{name}/{{date}}/*", format: ndjson}}
+columns: {{id: string, plane: string, site: string, at: timestamp, load: int}}
+timelines: {{taken: at}}
+event_time: taken
+entity: plane
+delta_id: id
+windows:
+  by_site{mark}:
+    kind: sliding
+    size: 60 min
+    key: site
+    time: taken
+    aggregates: {{n: count(), total: sum(load), high: max(load)}}
+    late: reemit
+  busy{mark}:
+    kind: session
+    gap: 90 min
+    key: site
+    time: taken
+    aggregates: {{n: count(), total: sum(load)}}
+    late: reemit
+  trips{mark}:
+    kind: session
+    gap: 90 min
+    key: plane
+    time: taken
+    aggregates: {{n: count(), total: sum(load)}}
+    late: reemit
+state: {{mode: add, datatype: int64, components: {{readings: 1, load: load}}}}
+"""
+NAMES = {"planes": "", "others": "_o"}
+WINDOWS = ("by_site", "busy", "trips")
+
+
+def line(minute: int, plane: str, site: str, load: int, *, identity: str | None = None) -> str:
+    at = (START + minute * MINUTE).strftime("%Y-%m-%dT%H:%M:%SZ")
+    name = identity or f"{plane}-{minute}-{load}"
+    return json.dumps({"id": name, "plane": plane, "site": site, "at": at, "load": load})
+
+
+NIGHT = 24 * 60
+DROPS = {
+    0: [
+        *[line(60 + 7 * i, plane, "JFK", i) for i, plane in enumerate(["N1", GONE, "N2", "N3", GONE, "N1"])],
+        line(400, GONE, "EWR", 9),
+        line(560, GONE, "JFK", 4),
+        line(600, "N4", "JFK", 1),
+        f'{{"id": "x", "plane": "{GONE}", "site": 3, "at": "never"}}',
+    ],
+    1: [
+        *[line(NIGHT + 60 + 9 * i, plane, "JFK", i) for i, plane in enumerate(["N2", "N1", GONE, "N4"])],
+        line(70, GONE, "JFK", 5),  # late
+        line(480, "N3", "JFK", 2),  # late: with that of minute 560 and 400 it is one session less
+        line(60, "N1", "JFK", 0),  # again
+        line(67, GONE, "JFK", 1),  # again
+        "nonsense",
+    ],
+    2: [line(2 * NIGHT + 5, "N2", "EWR", 1), line(500, "N1", "JFK", 3), line(NIGHT + 80, GONE, "EWR", 8)],
+}
+
+
+def without(lines: list[str]) -> list[str]:
+    return [text for text in lines if GONE not in text]
+
+
+@pytest.fixture
+def home(spark_settings: Settings, tmp_path: Path) -> Settings:
+    """Two sources: one with rows of the entity, the other with the same files without them."""
+    settings = spark_settings.model_copy(
+        update={"home": tmp_path, "landing": tmp_path / "landing", "sources": tmp_path / "sources"}
+    )
+    settings.sources.mkdir()
+    for name, mark in NAMES.items():
+        (settings.sources / f"{name}.yml").write_text(SOURCE.format(name=name, mark=mark))
+    return settings
+
+
+def land(settings: Settings, source: str, drop: int, lines: list[str], name: str = "a.ndjson") -> Path:
+    day = (START + drop * DAY).date()
+    path = Path(settings.landing) / source / str(day) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{text}\n" for text in lines))
+    return path
+
+
+def run_all(lake: SparkSession, home: Settings) -> None:
+    for drop, lines in DROPS.items():
+        land(home, "planes", drop, lines)
+        land(home, "others", drop, without(lines))
+        for source in NAMES:
+            run(lake, home, drop, drop, source=source)
+
+
+def planes(home: Settings) -> Source:
+    return find_source(home.sources, "planes")
+
+
+def at_times(lake: SparkSession, table: str) -> dict[str, Any]:
+    """What a table says now and as of each publication, without what tells runs apart."""
+    answers: dict[str, Any] = {"now": published(lake, table, *LEFT_OUT)}
+    for drop in range(len(DROPS)):
+        seal = START + (drop + 1) * DAY - timedelta(microseconds=1)
+        as_of = f"{table}_as_of(timestamp'{seal:%Y-%m-%dT%H:%M:%S.%fZ}')"
+        rows = lake.sql(f"SELECT * FROM {as_of}")
+        shown = [column for column in rows.columns if column not in LEFT_OUT]
+        answers[str(drop)] = sorted(map(repr, rows.select(*shown).collect()))
+    return answers
+
+
+LEFT_OUT = ("revision", "at_delta", "row_id", "source")
+
+
+def assert_as_never_there(lake: SparkSession) -> None:
+    for window in WINDOWS:
+        assert at_times(lake, f"silver.{window}") == at_times(lake, f"silver.{window}_o"), window
+    assert at_times(lake, "gold.planes") == at_times(lake, "gold.others")
+
+
+def assert_nothing_left(lake: SparkSession, home: Settings) -> None:
+    for root in (Path(lake_root(lake)), home.home):
+        for path in root.rglob("*"):
+            if path.is_file() and Path(home.landing) not in path.parents:
+                assert not names_entity(path, GONE), path
+
+
+def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings) -> None:
+    run_all(lake, home)
+    make_pin(Lake(lake), [planes(home)], "before")
+    preview = find(home, planes(home), lake, GONE)
+    assert (preview.rows, preview.records, len(preview.files)) == (8, 1, 3)
+    before = rows_in_files(lake)
+    done = erase(home, planes(home), lake, GONE, "asked on 2024-01-05")
+    assert (done.rows, done.records, done.left, done.since) == (8, 1, [], None)
+    assert sorted(done.files) == sorted(preview.files)
+    assert_as_never_there(lake)
+    assert_nothing_left(lake, home)
+    assert rows_in_files(lake) == before
+    assert audit(home, planes(home), lake).failed == []
+    counted = lake.sql(
+        "SELECT replay_state, sum(records) AS n FROM bronze.quarantine WHERE source = 'planes' GROUP BY 1"
+    )
+    assert {row.replay_state: row.n for row in counted.collect()} == {"erased": 9, "open": 1}
+    pinned = {row.plane for row in lake.sql("SELECT plane FROM pins.before__trips").collect()}
+    assert pinned == {"N1", "N2", "N3", "N4"}
+
+
+def rows_in_files(lake: SparkSession) -> list[Any]:
+    """What the ledger says that files have, whatever came of it."""
+    total = "sum(rows - rows_back + rejects - rejects_back + duplicates - duplicates_back)"
+    return lake.sql(f"SELECT path, {total} AS n FROM bronze.files GROUP BY path ORDER BY path").collect()
+
+
+def test_what_lands_of_it_again_is_not_kept(lake: SparkSession, home: Settings) -> None:
+    run_all(lake, home)
+    erase(home, planes(home), lake, GONE, "asked")
+    late = [line(300, GONE, "JFK", 7), line(310, "N9", "JFK", 7), f'{{"plane": "{GONE}", "at": 1']
+    land(home, "planes", 3, late)
+    land(home, "others", 3, without(late))
+    again = [*DROPS[0], line(620, GONE, "JFK", 7), line(640, "N5", "JFK", 1)]
+    land(home, "planes", 0, again)
+    land(home, "others", 0, without(again))
+    for source in NAMES:
+        run(lake, home, 0, 3, source=source)
+    assert_as_never_there(lake)
+    assert_nothing_left(lake, home)
+    assert audit(home, planes(home), lake).failed == []
+
+
+STEPS = [
+    "account",
+    "versions",
+    *(pytest.param(step, marks=pytest.mark.long) for step in ("histories", "rows", "search")),
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_interrupted_anywhere_it_goes_on(lake: SparkSession, home: Settings, step: str) -> None:
+    run_all(lake, home)
+    dies_before(lake, home, step)
+    with pytest.raises(ErasureUnfinished, match="goes on"):
+        run(lake, home, 2, 2, source="planes")
+    # and once more in the same place
+    dies_before(lake, home, step)
+    done = erase(home, planes(home), lake, GONE, "asked")
+    assert done.left == []
+    assert [one.step for one in erasures(Lake(lake), planes(home))] == ["finished"]
+    assert_as_never_there(lake)
+    assert audit(home, planes(home), lake).failed == []
+
+
+class _Killed(BaseException):
+    pass
+
+
+def dies_before(lake: SparkSession, home: Settings, step: str) -> None:
+    def on_step(name: str) -> None:
+        if name == step:
+            raise _Killed
+
+    with pytest.raises(_Killed):
+        erase(home, planes(home), lake, GONE, "asked", on_step)
+
+
+def test_a_row_that_stood_behind_it_counts_again(lake: SparkSession, home: Settings) -> None:
+    land(home, "planes", 0, [line(60, GONE, "JFK", 1, identity="same"), line(61, "N1", "JFK", 2, identity="same")])
+    land(home, "others", 0, [line(61, "N1", "JFK", 2, identity="same")])
+    for source in NAMES:
+        run(lake, home, 0, 0, source=source)
+    done = erase(home, planes(home), lake, GONE, "asked")
+    assert [drop for drop, _ in done.again] == [0]
+    run(lake, home, 0, 0, source="planes", replay=frozenset(file for _, file in done.again))
+    assert published(lake, "silver.by_site", *LEFT_OUT) == published(lake, "silver.by_site_o", *LEFT_OUT)
+    assert audit(home, planes(home), lake).failed == []
+
+
+def test_refusals_say_what_is_wrong(lake: SparkSession, home: Settings) -> None:
+    run_all(lake, home)
+    actions: list[Callable[[], Erased]] = [
+        lambda: erase(home, planes(home), lake, "N380", "asked"),
+        lambda: find(home, planes(home), lake, ""),
+    ]
+    for act in actions:
+        with pytest.raises(EntityUnknown, match="letter by letter"):
+            act()
+    assert erased_entities(Lake(lake), planes(home)) is None
+    with pytest.raises(erasing.ParameterError, match="reason"):
+        erase(home, planes(home), lake, GONE, " ")
+    land(home, "planes", 3, [line(3 * NIGHT, "N1", "JFK", 1)])
+    lo = START + 3 * DAY
+    run_stage("land", source="planes", lo=lo, hi=lo + DAY, run_id="landed", settings=home, spark=lake)
+    with pytest.raises(SourceUnpublished):
+        erase(home, planes(home), lake, GONE, "asked")
