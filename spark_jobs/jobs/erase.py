@@ -22,7 +22,7 @@ from spark_jobs.definitions.catalog import check_tables, ensure_source
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.jobs.erase_account import Bronze, count_out, left_without
-from spark_jobs.jobs.erase_history import Restated, restate_histories
+from spark_jobs.jobs.erase_history import Restatement, histories_without
 from spark_jobs.jobs.erase_texts import redact_quality, scrub_home
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.pins import copy_again
@@ -42,7 +42,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.dense_files import dense_layout, page_rows
-from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fence import Fence, Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import QUALITY
@@ -145,7 +145,7 @@ def erase(
     with visit_source(settings, source, lake, erases=True) as lease:
         check_tables(lake, source)
         ensure_source(lake, source)
-        work = _Work.of(settings, lake, source, entity, because, lease.fence)
+        work = _Work.of(settings, lake, source, entity, because, lease)
         if work.erasure.step != COUNTED:
             sweep_under(lease, lake, source)
             work.begin(on_step)
@@ -161,18 +161,23 @@ class _Work:
     lake: Lake
     source: Source
     entity: str
-    fence: Fence
+    lease: Lease
     erasure: Erasure
     standing: SourceFrontiers
     shown: Publication
     report: Erased
 
     @classmethod
-    def of(cls, settings: Settings, lake: Lake, source: Source, entity: str, because: str, fence: Fence) -> _Work:
+    def of(cls, settings: Settings, lake: Lake, source: Source, entity: str, because: str, lease: Lease) -> _Work:
         erasure = new_erasure(lake, source, entity, because, getpass.getuser())
-        standing, shown = frontiers.load(lake, source, near=fence.token), publication.load(lake, source)
+        standing, shown = frontiers.load(lake, source, near=lease.fence.token), publication.load(lake, source)
         report = Erased(erasure.erasure, source.name, erasure.rows or 0)
-        return cls(settings, lake, source, entity, fence, erasure, standing, shown, report)
+        return cls(settings, lake, source, entity, lease, erasure, standing, shown, report)
+
+    @property
+    def fence(self) -> Fence:
+        """The right to write, as it is now."""
+        return self.lease.fence
 
     @property
     def bronze(self) -> Bronze:
@@ -189,9 +194,9 @@ class _Work:
                 raise _unknown(self.source, self.entity)
         self.erasure = record_step(self.lake, self.source, self.erasure, BEGUN)
         on_step("histories")
-        restated = restate_histories(self.lake, self.source, self.entity, self.standing, self.shown)
-        self.report.tables |= restated.rows
-        self._move_since(restated)
+        restatement = histories_without(self.lake, self.source, self.entity, self.standing, self.shown)
+        self._move_since(restatement)
+        self.report.tables |= restatement.write(self.lake)
         on_step("account")
         count_out(self.bronze, account, self.erasure.erasure, self.fence)
         self.report.rows, self.report.records = account.rows, rejects
@@ -208,14 +213,19 @@ class _Work:
                 source=self.source.name,
             )
 
-    def _move_since(self, restated: Restated) -> None:
+    def _move_since(self, restatement: Restatement) -> None:
         """Where the past of restated windows is not known any more, no read is given it."""
-        if restated.since_us is None:
+        since_us = restatement.since_us
+        if since_us is None:
             return
         state = self.standing.arrangement
-        moved = replace(state, since=max(state.since, Frontier.at(restated.since_us)))
+        moved = replace(state, since=max(state.since, Frontier.at(since_us)))
         self.standing = replace(self.standing, arrangement=moved)
-        self.report.since = datetime.fromtimestamp(restated.since_us / 1e6, UTC)
+        frontiers.commit(self.lake, self.source, self.fence, self.erasure.erasure, self.standing)
+        # Delta takes one commit of the frontiers per token, and `_recount` makes another
+        self.lease.next_token()
+        self.lease.save()
+        self.report.since = datetime.fromtimestamp(since_us / 1e6, UTC)
 
     def remove(self, on_step: Callable[[str], None]) -> None:
         """The entity's rows leave; every part may be done again."""
@@ -274,9 +284,8 @@ class _Work:
         unsealed = tuple(batch for batch in map(counted, state.unsealed) if batch.n_updates)
         floor = state.seqno_upper
         after = replace(state, trace=trace, unsealed=unsealed, seqno_floor=floor)
-        before = frontiers.load(self.lake, self.source, near=self.fence.token)
         standing = replace(self.standing, arrangement=after)
-        if standing != before:
+        if standing != self.standing:
             frontiers.commit(self.lake, self.source, self.fence, self.erasure.erasure, standing)
 
     def _marts(self) -> None:

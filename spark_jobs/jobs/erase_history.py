@@ -22,12 +22,19 @@ from spark_jobs.trace.source_plane import stored_counting_rows
 
 
 @dataclass(frozen=True)
-class Restated:
-    """What an erasure changed in the histories. `rows`: by table how many rows went and how many came. `since_us`: from
-    when on the past is told of windows that can't be worked out as earlier runs did; None: from where it was."""
+class Restatement:
+    """What an erasure changes in the histories of windows.
 
-    rows: dict[str, dict[str, int]]
+    `regions`: parts of them, and the rows in their place, if there are any. `since_us`: from when on the past is known
+    of windows that can't be worked out as earlier runs did; None: from where it was.
+    """
+
+    regions: Sequence[tuple[Region, pa.Table | None]]
     since_us: int | None = None
+
+    def write(self, lake: Lake) -> dict[str, dict[str, int]]:
+        """Change the tables, each in one commit; by table how many rows `went` and `came`."""
+        return {region.definition.table().qualified: _replace(lake, region, more) for region, more in self.regions}
 
 
 @dataclass(frozen=True)
@@ -81,16 +88,16 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def restate_histories(
+def histories_without(
     lake: Lake, source: Source, entity: str, standing: SourceFrontiers, shown: Publication
-) -> Restated:
-    """Let the histories of windows say what they would without the entity; a second time changes nothing.
+) -> Restatement:
+    """What the histories of windows would say without the entity; worked out a second time it is the same.
 
     The entity's updates must still be in the trace: they say which windows are concerned.
     """
     histories = _Histories(lake, source, entity, standing, shown)
     moments = [Moment(micros(p.published), micros(p.reached)) for p in publications(lake, source, shown)]
-    rows: dict[str, dict[str, int]] = {}
+    regions: list[tuple[Region, pa.Table | None]] = []
     unknown = False
     for definition in definitions(source):
         columns = ["seq_no", "diff", f"t_{definition.time}", *(f"c_{key}" for key in definition.key)]
@@ -99,9 +106,8 @@ def restate_histories(
             continue
         more, known = (None, True) if source.entity in definition.key else _without(histories, region, moments)
         unknown = unknown or not known
-        done = _replace(lake, region, more)
-        rows[definition.table().qualified] = done
-    return Restated(rows, shown.published_us - 1 if unknown else None)
+        regions.append((region, more))
+    return Restatement(regions, shown.published_us - 1 if unknown else None)
 
 
 def _without(histories: _Histories, region: Region, moments: Sequence[Moment]) -> tuple[pa.Table, bool]:

@@ -101,7 +101,7 @@ class Lease:
         self.staged[stage] = self.fence.token
 
     def next_token(self) -> None:
-        """Take the next token, for this process alone: what a rehearsal of several stages does."""
+        """Take the next token. Until it is saved it is this process's alone, as in a rehearsal of several stages."""
         self.fence = Fence(self.fence.source, self.fence.token + 1)
 
     def rise_above(self, token: int) -> None:

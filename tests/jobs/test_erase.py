@@ -264,3 +264,33 @@ def test_refusals_say_what_is_wrong(lake: SparkSession, home: Settings) -> None:
     run_stage("land", source="planes", lo=lo, hi=lo + DAY, run_id="landed", settings=home, spark=lake)
     with pytest.raises(SourceUnpublished):
         erase(home, planes(home), lake, GONE, "asked")
+
+
+@pytest.mark.parametrize("step", [None, "rows"])
+@pytest.mark.long
+def test_a_past_that_another_definition_told_is_not_told_any_more(
+    lake: SparkSession, home: Settings, step: str | None
+) -> None:
+    for drop in (0, 1):
+        land(home, "planes", drop, DROPS[drop])
+        land(home, "others", drop, without(DROPS[drop]))
+    for source, mark in NAMES.items():
+        run(lake, home, 0, 0, source=source)
+        (home.sources / f"{source}.yml").write_text(
+            SOURCE.format(name=source, mark=mark).replace("high: max(load)", "high: min(load)")
+        )
+        run(lake, home, 0, 1, source=source, accept_definition=True)
+    told = START + DAY - timedelta(microseconds=1)
+    as_of = f"SELECT * FROM silver.by_site_as_of(timestamp'{told:%Y-%m-%dT%H:%M:%S.%fZ}')"
+    assert lake.sql(as_of).collect()
+    if step:
+        dies_before(lake, home, step)
+    done = erase(home, planes(home), lake, GONE, "asked")
+    assert (done.since is None) == (step is not None), "the attempt that moved it says so"
+    for window in WINDOWS:
+        left_out = (*LEFT_OUT, "token")
+        assert published(lake, f"silver.{window}", *left_out) == published(lake, f"silver.{window}_o", *left_out)
+    with pytest.raises(Exception, match="since"):
+        lake.sql(as_of).collect()
+    run(lake, home, 0, 1, source="planes")
+    assert audit(home, planes(home), lake).failed == []
