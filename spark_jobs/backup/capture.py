@@ -23,8 +23,8 @@ from spark_jobs.storage.tables import FILES, PUBLISHED
 
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
 """Without checksums: the next commit removes one, and Spark works it out again."""
-_PASSING = re.compile(r"scratch_\w+\.db/")
-"""Databases that people try things in: their tables end by themselves."""
+_PASSING = re.compile(r"(scratch_\w+|\w+__(silver|gold))\.db/")
+"""Databases that people try things in: of readers, and of environments."""
 
 
 class NoLake(TidemarkError):

@@ -218,6 +218,11 @@ class Definition:
             near = f"({near} OR ({time} < {lo} AND {lo} BETWEEN {low} AND {high}))"
         return " AND ".join([*same, near])
 
+    @property
+    def part(self) -> str:
+        """Its name among the parts of the source's definition."""
+        return f"window.{self.name}"
+
     def final_condition(self) -> str:
         """SQL over the view's `p` and `h`: whether every row of any drop at or after `complete` would be left out."""
         least = self.policy.least_instants(SqlTicks("unix_micros(p.complete)"), half_open=self.kind.half_open)

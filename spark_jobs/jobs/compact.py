@@ -13,7 +13,8 @@ from spark_jobs.kernels.deltas.traffic import Traffic
 from spark_jobs.kernels.measures.states import OVERFLOWN
 from spark_jobs.restatement.chains import chain_corrections, chains_left_behind, writes_by_class
 from spark_jobs.restatement.states import state_corrections
-from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.restatement.touched import Scope
+from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.read_counts import reads_of
 from spark_jobs.storage.tables import STATE
 
@@ -22,7 +23,7 @@ def compact(stage: Stage) -> None:
     """Write the corrections of gold and hold them against its gate, nothing visible before `publish`; then keep the
     trace and the chunks small."""
     if restate_states(stage):
-        measured = measure_gold(stage.lake, stage.scope, token=stage.fence.token)
+        measured = measure_gold(stage.lake, _scope(stage), token=stage.fence.token)
         pass_gate(stage, "gold", measured)
         count = measured.values[OVERFLOWN]
         report_states(stage, count, measured.examples([(OVERFLOWN,)])[OVERFLOWN] if count else [])
@@ -35,16 +36,27 @@ def restate_states(stage: Stage) -> bool:
     """Write the corrections of `gold.state`; whether there was anything to do."""
     if stage.scope.nothing_to_do() or stage.source.state is None:
         return False
+    if stage.request.promotes is not None and stage.scope.everything:
+        if not _scope(stage).everything:
+            return False
+        for table in (STATE, CHAINS):
+            stage.request.promotes.append(stage.lake, table, stage.fence.token)
+        return True
     return _restate_chains(stage) if stage.source.keeps_chains else _restate_sums(stage)
 
 
+def _scope(stage: Stage) -> Scope:
+    """What the run publishes of states: they follow from some parts of the definition alone."""
+    return stage.scope.of_parts("state", CHAINS_PART)
+
+
 def _restate_sums(stage: Stage) -> bool:
-    files = state_corrections(stage.lake, stage.scope, stage.fence.token)
+    files = state_corrections(stage.lake, _scope(stage), stage.fence.token)
     if files is None:
         return False
     if files:
         stage.lake.append_files(STATE, files)
-    left = chains_left_behind(stage.lake, stage.scope, stage.fence.token)
+    left = chains_left_behind(stage.lake, _scope(stage), stage.fence.token)
     if left is not None:
         stage.lake.append(CHAINS, left, None)
     return True
@@ -55,9 +67,9 @@ def _restate_chains(stage: Stage) -> bool:
     if weighs_traffic(stage.source):
         # over all time, not since the last run: how much a run covers must not decide
         reads = reads_of(stage.settings.home, stage.source.name)
-        entities, deltas = writes_by_class(stage.lake, stage.scope)
+        entities, deltas = writes_by_class(stage.lake, _scope(stage))
         traffic = Traffic(reads.of_all, reads.by_class, entities, deltas)
-    made = chain_corrections(stage.lake, stage.scope, stage.fence.token, traffic=traffic)
+    made = chain_corrections(stage.lake, _scope(stage), stage.fence.token, traffic=traffic)
     if made is None:
         return False
     for table, files in ((STATE, made.states), (CHAINS, made.segments)):

@@ -97,8 +97,8 @@ class Stage:
     @cached_property
     def scope(self) -> Scope:
         """What this run publishes, seen against what is published."""
-        changed = changed_parts(self.source, self.publication)
-        return Scope(self.source, self.frontiers, self.publication, everything=bool(changed))
+        changed = frozenset(changed_parts(self.source, self.publication))
+        return Scope(self.source, self.frontiers, self.publication, bool(changed), changed)
 
     @property
     def rereads(self) -> bool:

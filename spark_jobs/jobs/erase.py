@@ -21,6 +21,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, ensure_source
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.erase_account import Bronze, count_out, left_without
 from spark_jobs.jobs.erase_history import Restatement, histories_without
 from spark_jobs.jobs.erase_texts import redact_quality, scrub_home
@@ -38,7 +39,7 @@ from spark_jobs.landing.erasures import (
 )
 from spark_jobs.landing.ledger import pending_landings, versions
 from spark_jobs.model import Frontier
-from spark_jobs.sources import Source
+from spark_jobs.sources import Source, environments
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.dense_files import dense_layout, page_rows
@@ -77,8 +78,9 @@ class Erased:
     rows: landed rows and duplicates of the entity; records: of quarantine that named it. tables: by table how many rows
     `went` and `came`. files: landed files that have rows of it still, for their owner. texts: logs and reports in which
     it was blacked out. left: places of Tidemark's home that still have it, with what to do. since: from when on the
-    past of restated windows is told, None if from where it was. again: drops and files to be read again, since rows of
-    others count now that stood behind its rows.
+    past of restated windows is told, None if from where it was. environments: those that have no tables of the source
+    any more, and are to be built again. again: drops and files to be read again, since rows of others count now that
+    stood behind its rows.
     """
 
     erasure: str
@@ -91,6 +93,7 @@ class Erased:
     left: list[str] = field(default_factory=list)
     since: datetime | None = None
     pins: list[str] = field(default_factory=list)
+    environments: list[str] = field(default_factory=list)
     marts: str | None = None
     again: list[tuple[int, str]] = field(default_factory=list)
 
@@ -241,6 +244,11 @@ class _Work:
         redact_quality(self.lake, self.source, self.entity, bronze.erased, self.fence)
         on_step("pins")
         self.report.pins = copy_again(self.lake, self.source)
+        self.report.environments = [
+            environment.name
+            for environment in environments(self.settings.home)
+            if drop_tables(self.lake, environment, [self.source.name])
+        ]
         on_step("marts")
         self._marts()
         on_step("versions")

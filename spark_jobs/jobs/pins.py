@@ -22,6 +22,7 @@ from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
+from spark_jobs.storage.copies import write_copy
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import PINS
 from spark_jobs.storage.schema import Table
@@ -98,7 +99,9 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     for source in sources:
         for table, rows in copies[source.name]:
             copied = f"{name}__{table}"
-            _write(lake, copied, rows, f"{table} as known at {instant(times_us[source.name]).isoformat()}.")
+            write_copy(
+                lake, PINS.database, copied, rows, f"{table} as known at {instant(times_us[source.name]).isoformat()}."
+            )
             tables.append(copied)
     times = {source: instant(time_us) for source, time_us in times_us.items()}
     at = next(iter(times.values())) if len({*times.values()}) == 1 else None
@@ -164,7 +167,9 @@ def copy_again(lake: Lake, source: Source) -> list[str]:
         for table in _tables_of(source):
             stood = f"{pin.name}__{table}"
             if stood in names:
-                _write(lake, stood, names[stood], f"{table} as known at {instant(at_us).isoformat()}.")
+                write_copy(
+                    lake, PINS.database, stood, names[stood], f"{table} as known at {instant(at_us).isoformat()}."
+                )
             elif stood in pin.tables:
                 lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, stood)}")
             if stood in names:
@@ -202,11 +207,8 @@ def _listed(row: dict[str, Any]) -> Pin:
     return Pin(row["name"], row["at"], row["sources"], row["tables"], row.get("kind") or TIME, times)
 
 
-def _write(lake: Lake, table: str, rows: DataFrame, comment: str) -> None:
-    """A table of the pins that holds `rows`, in place of what an interrupted pin of that name left."""
-    made = rows.writeTo(qualified(PINS.database, table)).using("delta")
-    made.tableProperty("delta.enableDeletionVectors", "false").createOrReplace()
-    lake.define(f"COMMENT ON TABLE {qualified(PINS.database, table)} IS {literal(comment)}")
+def _comment(table: str, time_us: int) -> str:
+    return f"{table} as known at {instant(time_us).isoformat()}."
 
 
 def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[tuple[str, DataFrame]]:

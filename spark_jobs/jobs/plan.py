@@ -7,7 +7,8 @@ given the plan checks that first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from spark_jobs.jobs.replay import Asked, replay_of
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.jobs.seal import advance_trace
 from spark_jobs.jobs.window import restate_windows
+from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.ledger import COUNTS, versions
 from spark_jobs.model import FIRST, STAGES
 from spark_jobs.restatement.preview import Difference, differences
@@ -108,15 +110,56 @@ def plan_run(
     Raises:
         TidemarkError: what the run would be refused for, too.
     """
+    with rehearse_run(settings, source, interval_us, spark, request) as rehearsal:
+        return _plan(rehearsal, sample)
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A run up to its last stage but one, in a lake that keeps its writes to itself.
+
+    `before`: the first stage as it was before it did anything, with the files of its drops, and those of the ledger.
+    `stages`: those that were done, in their order, under `tokens`. `past`: (rows, seconds) of the last whole runs of
+    the source.
+    """
+
+    lake: OverlayLake
+    base: Base
+    before: Stage
+    files: Sequence[LandingFile]
+    known: Collection[str]
+    stages: Sequence[Stage]
+    tokens: range
+    past: Sequence[tuple[int, float]]
+
+
+@contextmanager
+def rehearse_run(
+    settings: Settings, source: Source, interval_us: tuple[int, int], spark: SparkSession, request: Request
+) -> Iterator[Rehearsal]:
+    """Do what a run would; a changed definition and a gap are accepted. Runs of the source wait meanwhile.
+
+    Raises:
+        TidemarkError: what the run would be refused for, too.
+    """
     lake, rehearsed = OverlayLake(spark), replace(request, accept_definition=True, pass_gap=True)
     with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+        begun = lease.fence.token
 
         def stage(name: str) -> Stage:
             lease.next_token()
             return Stage(name, settings, source, *interval_us, RUN_ID, lake, lease, rehearsed)
 
         try:
-            return _plan(stage, lake, lease.past, sample)
+            before = stage(FIRST)
+            files = listed_files(before)
+            base, known = base_of_run(before, files), set(versions(lake, source))
+            stages: list[Stage] = []
+            for name, body in REHEARSED.items():
+                stages.append(stage(name))
+                body(stages[-1])
+            tokens = range(begun + 1, lease.fence.token + 1)
+            yield Rehearsal(lake, base, before, files, known, stages, tokens, lease.past)
         finally:
             lake.close()
 
@@ -163,32 +206,26 @@ def plan_replay(
     return plan_run(settings, source, found.interval_us(source), spark, request=request, sample=sample)
 
 
-def _plan(stage: Callable[[str], Stage], lake: OverlayLake, past: Sequence[tuple[int, float]], sample: int) -> Plan:
-    before = stage(FIRST)
-    source, files = before.source, listed_files(before)
-    base = base_of_run(before, files)
-    known = versions(lake, source)
-    summaries = []
-    for name, body in REHEARSED.items():
-        current = stage(name)
-        body(current)
-        summaries.append({"stage": name, **current.summary})
-    landed = lake.recorded(FILES)
-    chosen = before.request.chosen_files
-    about = [f for f in files if chosen is None or f.path in chosen]
+def _plan(rehearsal: Rehearsal, sample: int) -> Plan:
+    lake, before = rehearsal.lake, rehearsal.before
+    source, request = before.source, before.request
+    landed, reported = lake.recorded(FILES), rehearsal.stages[0].summary
+    chosen = request.chosen_files
+    about = [f for f in rehearsal.files if chosen is None or f.path in chosen]
     of_files = {row["seq_no"] for row in landed} | {f.seq_no for f in about}
-    shown = sorted({*before.drops, *of_files} if before.request.takes_drops else of_files)
-    changed, retracted = (set(summaries[0][f"{what}_files"]) for what in ("changed", "retracted"))
+    shown = sorted({*before.drops, *of_files} if request.takes_drops else of_files)
+    changed, retracted = (set(reported[f"{what}_files"]) for what in ("changed", "retracted"))
     drops = [
-        _drop(source, n, [f for f in about if f.seq_no == n], landed, set(known), changed, retracted) for n in shown
+        _drop(source, n, [f for f in about if f.seq_no == n], landed, rehearsal.known, changed, retracted)
+        for n in shown
     ]
     return Plan(
-        base,
+        rehearsal.base,
         drops,
         changed_parts(source, before.publication),
         differences(lake, source, sample),
-        estimate_seconds(past, sum(row["rows"] + (row["rows_back"] or 0) for row in landed)),
-        summaries,
+        estimate_seconds(rehearsal.past, sum(row["rows"] + (row["rows_back"] or 0) for row in landed)),
+        [{"stage": stage.name, **stage.summary} for stage in rehearsal.stages],
         before.gap,
     )
 
@@ -198,16 +235,16 @@ def _drop(
     seq_no: int,
     files: list[Any],
     landed: Rows,
-    known: set[str],
+    known: Collection[str],
     changed: set[str],
     retracted: set[str],
 ) -> PlannedDrop:
     own = [row for row in landed if row["seq_no"] == seq_no and row.get("path") is not None]
     landing = {row["path"] for row in own}
-    read = (landing - known) | changed
+    read = (landing - {*known}) | changed
     return PlannedDrop(
         source.drops.label(seq_no),
-        sorted(landing - known),
+        sorted(landing - {*known}),
         sorted(landing & changed),
         sorted(file.path for file in files if file.path not in read | retracted),
         sorted(landing & retracted),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_jobs.jobs.base import Base
+from spark_jobs.storage.kept_rows import KeptRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class Request:
     the interval's drops, or that file, landed is taken back. `replay`: files to read again though their bytes are the
     same, and no others. `accept_definition`: what a changed source file affects is recomputed. `pass_gap`: the seal may
     move past drops that were never run. `planned`: what a plan was made on, which must still stand. `overrides`: checks
-    that may fail without stopping it, each with the reason that somebody gives.
+    that may fail without stopping it, each with the reason that somebody gives. `promotes`: rows of the changed
+    definition that were worked out before, on the same `planned`.
     """
 
     only_file: str | None = None
@@ -26,9 +28,17 @@ class Request:
     pass_gap: bool = False
     planned: Base | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
+    promotes: KeptRows | None = None
 
     @classmethod
-    def of_plan(cls, planned: Base, *, pass_gap: bool = False, overrides: Mapping[str, str] | None = None) -> Request:
+    def of_plan(
+        cls,
+        planned: Base,
+        *,
+        pass_gap: bool = False,
+        overrides: Mapping[str, str] | None = None,
+        promotes: KeptRows | None = None,
+    ) -> Request:
         """What a run does that applies a plan: whoever applies it has accepted the definition that it was made on."""
         replay = None if planned.replay is None else frozenset(planned.replay)
         return cls(
@@ -39,6 +49,7 @@ class Request:
             pass_gap=pass_gap,
             planned=planned,
             overrides=overrides or {},
+            promotes=promotes,
         )
 
     @property

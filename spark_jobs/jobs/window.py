@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from spark_jobs.definitions.definition import Definition
 from spark_jobs.gates.measures import silver as measure_silver
 from spark_jobs.jobs.checks import check_windows
 from spark_jobs.jobs.context import Stage
-from spark_jobs.jobs.gates import pass_gate
-from spark_jobs.jobs.overflows import report_windows
+from spark_jobs.jobs.gates import keep_verdicts, pass_gate
+from spark_jobs.jobs.overflows import KIND, report_windows
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.restatement.late import judged_files, other_late_rows
 from spark_jobs.restatement.reach import touched_ranges
 from spark_jobs.restatement.touched import Range
 from spark_jobs.restatement.windows import corrections
+from spark_jobs.storage.kept_rows import KeptRows
 from spark_jobs.storage.tables import LATE
 
 
@@ -23,7 +25,8 @@ def window(stage: Stage) -> None:
     if restated is None:
         return
     ranges, accounts = restated
-    read = None if stage.scope.everything else ranges
+    # a changed definition may have published windows anywhere
+    read = {d.name: ranges[d.name] for d in stage.definitions if d.name in ranges and not _is_changed(stage, d)}
     measured = measure_silver(
         stage.lake, stage.scope, stage.definitions, token=stage.fence.token, ranges=read, accounts=accounts
     )
@@ -35,6 +38,8 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
     """Write the corrections of every window definition and the late rows; per definition the touched times and what
     became of the touched rows, None if there is nothing to do, or nothing touched and nothing written."""
     stage.summary["definitions"] = [d.name for d in stage.definitions]
+    if stage.request.promotes is not None and stage.scope.everything:
+        return {}, _promote(stage, stage.request.promotes)
     scope = stage.scope
     if scope.nothing_to_do() or not (stage.definitions or scope.everything or scope.has_horizon):
         return None
@@ -58,3 +63,16 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
         if late or others is not None:
             return ranges, accounts
     return (ranges, accounts) if accounts or any(ranges.values()) else None
+
+
+def _is_changed(stage: Stage, definition: Definition) -> bool:
+    return stage.scope.of_parts(definition.part).everything
+
+
+def _promote(stage: Stage, kept: KeptRows) -> dict[str, Account]:
+    """Write what an environment worked out."""
+    for table in [*(definition.table() for definition in stage.definitions), LATE]:
+        kept.append(stage.lake, table, stage.fence.token)
+    keep_verdicts(stage, "silver", map(dict, kept.verdicts), (KIND,))
+    stage.summary.update(accounts=dict(kept.accounts), promoted=True)
+    return {name: Account(**numbers) for name, numbers in kept.accounts.items()}

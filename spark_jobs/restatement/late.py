@@ -49,6 +49,12 @@ def judged_files(lake: Lake, scope: Scope, definitions: list[Definition], token:
 
     Each row is judged by itself, so any number of tasks does; each writes a file.
     """
+    return [
+        file for of_some, some in scope.by_window(definitions) for file in _judged_files(lake, of_some, some, token)
+    ]
+
+
+def _judged_files(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[WrittenFile]:
     columns = {"seq_no", "row_id", "entity", "diff"}.union(*(_columns(definition) for definition in definitions))
     rows = scope.touching_rows(lake, sorted(columns))
     judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token)
@@ -61,7 +67,7 @@ def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], tok
     """What else `silver.late_history` must be told: after a change of definition, and where there is a horizon."""
     parts = []
     if scope.everything:
-        parts.append(_taken_back(lake, scope))
+        parts.append(_taken_back(lake, scope, definitions))
     if scope.has_horizon:
         parts.append(_below_changes(lake, scope, definitions))
     if not parts:
@@ -70,9 +76,11 @@ def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], tok
     return reduce(DataFrame.unionByName, parts).withColumns(marks).select(*LATE.column_names)
 
 
-def _taken_back(lake: Lake, scope: Scope) -> DataFrame:
-    """What is listed now, taken back: after a change of definition every late row is judged anew."""
-    judged = ~F.col("action").isin(BELOW, KEPT_BELOW)
+def _taken_back(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
+    """What is listed now, taken back: late rows of a changed definition are judged anew, those of one that is gone are
+    not."""
+    stay = [definition.name for definition in definitions if not scope.of_parts(definition.part).everything]
+    judged = ~F.col("action").isin(BELOW, KEPT_BELOW) & ~F.col("definition").isin(stay)
     return _listed(lake, scope, judged).withColumn("diff", -F.col("diff"))
 
 

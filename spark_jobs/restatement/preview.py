@@ -65,10 +65,16 @@ def _by_columns(update: dict[str, Any], source: Source) -> dict[str, Any]:
 def _difference(name: str, lake: OverlayLake, table: Table, identity: tuple[str, ...], sample: int) -> Difference:
     if not lake.wrote(table):
         return Difference(name, identity, dict.fromkeys(CHANGES, 0))
-    written = lake.written(table)
     hidden = {column.name for column in VALIDITY} | {"source"}
     values = [column for column in table.column_names if column not in hidden]
-    changes = _changes(written, identity, values)
+    diff = F.when(F.col("era") == "closing", -1).otherwise(1)
+    return difference(name, lake.written(table).select(*values, diff.alias("diff")), identity, sample)
+
+
+def difference(name: str, updates: DataFrame, identity: tuple[str, ...], sample: int) -> Difference:
+    """What `updates`, rows with a `diff` of +1 or -1, do to a table whose rows are told apart by `identity`."""
+    values = [column for column in updates.columns if column != "diff"]
+    changes = _changes(updates, identity, values)
     counted = changes.groupBy("change").agg(F.countDistinct(F.struct(*identity)).alias("rows")).collect()
     counts = dict.fromkeys(CHANGES, 0) | {row.change: row.rows for row in counted}
     if not any(counts.values()):
@@ -85,12 +91,10 @@ def _first(updates: list[dict[str, Any]], identity: tuple[str, ...], rows: int) 
     return [u for u in updates if not rows or order[tuple(u[c] for c in identity)] < rows]
 
 
-def _changes(written: DataFrame, identity: tuple[str, ...], values: list[str]) -> DataFrame:
-    diff = F.when(F.col("era") == "closing", -1).otherwise(1)
+def _changes(updates: DataFrame, identity: tuple[str, ...], values: list[str]) -> DataFrame:
     row = Window.partitionBy(*identity)
     sides = {"least": F.min("diff").over(row), "greatest": F.max("diff").over(row)}
-    updates = written.select(*values, diff.alias("diff")).withColumns(sides)
     change = (
         F.when(F.col("least") < F.col("greatest"), "changed").when(F.col("least") > 0, "inserted").otherwise("removed")
     )
-    return updates.select(change.alias("change"), "diff", *values)
+    return updates.withColumns(sides).select(change.alias("change"), "diff", *values)

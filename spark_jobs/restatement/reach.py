@@ -24,14 +24,14 @@ BUCKET_US = 3_600_000_000
 
 def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> dict[str, list[Range]]:
     """Per definition the ranges of its own time where rows came or went; read without a Spark job."""
-    columns = {f"t_{d.time}" for d in definitions} | {f"c_{key}" for d in definitions for key in d.key}
     hours: dict[str, set[int]] = {d.name: set() for d in definitions}
-    rows = scope.touching_rows(lake, ["seq_no", *sorted(columns)]) if definitions else None
-    for table in rows.tables() if rows is not None else ():
-        drops = scope.source.drops
-        lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
-        for definition in definitions:
-            hours[definition.name] |= touched_hours(table, definition, lo)
+    drops = scope.source.drops
+    for of_some, some in scope.by_window(definitions):
+        columns = {f"t_{d.time}" for d in some} | {f"c_{key}" for d in some for key in d.key}
+        for table in of_some.touching_rows(lake, ["seq_no", *sorted(columns)]).tables():
+            lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
+            for definition in some:
+                hours[definition.name] |= touched_hours(table, definition, lo)
     ranges = {name: [(hour * BUCKET_US, (hour + 1) * BUCKET_US - 1) for hour in of] for name, of in hours.items()}
     return {name: coalesce_ranges(of) for name, of in ranges.items()}
 

@@ -8,14 +8,16 @@ horizon of then neither touch nor stand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.definitions.definition import Definition
+from spark_jobs.definitions.versions import LANDED_PARTS
 from spark_jobs.sources import Source
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.data_files import StoredRows
@@ -37,12 +39,29 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What one run publishes, seen against what is published. `everything`: the definition changed, all rows touch."""
+    """What one run publishes, seen against what is published.
+
+    `everything`: the definition changed, all rows touch. `changed`: its parts that did; None: all.
+    """
 
     source: Source
     frontiers: SourceFrontiers
     publication: Publication
     everything: bool = False
+    changed: frozenset[str] | None = None
+
+    def of_parts(self, *parts: str) -> Self:
+        """The scope for what follows from these parts of the definition: only where one of them changed, or what landed
+        rows are made of, do all rows touch."""
+        if self.changed is None or self.changed & {*parts, *LANDED_PARTS}:
+            return self
+        return replace(self, everything=False)
+
+    def by_window(self, definitions: Iterable[Definition]) -> list[tuple[Self, list[Definition]]]:
+        """The definitions for which all rows touch, and the others, each with their scope."""
+        scopes = [(definition, self.of_parts(definition.part)) for definition in definitions]
+        groups = [[pair for pair in scopes if pair[1].everything is everything] for everything in (True, False)]
+        return [(group[0][1], [definition for definition, _ in group]) for group in groups if group]
 
     @property
     def known_from_us(self) -> int:

@@ -164,7 +164,7 @@ def corrections(
 ) -> dict[str, Corrections]:
     """What to append to the history tables, by definition. A definition is left out where no row with a key and a time
     was touched, and it keeps its windows. `ranges` are the touched times of each."""
-    works = [work for d in definitions if (work := _work(lake, scope, d, ranges[d.name], token)) is not None]
+    works = [work for d in definitions if (work := _work(lake, scope.of_parts(d.part), d, ranges[d.name], token))]
     corrected = {work.definition.name: Corrections() for work in works}
     for answer in _answers(lake, works):
         outcome = json.loads(answer)

@@ -19,8 +19,9 @@ READABLE = (
     *("silver.*", "gold.*", "marts.*", "quality.*", "pins.*"),
     *("bronze.deltas", "bronze.files", "bronze.quarantine", "bronze.duplicates"),
     *("trace.publications", "trace.*_updates"),
+    *("*__silver.*", "*__gold.*"),
 )
-"""What a reader reads, as `database.table`; `*` is any part of a table's name."""
+"""What a reader reads, as `database.table`; `*` is any part of a name. `__` parts an environment from a layer."""
 
 PUBLISHED = ("bronze", "trace", "silver", "gold", "marts", "quality", "pins")
 """Databases that runs alone write: no login does."""

@@ -1,6 +1,8 @@
-"""Environments: folders with copies of source files, to be changed and planned while production's stay as they are.
+"""Environments: folders with copies of source files, to be changed, planned and built while production's
+stay as they are.
 
-An environment is `environments/<name>` in Tidemark's home, and holds source files, nothing else: no table and no row.
+An environment is `environments/<name>` in Tidemark's home, and holds source files, and notes of what was built of them:
+tables and rows are in the lake.
 """
 
 from __future__ import annotations
@@ -35,6 +37,25 @@ class Environment:
             name: "new" if name not in standing else _compared(path, standing[name])
             for name, path in source_files(self.folder).items()
         }
+
+    def builds(self) -> dict[str, str]:
+        """By source the note of what the environment has of it in the lake."""
+        return {path.stem: path.read_text(encoding="utf-8") for path in sorted(self._notes.glob("*.json"))}
+
+    def note_build(self, source: str, note: str) -> None:
+        """Keep the note of a build, in place of an earlier one."""
+        self._notes.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=self._notes, delete=False) as file:
+            file.write(note)
+        Path(file.name).replace(self._notes / f"{source}.json")
+
+    def forget_build(self, source: str) -> None:
+        """Forget the note of a build."""
+        (self._notes / f"{source}.json").unlink(missing_ok=True)
+
+    @property
+    def _notes(self) -> Path:
+        return self.folder / "built"
 
 
 def _compared(path: Path, standing: Path) -> str:

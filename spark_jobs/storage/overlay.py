@@ -45,6 +45,7 @@ class OverlayLake(Lake):
         self._folder = f"{PLANS}/{uuid.uuid4().hex}"
         self._recorded: dict[str, Rows] = {}
         self._existing: dict[str, set[str]] = {}
+        self._keeps = False
 
     def written(self, table: Table) -> DataFrame:
         """What was written to one table here; no rows if nothing was."""
@@ -66,15 +67,33 @@ class OverlayLake(Lake):
         """What was appended to a table of records here."""
         return self._recorded.get(table.qualified, [])
 
+    def keep(self, tables: Sequence[Table], folder: str) -> dict[str, list[WrittenFile]]:
+        """Move what was written to these tables into a folder below the lake's root, where it outlasts `close`: by
+        table its files, below the table's qualified name."""
+        kept: dict[str, list[WrittenFile]] = {}
+        system = self.root_files()
+        for table in tables:
+            files, frames = self._files.pop(table.qualified, []), self._written.pop(table.qualified, [])
+            if frames:
+                files = [*files, *self.destination(table).write(frame.toArrow() for frame in frames)]
+            for file in files:
+                target = f"{folder}/{table.qualified}/{file.path}"
+                system.create_dir(target.rpartition("/")[0])
+                system.move(f"{self._folder}/{table.qualified}/{file.path}", target)
+            if files:
+                kept[table.qualified] = files
+        self._keeps = bool(kept) or self._keeps
+        return kept
+
     def close(self) -> None:
         """Let Spark forget what was written."""
         for frames in self._written.values():
             for frame in frames:
                 frame.unpersist()
         self._written.clear()
-        if self._files:
+        if self._files or self._keeps:
             self._files.clear()
-            file_system(self._root, self._storage_options).delete_dir(self._folder)
+            self.remove_files(self._folder)
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Creates nothing: see `read`."""

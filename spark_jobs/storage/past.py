@@ -120,7 +120,7 @@ def source_state_as_of(source: Source) -> str:
         STATE,
         ["source", "entity"],
         source=source.source,
-        columns=columns,
+        columns=", ".join(columns),
         at=publication_at(literal(source.source)),
     )
     comment = f"States of the entities of {source.source} as they were known at a visible time."

@@ -18,6 +18,7 @@ from spark_jobs.storage.table_notes import NotedTable, column_types, noted_table
 from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -98,12 +99,19 @@ class StandingTables:
 
         return DeltaTable.is_deltatable(self._place(database, table), self._storage_options or None)
 
+    def root_files(self) -> FileSystem:
+        """The files below the lake's root, by their paths in it."""
+        return file_system(self._root, self._storage_options)
+
     def remove_folder(self, table: Table) -> None:
         """Remove what is left of a table that was dropped: of one that was taken up, its files."""
+        self.remove_files(self.uri(table).removeprefix(self._root.rstrip("/")).strip("/"))
+
+    def remove_files(self, folder: str) -> None:
+        """Remove a folder below the lake's root, if it is there."""
         from pyarrow.fs import FileType
 
-        system = file_system(self._root, self._storage_options)
-        folder = self.uri(table).removeprefix(self._root.rstrip("/")).strip("/")
+        system = self.root_files()
         if system.get_file_info(folder).type == FileType.Directory:
             system.delete_dir(folder)
 

@@ -69,17 +69,20 @@ def held(table: Table, identity: list[str], *, source: str | None, columns: str,
 def window_view(source: Source, definition: str, table: Table, identity: list[str], final: str) -> str:
     """`silver.<definition>`: the published windows. `final` is the SQL condition under which no drop can change one
     any more."""
-    validity = {"known_from", "known_to", "revision", "era", "token"}
-    plain = ", ".join(f"h.{name(c)}" for c in table.column_names if c not in validity)
-    columns = f"{plain}, {final} AS final, h.revision, h.known_from"
-    shown = [column for column in table.columns if column.name not in validity]
+    shown = [column for column in table.columns if column.name not in _VALIDITY]
     return create_view(
         "silver",
         definition,
         f"Windows {definition} of {source.source} as published now.",
         [*shown, FINAL, _VALIDITY["revision"], _VALIDITY["known_from"]],
-        held(table, identity, source=source.source, columns=columns),
+        held(table, identity, source=source.source, columns=", ".join(window_columns(table, final))),
     )
+
+
+def window_columns(table: Table, final: str) -> list[str]:
+    """SQL over `h`, and over the publication `p` in `final`, of a window as users read it, by column."""
+    plain = [f"h.{name(column)}" for column in table.column_names if column not in _VALIDITY]
+    return [*plain, f"{final} AS final", "h.revision", "h.known_from"]
 
 
 def late_view() -> str:
@@ -113,8 +116,9 @@ def state_view() -> str:
     )
 
 
-def state_columns(source: Source) -> tuple[str, list[Column]]:
-    """SQL over `h` of a state with the entity and each component under its own name, and the columns that it gives."""
+def state_columns(source: Source) -> tuple[list[str], list[Column]]:
+    """SQL over `h` of a state with the entity and each component under its own name, by column, and the columns that it
+    gives."""
     assert source.state is not None, "callers look whether the source has state"
     vector, value = ("ints", "BIGINT") if source.state.datatype == "int64" else ("floats", "DOUBLE")
     entity = Column(source.entity, "STRING", "The entity.")
@@ -127,7 +131,7 @@ def state_columns(source: Source) -> tuple[str, list[Column]]:
         *[f"h.{vector} AS {name(c.name)}" for c in whole],
         *[f"h.{name(c.name)}" for c in rest],
     ]
-    return ", ".join(selected), [entity, *components, *whole, *rest]
+    return selected, [entity, *components, *whole, *rest]
 
 
 def source_state_view(source: Source) -> str:
@@ -138,5 +142,5 @@ def source_state_view(source: Source) -> str:
         source.source,
         f"Current state of the entities of {source.source}, as published.",
         shown,
-        held(STATE, ["source", "entity"], source=source.source, columns=columns),
+        held(STATE, ["source", "entity"], source=source.source, columns=", ".join(columns)),
     )

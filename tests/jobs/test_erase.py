@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs import erase as erasing
 from spark_jobs.jobs.audit import audit
+from spark_jobs.jobs.environments import build
 from spark_jobs.jobs.erase import EntityUnknown, Erased, SourceUnpublished, erase, find
 from spark_jobs.jobs.erase_texts import names_entity
 from spark_jobs.jobs.pins import make_pin
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.landing.erasures import ErasureUnfinished, erased_entities, erasures
-from spark_jobs.sources import Source, find_source
+from spark_jobs.sources import Source, create_environment, find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
 from tests.jobs.harness import DAY, MINUTE, START, published, run
@@ -160,11 +161,16 @@ def assert_nothing_left(lake: SparkSession, home: Settings) -> None:
 def test_it_is_as_if_it_had_never_been_there(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
     make_pin(Lake(lake), [planes(home)], "before")
+    environment = create_environment(home.home, "dev", home.sources, ["planes"])
+    file = environment.folder / "planes.yml"
+    file.write_text(file.read_text().replace("size: 60 min", "size: 30 min"))
+    build(home, environment, find_source(environment.folder, "planes"), lake)
     preview = find(home, planes(home), lake, GONE)
     assert (preview.rows, preview.records, len(preview.files)) == (8, 1, 3)
     before = rows_in_files(lake)
     done = erase(home, planes(home), lake, GONE, "asked on 2024-01-05")
     assert (done.rows, done.records, done.left, done.since) == (8, 1, [], None)
+    assert (done.environments, environment.builds()) == (["dev"], {})
     assert sorted(done.files) == sorted(preview.files)
     assert_as_never_there(lake)
     assert_nothing_left(lake, home)

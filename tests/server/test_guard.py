@@ -45,7 +45,9 @@ def served(tmp_path_factory, installation) -> Iterator[Settings]:
                 "CREATE DATABASE trace",
                 "CREATE DATABASE marts",
                 "CREATE DATABASE marts_staging",
+                "CREATE DATABASE dev__silver",
                 "CREATE TABLE silver.facts USING delta AS SELECT id FROM range(10)",
+                "CREATE TABLE dev__silver.facts USING delta AS SELECT id FROM range(7)",
                 "CREATE TABLE trace.published USING delta AS SELECT id FROM range(5)",
                 "CREATE TABLE trace.flights_updates USING delta AS SELECT id FROM range(3)",
                 "CREATE VIEW silver.shown AS SELECT p.id FROM trace.published p JOIN silver.facts f ON p.id = f.id",
@@ -135,6 +137,8 @@ def test_the_attacks_changed_nothing(writer, places):
 QUERIES = {
     "SELECT count(*) FROM silver.shown": [(5,)],
     "SELECT max(id) FROM silver.shown_as_of(3)": [(2,)],
+    "SELECT count(*) FROM dev__silver.facts": [(7,)],
+    "SHOW TABLES IN dev__silver": [("dev__silver", "facts", False)],
     "SELECT count(*) FROM trace.flights_updates": [(3,)],
     "SELECT count(*) FROM spark_catalog.silver.facts": [(10,)],
     "WITH a AS (SELECT id FROM silver.shown), b AS (SELECT max(id) AS top FROM a) SELECT top FROM b": [(4,)],
@@ -201,7 +205,7 @@ def test_a_writer_writes_beside_what_runs_publish(writer):
     assert writer("DESCRIBE HISTORY marts_staging.mine")
     writer("DROP VIEW marts_staging.over")
     writer("DROP TABLE marts_staging.mine")
-    for database in ("trace.published", "silver.facts"):
+    for database in ("trace.published", "silver.facts", "dev__silver.facts"):
         assert "not_allowed" in refusal(writer, f"INSERT INTO {database} SELECT 1")
     # what people see of a mart has passed its tests
     assert "not_allowed" in refusal(writer, "CREATE OR REPLACE VIEW marts.mine AS SELECT 1 AS a")

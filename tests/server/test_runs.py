@@ -95,3 +95,49 @@ def test_two_runs_at_once_take_turns_and_leave_what_one_after_the_other_leaves(s
     assert sessions(served, "silver.shifts_as_of(TIMESTAMP'2024-01-01 23:59:59.999999')") == session_oracle(
         due(READINGS, 1)
     )
+
+
+def test_a_changed_source_file_is_built_compared_promoted_and_dropped(served: Settings) -> None:
+    code, made = answer(tidemark(served, "env", "create", "dev", "meters"))
+    assert code == 0, made
+    file = Path(made["folder"]) / "meters.yml"
+    file.write_text(file.read_text().replace("gap: 90 min", "gap: 30 min"))
+    code, built = answer(tidemark(served, "env", "build", "dev"))
+    assert code == 0, built
+    assert built["sources"][0]["changed"] == ["window.shifts"]
+    tables = built["sources"][0]["tables"]
+    assert {table: kind for table, kind in tables.items() if kind == "table"} == {"dev__silver.shifts": "table"}
+    code, compared = answer(tidemark(served, "env", "diff", "dev"))
+    assert code == 0, compared
+    by_table = {table["table"]: table for table in compared["sources"][0]["tables"]}
+    assert compared["sources"][0]["stands"]
+    assert by_table["dev__silver.shifts"]["inserted"] > 0
+    code, found = answer(tidemark(served, "query", "SELECT count(*) AS n FROM dev__silver.shifts"))
+    assert code == 0, found
+    before, then = sessions(served, "silver.shifts"), sessions(served, "dev__silver.shifts")
+    assert before != then
+    code, ran = answer(tidemark(served, "env", "promote", "dev", "meters"))
+    assert code == 0, ran
+    assert sessions(served, "silver.shifts") == then
+    assert (Path(served.sources) / "meters.yml").read_text() == file.read_text()
+    code, listed = answer(tidemark(served, "env", "list"))
+    assert [e["sources"] for e in listed["environments"]] == [{"meters": "same"}]
+    code, dropped = answer(tidemark(served, "env", "drop", "dev"))
+    assert (code, dropped) == (0, {"dropped": "dev"})
+    assert ("dev__silver",) not in thrift_query(served, "SHOW DATABASES")
+
+
+def test_an_entity_is_erased_and_stays_out(served: Settings) -> None:
+    code, would = answer(tidemark(served, "erase", "meters", "--entity", "b", "--dry-run"))
+    assert (code, would["erasure"]) == (0, "")
+    assert would["rows"] == sum(r.meter == "b" for r in due(READINGS, 3))
+    code, done = answer(tidemark(served, "erase", "meters", "--entity", "b", "--because", "asked"))
+    assert (code, done["left"]) == (0, []), done
+    assert done["rows"] == would["rows"]
+    days = ("--from", "2024-01-01", "--to", "2024-01-03")
+    code, ran = answer(tidemark(served, "run", "meters", *days))
+    assert code == 0, ran
+    assert {row[0] for row in thrift_query(served, "SELECT DISTINCT meter FROM silver.shifts")} == {"a"}
+    assert {row[0] for row in thrift_query(served, "SELECT meter FROM gold.meters")} == {"a"}
+    code, refused = answer(tidemark(served, "erase", "meters", "--entity", "c", "--because", "asked"))
+    assert (code, refused["error"]["code"]) == (1, "entity_unknown")

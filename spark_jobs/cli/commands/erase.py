@@ -65,6 +65,7 @@ def erase(
     rows = [(name, counts["went"], counts["came"]) for name, counts in sorted(done.tables.items())]
     words = f"{done.rows} rows and {done.records} records of quarantine {'would go' if dry_run else 'are gone'}"
     remarks = [Text(f"your file has it still: {path}") for path in done.files]
+    remarks += [Text(f"build again: `tidemark env build {name} {source}`") for name in done.environments]
     remarks += [Text(f"left: {place}") for place in done.left]
     if done.since is not None:
         remarks.append(

@@ -162,13 +162,14 @@ def for_people(made: Plan) -> Group:
     if made.gap is not None:
         parts.append(Text(f"a run of this is refused: {made.gap}", style="yellow"))
     parts += [Text(), table(["published rows of", "inserted", "changed", "removed"], counts)]
-    parts += [part for t in made.tables if t.sample for part in (Text(), _sample(t))]
+    parts += [part for t in made.tables if t.sample for part in (Text(), sample_table(t))]
     takes = "unknown: nothing ran before" if made.estimate_s is None else f"about {made.estimate_s} s"
     verdict = "changes no published row" if made.changes_nothing else f"changes {sum(t.rows for t in made.tables)} rows"
     return Group(*parts, Text(f"\nplan {made.plan_id}: {verdict}; time {takes}"))
 
 
-def _sample(difference: Difference) -> Any:
+def sample_table(difference: Difference) -> Any:
+    """The updates of its sample."""
     values = [column for column in difference.sample[0] if column not in ("change", "diff")]
     rows = [[f"{row['diff']:+d}", *[row[column] for column in values]] for row in difference.sample]
     title = f"{difference.table}, the first of {difference.rows} rows"

@@ -258,7 +258,7 @@ _ALWAYS = (
     "marts",
 )
 """Measures of a stage that people see, also where they are 0."""
-_WHERE_ANY = ("rows_back", "rejects_back", "duplicates_back", "moved_files")
+_WHERE_ANY = ("rows_back", "rejects_back", "duplicates_back")
 """Those that they see where there are any."""
 
 

@@ -51,13 +51,16 @@ def silver(
 
     Reads each history table where the attempt wrote, and the touching updates. `accounts` are what the workers made of
     the touched rows, per definition that had any. `ranges` are the touched times per definition, by which files are
-    skipped; without them all windows are read.
+    skipped; of a definition without them all windows are read.
     """
-    parts: list[AnyPart] = [_rows_due(lake, scope, definitions), _late(lake, scope, definitions, token)]
-    for definition in definitions:
-        parts.append(_own_windows(lake, scope, definition, token))
-        parts.append(_versions(lake, scope, definition, token, (ranges or {}).get(definition.name)))
-    balanced = [d.name for d in definitions if _is_balanced(scope, d) and d.name in accounts]
+    parts: list[AnyPart] = []
+    balanced: list[str] = []
+    for of_some, some in scope.by_window(definitions):
+        parts += [_rows_due(lake, of_some, some), _late(lake, of_some, some, token)]
+        for definition in some:
+            parts.append(_own_windows(lake, of_some, definition, token))
+            parts.append(_versions(lake, of_some, definition, token, (ranges or {}).get(definition.name)))
+        balanced += [d.name for d in some if _is_balanced(of_some, d) and d.name in accounts]
     by_definition = {
         "rows_counted": {name: accounts[name].accepted + accounts[name].moved for name in balanced},
         "late_rows_due": {name: account.late for name, account in accounts.items()},

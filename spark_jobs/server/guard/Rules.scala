@@ -23,8 +23,8 @@ class NotAllowed(text: String) extends RuntimeException(text, null, false, false
   *
   * @param catalog of the session
   * @param analyze resolves a query without running it
-  * @param tables what a reader reads: patterns of `database.table`, with `*` in a table's name
-  * @param published databases that no login writes
+  * @param tables what a reader reads: patterns of `database.table`, with `*` in a name
+  * @param published databases that no login writes, beside those of environments, whose names have `__`
   * @param ensure makes a scratch database
   */
 class Rules(
@@ -33,6 +33,8 @@ class Rules(
   import Rules._
 
   private val readable = tables.map(_.replace("*", "\\w*"))
+  /** Databases of which every table is readable. */
+  private val databases = readable.filter(_.endsWith(".\\w*")).map(_.stripSuffix(".\\w*"))
 
   def check(statement: LogicalPlan): Unit = {
     visit(statement)
@@ -153,7 +155,7 @@ class Rules(
   }
 
   private def mayUse(database: String): Boolean =
-    principal.isWriter || database == principal.scratch || readable.contains(s"$database.\\w*")
+    principal.isWriter || database == principal.scratch || databases.exists(database.matches)
 
   /** What a statement writes must be the principal's to write. */
   private def target(plan: LogicalPlan): Unit = {
@@ -171,7 +173,7 @@ class Rules(
       case UnresolvedNamespace(Seq(database), _) => database.toLowerCase
     }.getOrElse(refuse(s"a target that is no name: $written"))
     val own = database == principal.scratch
-    if (!own && (!principal.isWriter || published(database) || database.startsWith("scratch_")))
+    if (!own && (!principal.isWriter || published(database) || database.contains("__") || database.startsWith("scratch_")))
       refuse(s"a write to the database $database")
     if (own) ensure(principal.scratch)
   }

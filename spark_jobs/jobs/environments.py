@@ -1,0 +1,312 @@
+"""Environments with tables: a changed source file's numbers beside production's, compared with them, and promoted.
+
+A build rehearses a run that lands nothing, with the environment's source file, over what production has landed and
+published. What the rehearsal wrote is kept beside the tables, for the promotion, and `<env>__silver` and `<env>__gold`
+show every table of the source as that run would: those that differ as tables of their own, the others as views of
+production's.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.definition import Definition, definitions
+from spark_jobs.definitions.versions import LANDED_PARTS, changed_parts
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.jobs.base import Base
+from spark_jobs.jobs.overflows import KIND
+from spark_jobs.jobs.plan import Rehearsal, rehearse_run
+from spark_jobs.jobs.request import Request
+from spark_jobs.kernels.comparison import CLOSING
+from spark_jobs.restatement.preview import Difference, difference
+from spark_jobs.restatement.published import published_rows
+from spark_jobs.sources import Environment, Source
+from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.copies import write_copy
+from spark_jobs.storage.kept_rows import KeptRows
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.sql import literal, name, qualified
+from spark_jobs.storage.tables import LATE, STATE
+from spark_jobs.storage.views import state_columns, window_columns
+from spark_jobs.trace import frontiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEPT = "_environments"
+"""Folder below the lake's root for rows that builds keep."""
+_COPIED, _VIEWED = "table", "view"
+_NOT_COMPARED = ("known_from", "revision", "final")
+
+
+class NothingLanded(TidemarkError):
+    """Production has nothing that an environment could be built over. Facts: `source`."""
+
+    code = "nothing_landed"
+
+
+@dataclass(frozen=True)
+class Build:
+    """What an environment has of a source.
+
+    Args:
+        base: what it was worked out on.
+        changed: parts of the definition that differ from the published one.
+        tables: `database.table` -> `table` where it differs from production's, else `view`.
+        kept: what a promotion takes; None where it has to work the rows out itself, since files are read otherwise.
+    """
+
+    environment: str
+    source: str
+    built_at: str
+    base: Base
+    changed: list[str]
+    tables: dict[str, str]
+    kept: KeptRows | None
+
+    def to_json(self) -> str:
+        """As it is kept in the environment's folder."""
+        given = {**asdict(self), "base": self.base.to_json()}
+        return json.dumps({**given, "kept": None if self.kept is None else self.kept.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Build:
+        """Read what `to_json` gave."""
+        given = json.loads(text)
+        base, kept = Base.from_json(given["base"], "a build"), given["kept"]
+        return cls(**{**given, "base": base, "kept": None if kept is None else KeptRows.from_json(kept)})
+
+    def stands(self, lake: Lake, source: Source) -> bool:
+        """Whether nothing has landed or been published since."""
+        standing, shown = frontiers.load(lake, source), publication.load(lake, source)
+        now = (standing.landed_through, shown.published_us, shown.definition)
+        return now == (self.base.landed_through, self.base.published_us, self.base.published_definition)
+
+
+def build(settings: Settings, environment: Environment, source: Source, spark: SparkSession) -> Build:
+    """Work out what production would show with the environment's file of `source`, and show it in the environment.
+
+    Raises:
+        NothingLanded: production has published nothing of the source.
+        TidemarkError: what a run with that file would be refused for, too.
+    """
+    lake = Lake(spark)
+    standing = frontiers.load(lake, source)
+    if not standing.landed or not publication.load(lake, source).definition:
+        raise NothingLanded(
+            expected=f"drops of {source.name} that have landed and are published",
+            found="none",
+            consequence="nothing was built",
+            next_step=f"`tidemark plan {source.name} --from … --to … --env {environment.name}` shows what a first run "
+            "would give",
+            source=source.name,
+        )
+    drop = standing.landed[-1][1] - 1
+    before = find_build(environment, source.name)
+    with rehearse_run(settings, source, source.drops.interval(drop), spark, Request(replay=frozenset())) as rehearsal:
+        changed = changed_parts(source, rehearsal.before.publication)
+        shown = _show(lake, environment, source, rehearsal, changed)
+        folder = f"{KEPT}/{environment.name}/{source.name}/{uuid.uuid4().hex}"
+        kept = None if {*changed} & {*LANDED_PARTS} else _keep(rehearsal, source, folder)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    built = Build(environment.name, source.name, now, rehearsal.base, changed, shown, kept)
+    environment.note_build(source.name, built.to_json())
+    if before is not None:
+        _forget(lake, before, keep={*shown})
+    return built
+
+
+def find_build(environment: Environment, source: str) -> Build | None:
+    """What the environment has of a source, if it was built."""
+    text = environment.builds().get(source)
+    return None if text is None else Build.from_json(text)
+
+
+def require_build(environment: Environment, source: str) -> Build:
+    """`find_build`.
+
+    Raises:
+        ParameterError: it was not built.
+    """
+    found = find_build(environment, source)
+    if found is None:
+        raise ParameterError(
+            expected=f"a source that {environment.name} has tables of: {', '.join(environment.builds()) or '(none)'}",
+            found=repr(source),
+            next_step=f"build them: `tidemark env build {environment.name} {source}`",
+        )
+    return found
+
+
+def differences(lake: Lake, build: Build, source: Source, sample: int) -> Iterator[tuple[Difference, list[str]]]:
+    """How the environment's tables differ from what production shows now, with the columns that one of both lacks.
+
+    Rows are compared in the columns that both have; a table that production lacks has inserted rows alone.
+    """
+    identities = {f"silver.{d.name}": tuple(d.identity) for d in definitions(source)}
+    identities[f"gold.{source.name}"] = (source.entity,)
+    for table, kind in build.tables.items():
+        database, _, of = table.partition(".")
+        layer = database.removeprefix(f"{build.environment}__")
+        identity = identities[f"{layer}.{of}"]
+        if kind == _VIEWED:
+            yield Difference(table, identity, {"inserted": 0, "changed": 0, "removed": 0}), []
+            continue
+        here = lake.run(f"SELECT * FROM {qualified(database, of)}")
+        if of not in lake.names_if_present(layer):
+            columns = [column for column in here.columns if column not in _NOT_COMPARED]
+            yield difference(table, here.select(*columns, F.lit(1).alias("diff")), identity, sample), []
+            continue
+        there = lake.run(f"SELECT * FROM {qualified(layer, of)}")
+        both = [column for column in here.columns if column in there.columns and column not in _NOT_COMPARED]
+        lacking = sorted({*here.columns} ^ {*there.columns})
+        new, old = (_tagged(one, other, both, diff) for one, other, diff in ((here, there, 1), (there, here, -1)))
+        yield difference(table, new.unionByName(old), identity, sample), lacking
+
+
+def drop_tables(lake: Lake, environment: Environment, sources: Sequence[str] = ()) -> list[str]:
+    """Remove what the environment has of these sources, or of all: tables and kept rows; returns the sources."""
+    built = {source: Build.from_json(text) for source, text in environment.builds().items()}
+    gone = [source for source in built if not sources or source in sources]
+    for source in gone:
+        _forget(lake, built[source], keep=set())
+        lake.remove_files(f"{KEPT}/{environment.name}/{source}")
+        environment.forget_build(source)
+    if gone and not environment.builds():
+        for layer in ("silver", "gold"):
+            lake.define(f"DROP DATABASE IF EXISTS {name(f'{environment.name}__{layer}')} CASCADE")
+        lake.remove_files(f"{KEPT}/{environment.name}")
+    return gone
+
+
+def _forget(lake: Lake, build: Build, *, keep: set[str]) -> None:
+    """Drop the tables of a build but those to `keep`, and the rows that it kept."""
+    for table, kind in build.tables.items():
+        if table not in keep:
+            database, _, of = table.partition(".")
+            _drop(lake, database, of, kind)
+    if build.kept is not None:
+        lake.remove_files(build.kept.folder)
+
+
+def _drop(lake: Lake, database: str, table: str, kind: str) -> None:
+    what = "VIEW" if kind == _VIEWED else "TABLE"
+    lake.define(f"DROP {what} IF EXISTS {qualified(database, table)}")
+
+
+def _tagged(one: DataFrame, other: DataFrame, columns: list[str], diff: int) -> DataFrame:
+    """What `one` has and `other` has not."""
+    return one.select(*columns).exceptAll(other.select(*columns)).withColumn("diff", F.lit(diff))
+
+
+def _keep(rehearsal: Rehearsal, source: Source, folder: str) -> KeptRows:
+    tables = [*(definition.table() for definition in definitions(source)), LATE, STATE, CHAINS]
+    windows = next(stage for stage in rehearsal.stages if stage.name == "window")
+    # samples are JSON in a lease
+    verdicts = [
+        {**v, "sample": json.loads(v["sample"] or "[]")} for v in windows.lease.verdicts if v.get("kind") == KIND
+    ]
+    return KeptRows(folder, rehearsal.lake.keep(tables, folder), windows.summary.get("accounts", {}), verdicts)
+
+
+@dataclass
+class _Shown:
+    """Tables of an environment as they come to be."""
+
+    lake: Lake
+    environment: str
+    made: dict[str, str] = field(default_factory=dict)
+
+    def copy(self, layer: str, table: str, rows: DataFrame) -> None:
+        database = self._database(layer, table, _VIEWED)
+        if table not in self._tables(database):
+            # a catalog that was lost leaves the files of tables, and none can be created over them
+            self.lake.remove_folder(Table(database, table, "", ()))
+        write_copy(self.lake, database, table, rows, f"{table} as {self.environment} would have it.")
+        self.made[f"{database}.{table}"] = _COPIED
+
+    def view(self, layer: str, table: str) -> None:
+        database = self._database(layer, table, _COPIED)
+        self.lake.define(
+            f"CREATE OR REPLACE VIEW {qualified(database, table)} "
+            f"COMMENT {literal(f'{table} as production has it: {self.environment} changes none of its rows.')} "
+            f"AS SELECT * FROM {qualified(layer, table)}"
+        )
+        self.made[f"{database}.{table}"] = _VIEWED
+
+    def _database(self, layer: str, table: str, other_kind: str) -> str:
+        """The database, without a thing of that name that an earlier build made otherwise."""
+        database = f"{self.environment}__{layer}"
+        comment = f"{layer} as the environment {self.environment} would have it."
+        self.lake.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
+        if table in (self.lake.views(database) if other_kind == _VIEWED else self._tables(database)):
+            _drop(self.lake, database, table, other_kind)
+        return database
+
+    def _tables(self, database: str) -> set[str]:
+        return self.lake.names(database) - self.lake.views(database)
+
+
+def _show(
+    lake: Lake, environment: Environment, source: Source, rehearsal: Rehearsal, changed: Sequence[str]
+) -> dict[str, str]:
+    """Let the environment's databases show what the rehearsed run would."""
+    shown, after = _Shown(lake, environment.name), _publication_after(source, rehearsal)
+    for definition in definitions(source):
+        if f"window.{definition.name}" in changed or rehearsal.lake.wrote(definition.table()):
+            shown.copy("silver", definition.name, _windows(rehearsal, definition, after))
+        else:
+            shown.view("silver", definition.name)
+    if source.state is not None:
+        if "state" in changed or rehearsal.lake.wrote(STATE):
+            shown.copy("gold", source.name, _states(rehearsal, source, after))
+        else:
+            shown.view("gold", source.name)
+    return shown.made
+
+
+def _publication_after(source: Source, rehearsal: Rehearsal) -> Publication:
+    """What the rehearsed run would publish."""
+    last = rehearsal.stages[-1]
+    before = rehearsal.before.publication
+    return replace(
+        before,
+        published_us=last.frontiers.seal_us,
+        reached_us=last.frontiers.reached_us,
+        complete_us=last.frontiers.complete_us(source),
+        tokens=tuple(sorted({*before.tokens, *rehearsal.tokens})),
+    )
+
+
+def _windows(rehearsal: Rehearsal, definition: Definition, after: Publication) -> DataFrame:
+    columns = window_columns(definition.table(), definition.final_condition())
+    return _rows_after(rehearsal, definition.table(), definition.identity, after).selectExpr(*columns)
+
+
+def _states(rehearsal: Rehearsal, source: Source, after: Publication) -> DataFrame:
+    columns, _ = state_columns(source)
+    rows = _rows_after(rehearsal, STATE, ["source", "entity"], after)
+    return rows.where(F.col("h.source") == source.name).selectExpr(*columns)
+
+
+def _rows_after(rehearsal: Rehearsal, table: Table, identity: Sequence[str], after: Publication) -> DataFrame:
+    """What holds of a history table after the run as `h`, beside the publication as `p`."""
+    rows = published_rows(rehearsal.lake, table, after)
+    same, is_closing = [*identity, "known_from"], F.col("era") == CLOSING
+    closings = rows.where(is_closing).select(*(F.col(column).alias(f"closed_{column}") for column in same))
+    closes = [F.col(column).eqNullSafe(F.col(f"closed_{column}")) for column in same]
+    live = rows.where(~is_closing).join(closings, closes, "left_anti")
+    times = {what: getattr(after, f"{what}_us") for what in ("published", "reached", "complete")}
+    instants = [F.timestamp_micros(F.lit(time_us)).alias(what) for what, time_us in times.items()]
+    return live.alias("h").crossJoin(rehearsal.lake.spark.range(1).select(*instants).alias("p"))

@@ -1,0 +1,104 @@
+"""Promote: production takes an environment's source file, and publishes what the environment worked out with it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.config import Settings
+from spark_jobs.jobs.base import StalePlan
+from spark_jobs.jobs.environments import Build, require_build
+from spark_jobs.jobs.pipeline import RunReport
+from spark_jobs.jobs.request import Request
+from spark_jobs.model import FIRST
+from spark_jobs.sources import Environment
+from spark_jobs.sources.folder import find_source_file, source_files
+from spark_jobs.storage.times import instant
+
+
+def promote(
+    settings: Settings,
+    environment: Environment,
+    source: str,
+    run: Callable[..., RunReport],
+    on_stage: Callable[[str], None] = lambda _: None,
+) -> RunReport:
+    """Publish what `environment` has of `source`, in one publication. Where the run fails, production's source file is
+    what it was.
+
+    `run` does a run of the source in its turn: `run(lo, hi, request=…, on_stage=…)`.
+
+    Raises:
+        ParameterError: the environment has no tables of the source.
+        StalePlan: production has landed or published something since, or the environment's file was changed.
+    """
+    build = require_build(environment, source)
+    swap = _Swap.of(settings, environment, source)
+
+    def begin(stage: str) -> None:
+        # in the run's turn: no other run of the source meets a file that it can't run
+        if stage == FIRST:
+            swap.do()
+        on_stage(stage)
+
+    try:
+        lo, hi = instant(build.base.lo_us), instant(build.base.hi_us)
+        report = run(lo, hi, request=_request(build), on_stage=begin)
+    except StalePlan as refusal:
+        swap.undo()
+        raise _stale(refusal, build) from None
+    except BaseException:
+        swap.undo()
+        raise
+    swap.end()
+    return report
+
+
+@dataclass(frozen=True)
+class _Swap:
+    """Production's source file, the one in its place, and where the former is kept meanwhile."""
+
+    stands: Path
+    comes: Path
+    kept: Path
+
+    @classmethod
+    def of(cls, settings: Settings, environment: Environment, source: str) -> _Swap:
+        comes = find_source_file(environment.folder, source)
+        stands = source_files(settings.sources).get(source, Path(settings.sources) / comes.name)
+        return cls(stands, comes, environment.folder / f"{source}.before")
+
+    def do(self) -> None:
+        shutil.copyfile(self.stands, self.kept)
+        _put(self.comes, self.stands)
+
+    def undo(self) -> None:
+        if self.kept.exists():
+            _put(self.kept, self.stands)
+            self.kept.unlink()
+
+    def end(self) -> None:
+        self.kept.unlink(missing_ok=True)
+
+
+def _put(file: Path, place: Path) -> None:
+    """Copy a file into the place of another at once."""
+    beside = place.with_name(f".{place.name}.new")
+    shutil.copyfile(file, beside)
+    beside.replace(place)
+
+
+def _request(build: Build) -> Request:
+    return Request.of_plan(build.base, pass_gap=True, promotes=build.kept)
+
+
+def _stale(refusal: StalePlan, build: Build) -> StalePlan:
+    return StalePlan(
+        expected=f"{build.source} as it was when {build.environment} was built",
+        found=refusal.found,
+        consequence="nothing was promoted, and production's source file is as it was",
+        next_step=f"`tidemark env build {build.environment} {build.source}`, look at `tidemark env diff`, and promote",
+        **refusal.facts,
+    )

@@ -1,0 +1,70 @@
+"""Rows of history tables that an environment worked out, and that belong to no table until they are promoted.
+
+They are data files below the lake's root, beside the tables. A promotion writes them again under its own token, so the
+files stay as they are, and an attempt that is given up leaves nothing that a later one could not do again.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from spark_jobs.storage.data_files import StoredRows
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.written_files import WrittenFile
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows by table, and what the stage that made them found.
+
+    Args:
+        folder: below the lake's root; the files of a table are below its qualified name.
+        files: by the table's qualified name.
+        accounts: by definition what became of the touched rows; see `kernels.accounts`.
+        verdicts: what the stage of the windows said beside its gate.
+    """
+
+    folder: str
+    files: Mapping[str, Sequence[WrittenFile]]
+    accounts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    verdicts: Sequence[Mapping[str, Any]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` gives an equal value."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave."""
+        files = {table: [WrittenFile(**file) for file in listed] for table, listed in given["files"].items()}
+        return cls(given["folder"], files, given["accounts"], given["verdicts"])
+
+    def append(self, lake: Lake, table: Table, token: int) -> int:
+        """Append the rows of one table under the token; returns how many there are."""
+        files = self.files.get(table.qualified)
+        if not files:
+            return 0
+        to = lake.destination(table)
+        written = to.write(self._stamped(table, to.schema, lake.root_files(), files, token))
+        lake.append_files(table, written)
+        return sum(file.rows for file in written)
+
+    def _stamped(
+        self, table: Table, schema: pa.Schema, system: Any, files: Sequence[WrittenFile], token: int
+    ) -> Iterator[pa.Table]:
+        for file in files:
+            parts = [ds.field(column) == value for column, value in file.partition.items()]
+            where = reduce(operator.and_, parts, ds.scalar(True))
+            place = f"{self.folder}/{table.qualified}/{file.path}"
+            fragment = ds.ParquetFileFormat().make_fragment(place, system, where)
+            for rows in StoredRows((fragment,), schema, tuple(schema.names)).tables():
+                stamp = pa.repeat(pa.scalar(token, pa.int64()), rows.num_rows)
+                yield rows.set_column(rows.schema.get_field_index("token"), "token", stamp)
