@@ -20,9 +20,16 @@ def empty(spark: SparkSession) -> None:
 
     A catalog that lost a table takes it up again as an external one, and dropping those leaves their files.
     """
+    # not where this file is imported: tests that start no JVM import it, too
+    from spark_jobs.jobs.environments import KEPT
+
+    of_environments = [row.namespace for row in spark.sql("SHOW DATABASES LIKE '*__*'").collect()]
+    for name in of_environments:
+        spark.sql(f"DROP DATABASE {name} CASCADE")
     lose_catalog(spark)
-    for name in DATABASES:
+    for name in (*DATABASES, *of_environments):
         remove_folder(f"{lake_root(spark)}/{name}.db")
+    remove_folder(f"{lake_root(spark)}/{KEPT}")
 
 
 def remove_folder(place: str) -> None:
