@@ -29,7 +29,7 @@ from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.names import forget_names, names_follow
 from spark_jobs.jobs.pins import pins
-from spark_jobs.jobs.source_parts import SHARED, hold_source, own_tables, source_parts
+from spark_jobs.jobs.source_parts import SHARED, hold_source, known_parts, own_tables, source_parts
 from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source, environments, find_source, read_sources
@@ -90,12 +90,13 @@ def find_rename(settings: Settings, spark: SparkSession, old: str, new: str) -> 
     """What a rename would do; changes nothing.
 
     Raises:
-        ParameterError: there is no source `old`.
+        SourceUnknown: there is no source `old`.
         NameTaken, SourceFileError: there is a source, or a table, of the new name, or none can have it.
         RunUnfinished: what has landed is not all published.
         DefinitionChanged: the source file says something else than what is published.
     """
     lake = Lake(spark)
+    known_parts(settings, lake, old)
     source, renamed = _both(settings, old, new)
     _refuse_taken(settings, lake, source, renamed)
     check_tables(lake, source)

@@ -14,6 +14,7 @@ from spark_jobs.jobs.tokens import follow_lake
 from spark_jobs.jobs.visits import WAIT_S
 from spark_jobs.sources import Source, did_you_mean, environments
 from spark_jobs.sources.folder import source_files
+from spark_jobs.sources.section import is_identifier
 from spark_jobs.storage import fence
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
@@ -92,9 +93,10 @@ def known_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
     Raises:
         SourceUnknown: there is none, neither as a file nor in the lake.
     """
-    parts = source_parts(settings, lake, source)
+    # a name that is none leads to other folders
+    parts = source_parts(settings, lake, source) if is_identifier(source) else None
     # what was erased stays erased, also of a source that is gone
-    if parts.file or parts.tables or parts.histories or {*parts.shared} - {ERASURES}:
+    if parts and (parts.file or parts.tables or parts.histories or {*parts.shared} - {ERASURES}):
         return parts
     names = sorted({*source_files(settings.sources), *sources_in_lake(lake)})
     raise SourceUnknown(

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.storage.delta_log import LOG_DIR, open_table
-from spark_jobs.storage.places import WAREHOUSE, file_system, lake_root, storage_options, table_uri
+from spark_jobs.storage.places import WAREHOUSE, file_system, for_spark, lake_root, storage_options, table_uri
 from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
@@ -236,7 +236,9 @@ class StandingTables:
             c.name: F.col(name(c.name)).cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
         }
         writer = rows.withColumns(wider).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        (writer.partitionBy(*table.partitions) if table.partitions else writer).saveAsTable(table.qualified)
+        # by its place: as a table of the catalog it would be replaced, and lose its comment and properties
+        writer = writer.partitionBy(*table.partitions) if table.partitions else writer
+        writer.save(for_spark(self.uri(table)))
         self.commits += 1
 
     def _fill(self, table: Table, columns: Sequence[Column]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.plan import plan_run
@@ -70,6 +71,9 @@ def test_wider_types_are_taken_up_and_others_refused(
     landed = run(lake, home, 0, 0, accept_definition=True)[0]
     assert (landed["rows"], landed["rows_back"]) == (0, 0), "values are what they were"
     types = dict(lake.table("silver.hourly").dtypes)
+    properties = Lake(lake).properties(definitions(source)[0].table())
+    assert properties["tidemark.identity"] == "meters,meter,window_start", "the table is the same one"
+    assert lake.catalog.getTable("silver.hourly_history").description
     assert (types["total"], types["warmest"]) == ("decimal(38,3)", "double")
     assert [tuple(map(float, row[3:6])) for row in published(lake, "silver.hourly")] == [
         tuple(map(float, row[3:6])) for row in before
