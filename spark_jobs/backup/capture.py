@@ -19,12 +19,16 @@ from spark_jobs.backup.stores import Store, plain
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.delta_log import LOG_DIR, open_table
 from spark_jobs.storage.fence import WAIT_S, hold_still
+from spark_jobs.storage.people_tables import SOURCE_CHANGES
 from spark_jobs.storage.tables import FILES, PUBLISHED
 
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
 """Without checksums: the next commit removes one, and Spark works it out again."""
 _PASSING = re.compile(r"(scratch_\w+|\w+__(silver|gold))\.db/")
 """Databases that people try things in: of readers, and of environments."""
+
+
+_CHANGES = f"{SOURCE_CHANGES.database}.db/{SOURCE_CHANGES.table}"
 
 
 class NoLake(TidemarkError):
@@ -71,6 +75,13 @@ def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[s
 
 
 _SHOWN = ("token", "run_id", "published", "reached", "complete")
+
+
+def changed_sources(lake: Store) -> set[str]:
+    """Sources that were renamed, dropped or reset, by their names of then: they may be published no longer."""
+    if LOG_DIR not in _folders(lake, _CHANGES):
+        return set()
+    return {*_opened(lake, _CHANGES).to_pyarrow_table(columns=["source"])["source"].to_pylist()}
 
 
 def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:

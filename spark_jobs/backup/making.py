@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from spark_jobs.backup.capture import Captured, capture, landed_files
+from spark_jobs.backup.capture import Captured, capture, changed_sources, landed_files
 from spark_jobs.backup.sets import DATA, LAKE, LANDING, OBJECTS, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.stores import Store, as_pieces
 from spark_jobs.config import LAST_BACKUP, SECRETS, Settings
@@ -94,10 +94,14 @@ class _Making:
         return Backup(backup_set, len(self._copied), sum(self._copied))
 
     def _check_lineage(self, published: dict[str, dict[str, object]]) -> None:
-        """A set after another one is of the same lake: nothing that was published before is published no longer."""
+        """A set after another one is of the same lake: nothing that was published before is published no longer, but
+        for sources that were renamed, dropped or reset."""
         before = self._before.published if self._before else {}
+        changed = changed_sources(self._lake) if {*before} - {*published} else set()
         for source, row in before.items():
             now = published.get(source)
+            if now is None and source in changed:
+                continue
             if now is None or int(str(now["token"])) < int(str(row["token"])):
                 raise BackupDamaged(
                     expected=f"a backup of this lake in {self._store.place}",

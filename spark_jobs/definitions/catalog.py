@@ -158,12 +158,39 @@ def define_names(
     _define(lake, _own_names(source))
     elsewhere = {window for other in known for window in other.windows}
     for gone in sorted({*before} - elsewhere - {*source.windows}):
-        lake.define(f"DROP FUNCTION IF EXISTS {qualified('silver', f'{gone}_as_of')}")
-        for view in (f"{gone}_causes", f"{gone}_changes", gone):
-            lake.define(f"DROP VIEW IF EXISTS {qualified('silver', view)}")
+        _drop_reads(lake, "silver", gone)
     silver, bronze = lake.names("silver"), lake.names("bronze")
     stand = [_share_as_it_stands(lake, one, silver) for one in _present(source, known, bronze)]
     _define(lake, _shared_views([*stand, *(share for share in shares if f"{share.source}_chunks" in bronze)]))
+
+
+def drop_names(
+    lake: Lake, source: str, windows: Collection[str], known: Collection[Source], shares: Iterable[Share] = ()
+) -> None:
+    """Remove the names that users read of a source and its windows; views over several sources go on without it.
+    `known` and `shares`: as `define_names`."""
+    present = lake.databases()
+    for database, gone in (("silver", sorted(windows)), ("gold", [source])):
+        for name in gone if database in present else ():
+            _drop_reads(lake, database, name)
+    if not {"silver", "bronze"} <= present:
+        return
+    silver, bronze = lake.names("silver"), lake.names("bronze")
+    others = sorted((s for s in known if s.name != source and chunks(s).table in bronze), key=lambda s: s.name)
+    stand = [_share_as_it_stands(lake, one, silver) for one in others]
+    stand += [share for share in shares if share.source != source and f"{share.source}_chunks" in bronze]
+    if stand:
+        _define(lake, _shared_views(stand))
+        return
+    for database, view in (("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections")):
+        lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
+
+
+def _drop_reads(lake: Lake, database: str, gone: str) -> None:
+    """Drop a published name, the function that reads it as of a time, its changelog and what caused each change."""
+    lake.define(f"DROP FUNCTION IF EXISTS {qualified(database, f'{gone}_as_of')}")
+    for view in (f"{gone}_causes", f"{gone}_changes", gone):
+        lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
 def source_tables(source: Source) -> list[Table]:

@@ -50,7 +50,10 @@ def check_version(source: Source, published: Publication, *, accepted: bool) -> 
     if not parts or (accepted and FIXED_PART not in parts):
         return parts
     if FIXED_PART in parts:
-        next_step = "undo the change, or give the source another name and land its files again"
+        next_step = (
+            f"undo the change; or `tidemark source reset {source.name}`, and land its files again by the drops that "
+            "they are in then; or give the source another name"
+        )
     else:
         next_step = "run with --accept-definition to recompute what it affects as one correction, or undo the change"
     raise DefinitionChanged(

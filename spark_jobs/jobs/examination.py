@@ -27,6 +27,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.source_changes import FINISHED, source_changes
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
 from spark_jobs.trace import frontiers
@@ -44,7 +45,7 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
     if folder is None or not any(folder.glob("*.db/*")):
         return
     lake = StoredLake(folder)
-    findings = [*_unlogged(folder), *_catalog(settings), *_orphans(settings, folder)]
+    findings = [*_unlogged(folder), *_catalog(settings), *_orphans(settings, folder), *_unfinished_changes(folder)]
     for source in read_sources(settings.sources).sources.values():
         findings += _Examined(settings, lake, source).findings()
     yield from findings or [Finding("lake", "ok", "records, tables and trace agree")]
@@ -74,7 +75,19 @@ def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:
         source = table.name.removesuffix(ending)
         if source not in known:
             tables = f"{table} and other tables, and no {source}.yml in {settings.sources}"
-            yield Finding(f"source {source}", "warning", tables, "bring the file back; its tables read on without it")
+            advice = (
+                f"bring the file back; its tables read on without it. Or `tidemark source drop {source}`, which says"
+                " what would go"
+            )
+            yield Finding(f"source {source}", "warning", tables, advice)
+
+
+def _unfinished_changes(folder: Path) -> Iterator[Finding]:
+    """Renames, drops and resets that were interrupted."""
+    for change in source_changes(StoredLake(folder)):
+        if change.step != FINISHED:
+            refusal = change.refuse()
+            yield Finding(f"source {change.source}", "wrong", refusal.found, refusal.next_step)
 
 
 def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:

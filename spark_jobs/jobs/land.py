@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from spark_jobs.definitions.catalog import ensure_source, widen_tables
 from spark_jobs.definitions.versions import check_version
-from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.errors import ParameterError
 from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.base import Base, base_of
 from spark_jobs.jobs.checks import check_landed, verify_checks
@@ -18,15 +18,11 @@ from spark_jobs.landing import ledger
 from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
+from spark_jobs.landing.moving import moved_files, refuse_cut_anew
 from spark_jobs.landing.reader import LandingFile, list_drop_files
-from spark_jobs.landing.survey import Survey, moved_files, survey, survey_retraction
+from spark_jobs.landing.survey import Survey, survey, survey_retraction
+from spark_jobs.storage.source_changes import check_unchanging
 from spark_jobs.trace.horizon import check_drops
-
-
-class FileMoved(TidemarkError):
-    """Files have landed already, under paths where they are not any more. Facts: `source`, `moved`: (then, now)."""
-
-    code = "file_moved"
 
 
 def land(stage: Stage) -> None:
@@ -41,6 +37,7 @@ def land_files(stage: Stage) -> None:
     """Land what of the interval's drops is not in the ledger as it is there now."""
     check_names(stage)
     ensure_source(stage.lake, stage.source)
+    check_unchanging(stage.lake, stage.source.name)
     check_finished(stage.lake, stage.source)
     verify_checks(stage)
     if stage.request.takes_drops:
@@ -56,14 +53,19 @@ def land_files(stage: Stage) -> None:
     stage.withdraw()
     drops = None if stage.rereads else stage.drops
     known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through)
+    moved = moved_files(stage.source, files, known.files)
+    if moved:
+        stage.lake.move_files(stage.source.name, moved)
+        known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through)
     found = _survey(stage, files, known.files)
-    _refuse_moved(stage, moved_files(found, files))
+    refuse_cut_anew(stage.lake, stage.source, found, files)
     empty = _empty_drops(stage, files, known.pending.values())
     stage.summary.update(_resumed(known.pending.values()))
     stage.summary.update(
         files=stage.summary["resumed_files"] + len(found.read),
         known_files=found.known,
         changed_files=found.changed,
+        moved_files=[list(pair) for pair in sorted(moved.items())],
         retracted_files=sorted(before.path for before in found.retracted),
         empty_drops=[stage.source.drops.label(n) for n in empty],
     )
@@ -106,22 +108,6 @@ def _survey(stage: Stage, files: list[LandingFile], known: dict[str, Version]) -
     if stage.rereads and chosen is not None:
         chosen = chosen | known.keys()
     return survey(files, known, chosen=chosen, again=again, brought_back=stage.request.only_file is not None)
-
-
-def _refuse_moved(stage: Stage, moved: list[tuple[str, str]]) -> None:
-    # rows with an identity come out as duplicates of those that stand
-    if not moved or stage.source.delta_id is not None:
-        return
-    before, now = moved[0]
-    raise FileMoved(
-        expected=f"files of {stage.source.name} where they landed: without `delta_id` nothing tells their rows apart",
-        found=f"{len(moved)} that landed under another path, {before} as {now} among them",
-        consequence="nothing was run: their rows would count twice",
-        next_step=f"move them back; or take the old ones back, `tidemark retract {stage.source.name} --drop … --file "
-        f"{before}`, and run again",
-        source=stage.source.name,
-        moved=[list(pair) for pair in moved],
-    )
 
 
 def _to_retract(stage: Stage, known: dict[str, Version]) -> frozenset[str]:

@@ -7,18 +7,27 @@ source shows is noted beside the lake, so that views over all sources keep the r
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import Share, define_names, names_lacking, names_version, share_of
+from spark_jobs.definitions.catalog import (
+    Share,
+    define_names,
+    drop_names,
+    names_lacking,
+    names_version,
+    share_of,
+)
 from spark_jobs.jobs.context import Stage
-from spark_jobs.sources import Source, SourceFileError, read_sources
+from spark_jobs.sources import Source, SourceFileError, SourceFolder, read_sources
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED
 
 _WINDOW = "window."
+_MARK = ".definition"
 
 
 def check_names(stage: Stage) -> None:
@@ -41,15 +50,32 @@ def check_names(stage: Stage) -> None:
 def names_follow(settings: Settings, lake: Lake, source: Source) -> None:
     """Define the source's names anew, and remember what they show."""
     folder = read_sources(settings.sources)
-    broken = [_noted(settings, Path(error.file).stem) for error in folder.errors]
-    shares = [Share(**note["share"]) for note in broken if "share" in note]
+    others = _without_file(settings, folder, source.name)
+    shares = [Share(**note["share"]) for note in others if "share" in note]
     windows = _windows(_noted(settings, source.name))
-    elsewhere = {window for note in broken for window in _windows(note)}
+    elsewhere = {window for note in others for window in _windows(note)}
     gone = [window for window in windows if window not in elsewhere]
     define_names(lake, source, [*folder.sources.values()], gone, shares)
     marker = _marker(settings, source.name)
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text(_shown(source))
+
+
+def forget_names(settings: Settings, lake: Lake, source: str, windows: Iterable[str]) -> None:
+    """Remove what users read of a source that goes, and of these windows and those that it showed."""
+    folder = read_sources(settings.sources)
+    shares = [Share(**note["share"]) for note in _without_file(settings, folder, source) if "share" in note]
+    known = [one for one in folder.sources.values() if one.name != source]
+    elsewhere = {window for one in known for window in one.windows}
+    gone = {*windows, *_windows(_noted(settings, source))} - elsewhere
+    drop_names(lake, source, gone, known, shares)
+    _marker(settings, source).unlink(missing_ok=True)
+
+
+def _without_file(settings: Settings, folder: SourceFolder, but: str) -> list[dict[str, Any]]:
+    """What sources showed whose files are broken, or gone, but for one of them."""
+    notes = _marker(settings, but).parent.glob(f"*{_MARK}")
+    return [_noted(settings, note.stem) for note in sorted(notes) if note.stem not in {*folder.sources, but}]
 
 
 def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | None:
@@ -81,4 +107,4 @@ def _windows(parts: dict[str, Any]) -> list[str]:
 
 
 def _marker(settings: Settings, source: str) -> Path:
-    return settings.home / "views" / f"{source}.definition"
+    return settings.home / "views" / f"{source}{_MARK}"

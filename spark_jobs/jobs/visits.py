@@ -19,6 +19,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.settle import sweep_given_up
+from spark_jobs.storage.source_changes import check_unchanging
 from spark_jobs.storage.tables import chunks, updates
 from spark_jobs.trace import Arrangement, frontiers
 from spark_jobs.trace.delta_plane import DeltaPlane
@@ -126,10 +127,12 @@ def visit_source(settings: Settings, source: Source, lake: Lake, *, erases: bool
     """Hold the source between two stages, with a token that follows those of the lake.
 
     Raises:
+        SourceChangeUnfinished: the source is being renamed, dropped or reset.
         ErasureUnfinished: one was interrupted, and this visit does not go on with it (`erases`).
     """
     with fence.visit(settings.home / "leases", source=source.name, wait_s=WAIT_S) as lease:
         follow_lake(lake, source, lease)
+        check_unchanging(lake, source.name)
         if not erases:
             check_finished(lake, source)
         yield lease

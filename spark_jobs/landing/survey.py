@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from spark_jobs.landing.files import LandingFile
-from spark_jobs.landing.ledger import LANDED, RETRACTED, Version
+from spark_jobs.landing.ledger import RETRACTED, Version
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,6 @@ def survey(
         else:
             known += 1
     return Survey(sorted(read, key=lambda f: (f.seq_no, f.path)), before, [], known)
-
-
-def moved_files(found: Survey, listed: Iterable[LandingFile]) -> list[tuple[str, str]]:
-    """Files to read that have landed under another path, which is not there any more: the path then and now.
-
-    A file that has no bytes is no other file.
-    """
-    paths = {file.path for file in listed}
-    gone = {(v.seq_no, v.checksum): v.path for v in found.before.values() if v.kind == LANDED and v.path not in paths}
-    new = [file for file in found.read if file.path not in found.before and file.size]
-    return [(gone[key], file.path) for file in new if (key := (file.seq_no, file.checksum)) in gone]
 
 
 def survey_retraction(listed: Iterable[LandingFile], before: Mapping[str, Version], paths: Collection[str]) -> Survey:

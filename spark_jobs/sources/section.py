@@ -23,6 +23,11 @@ _SQL_WORDS = frozenset(
 )
 
 
+def is_identifier(name: str) -> bool:
+    """Whether `name` has the letters of a table's name, words of SQL included."""
+    return _IDENTIFIER.fullmatch(name) is not None
+
+
 def check_identifier(name: Any) -> str:
     """`name` if it can stand in SQL unquoted on every engine (lowercase, digits, underscores; no keyword)."""
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):

@@ -26,6 +26,7 @@ from spark_jobs.storage.file_upkeep import (
     files_stored,
     remove_unused,
 )
+from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.records import (
     Rows,
     append_next_records,
@@ -35,11 +36,18 @@ from spark_jobs.storage.records import (
     read_records,
     replace_records,
 )
-from spark_jobs.storage.rewriting import Change, Rewritten, forget_versions, rewrite_rows
+from spark_jobs.storage.rewriting import (
+    Change,
+    Rewritten,
+    copy_partition,
+    forget_versions,
+    renames,
+    rewrite_rows,
+)
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.standing_tables import StandingTables
-from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
+from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, PUBLISHED, QUARANTINE
 from spark_jobs.storage.written_files import MOST_ROWS_A_FILE, Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
@@ -236,6 +244,26 @@ class Lake(StandingTables):
         done = rewrite_rows(self.destination(table, layout), change, looked_at=looked_at, where=where, more=more)
         self.commits += bool(done.files or more is not None)
         return done
+
+    def move_files(self, source: str, moved: Mapping[str, str]) -> None:
+        """Let all that names a landed file of a source by its path name it by the one that it has now; the ledger last,
+        so that an interrupted move is seen again."""
+        for table, column in ((QUARANTINE, "file"), (DUPLICATES, "file"), (DISMISSALS, "file"), (FILES, "path")):
+            if self.is_stored(table.database, table.table):
+                self.rewrite(table, renames(column, moved), [column], source=source)
+
+    def copy_source(self, table: Table, source: str, copy: str) -> int:
+        """Let a shared table have the rows of one source as those of another, too; how many. See
+        `storage.rewriting.copy_partition`."""
+        rows = copy_partition(self.destination(table), "source", source, copy)
+        self.commits += 1
+        return rows
+
+    def remove_source(self, table: Table, source: str) -> None:
+        """Take the rows of one source out of a shared table, in one commit that rewrites no file; none if there are
+        none."""
+        if self.in_use(table, source).files:
+            self.replace_files(table, [], "source", [source])
 
     def forget_versions(self, table: Table, source: str | None = None) -> None:
         """Leave of a table its newest version alone; of a shared one only files of `source` go."""

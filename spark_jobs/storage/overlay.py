@@ -22,7 +22,10 @@ from spark_jobs.storage.places import PLANS, file_system, for_spark
 from spark_jobs.storage.records import Rows, arrow_records
 from spark_jobs.storage.rewriting import Rewritten
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.sql import name
+from spark_jobs.storage.tables import DUPLICATES, FILES, QUARANTINE
 from spark_jobs.storage.times import utc_rows
+from spark_jobs.storage.wider_types import widens
 from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ class OverlayLake(Lake):
         self._recorded: dict[str, Rows] = {}
         self._existing: dict[str, set[str]] = {}
         self._keeps = False
+        self._moved: dict[str, dict[str, str]] = {}
 
     def written(self, table: Table) -> DataFrame:
         """What was written to one table here; no rows if nothing was."""
@@ -129,6 +133,9 @@ class OverlayLake(Lake):
         if committed and not committed[0].keys() >= {*table.column_names}:
             filled = self._committed(table).toArrow()
             committed = (filled if where is None else filled.filter(where)).to_pylist()
+        if table == FILES:
+            moved = [self._moved.get(row["source"], {}).get(row["path"], row["path"]) for row in committed]
+            committed = [{**row, "path": path} for row, path in zip(committed, moved, strict=True)]
         recorded = arrow_records(table, self.recorded(table))
         return [*committed, *(recorded if where is None else recorded.filter(where)).to_pylist()]
 
@@ -159,7 +166,8 @@ class OverlayLake(Lake):
         chosen = dict(partitions or {})
         if table.qualified in self._files and table.qualified not in self._written:
             return self._stored_files(table, columns, where, chosen)
-        if self._exists(table.database, table.table) and {*table.column_names} <= {*super().read(table).columns}:
+        stands = super().read(table) if self._exists(table.database, table.table) else None
+        if stands is not None and {*table.column_names} <= {*stands.columns} and not self._narrower(stands, table):
             committed, own = super().stored(table, columns, where, partitions), self.written(table)
         else:
             committed, own = None, self.read(table)
@@ -232,6 +240,10 @@ class OverlayLake(Lake):
         """Refused: no file is replaced from here."""
         raise NotImplementedError(f"no file of {table.qualified} is replaced by a lake that keeps its writes")
 
+    def move_files(self, source: str, moved: Mapping[str, str]) -> None:
+        """Reads name these files by the paths that they have now."""
+        self._moved.setdefault(source, {}).update(moved)
+
     def rewrite(self, table: Table, *_: object, **__: object) -> Rewritten:
         """Refused: no committed row is changed from here."""
         raise NotImplementedError(f"no row of {table.qualified} is changed by a lake that keeps its writes")
@@ -274,8 +286,19 @@ class OverlayLake(Lake):
         stands = super().read(table)
         missing = [column for column in table.columns if column.name not in stands.columns]
         added = {column.name: F.expr(column.filled or "NULL").cast(column.type) for column in missing}
+        added |= {c.name: F.col(name(c.name)).cast(c.type) for c in self._narrower(stands, table)}
         widened = stands.withColumns(added) if added else stands
+        for source, moved in self._moved.items() if table in (QUARANTINE, DUPLICATES) else ():
+            names = self.spark.createDataFrame(list(moved.items()), "file STRING, moved_to STRING")
+            renamed = F.when(F.col("source") == source, F.col("moved_to"))
+            joined = widened.join(F.broadcast(names), "file", "left")
+            widened = joined.withColumn("file", F.coalesce(renamed, "file")).drop("moved_to")
         return widened.select(*table.column_names)
+
+    def _narrower(self, stands: DataFrame, table: Table) -> list[Column]:
+        """The columns that a run would give a wider type."""
+        kinds = dict(stands.dtypes)
+        return [c for c in table.columns if c.name in kinds and widens(kinds[c.name], c.kind)]
 
     def _exists(self, database: str, name: str) -> bool:
         if database not in self._existing:

@@ -69,3 +69,22 @@ ERASURES = Table(
     ),
     ("source",),
 )
+
+SOURCE_CHANGES = Table(
+    "bronze",
+    "source_changes",
+    "What people did with whole sources: renamed, dropped, reset. One row per step; the last one says how far a change"
+    " is. Runs of the source wait for its end.",
+    (
+        SOURCE,
+        Column("change", "STRING", "Name of the change."),
+        Column("kind", "STRING", "rename, drop or reset."),
+        Column("new_name", "STRING", "The source's new name; null unless it is renamed."),
+        Column("step", "STRING", "The step that is done: begun first, finished last."),
+        Column("number", "BIGINT", "Number of the step, from 1."),
+        Column("archive", "STRING", "Where a backup was made before anything went; null where none was asked for."),
+        Column("changed_by", "STRING", "Name of the account that did it."),
+        Column("recorded_at", "TIMESTAMP", "By the clock of the machine; nothing depends on it."),
+    ),
+    ("source",),
+)

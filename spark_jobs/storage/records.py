@@ -18,7 +18,7 @@ from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.commits import commit
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import Fence
-from spark_jobs.storage.people_tables import ERASURES
+from spark_jobs.storage.people_tables import ERASURES, SOURCE_CHANGES
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import CommitProperties, DeltaTable
 
-RECORDS = frozenset(table.qualified for table in (FILES, FRONTIERS, PUBLISHED, ERASURES, *QUALITY))
+RECORDS = frozenset(table.qualified for table in (FILES, FRONTIERS, PUBLISHED, ERASURES, SOURCE_CHANGES, *QUALITY))
 """The tables that are records."""
 
 Rows = list[dict[str, Any]]

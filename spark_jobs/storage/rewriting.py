@@ -101,6 +101,53 @@ def rewrite_rows(
     return done
 
 
+def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:
+    """Copy the rows of the partitions whose `column` is `value`, with `copy` in it, in one commit; how many. Rows that
+    have `copy` already go with it, so that it may be done again.
+
+    Raises:
+        CommitsContended: others committed all the time.
+    """
+    copied = 0
+
+    def write(table: DeltaTable, properties: CommitProperties) -> None:
+        from deltalake.transaction import AddAction, RemoveAction
+
+        nonlocal copied
+        copied = 0
+        actions: list[Any] = []
+        system, now_ms = file_system(to.place, to.options), int(time.time() * 1000)
+        for file in pa.table(table.get_add_actions()).to_pylist():
+            partition = file["partition"]
+            if partition[column] == copy:
+                actions.append(RemoveAction(file["path"], True, now_ms, file["size_bytes"], partition))
+            elif partition[column] == value:
+                rows = _read(system, unquote(file["path"]), {**partition, column: copy}, to, to.schema.names)
+                actions += [_added(AddAction, one) for one in to.write([rows])]
+                copied += rows.num_rows
+        if not actions:
+            raise _Unchanged
+        columns = table.metadata().partition_columns
+        table.create_write_transaction(actions, "append", table.schema(), columns, commit_properties=properties)
+
+    with suppress(_Unchanged):
+        commit(to.place, to.options, None, write)
+    return copied
+
+
+def renames(column: str, names: Mapping[str, str]) -> Change:
+    """The change that puts other texts in the place of some in a column."""
+
+    def change(rows: pa.Table) -> pa.Table | None:
+        texts = rows[column].to_pylist()
+        if not any(text in names for text in texts):
+            return None
+        place, field = rows.column_names.index(column), rows.schema.field(column)
+        return rows.set_column(place, field, pa.array([names.get(text, text) for text in texts], field.type))
+
+    return change
+
+
 class _Unchanged(Exception):
     """There was nothing to commit."""
 

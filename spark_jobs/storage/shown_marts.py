@@ -50,6 +50,11 @@ def note_shown(home: Path, source: str, shown: ShownMarts) -> None:
     note.write_text(json.dumps(asdict(shown)))
 
 
+def forget_shown(home: Path, source: str) -> None:
+    """Remove the source's note."""
+    _note(home, source).unlink(missing_ok=True)
+
+
 def staged(mart: str) -> Table:
     """The table that a mart is built in."""
     return Table(STAGING, mart, "", ())

@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.storage.delta_log import open_table
-from spark_jobs.storage.places import WAREHOUSE, file_system, lake_root, storage_options, table_uri
+from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.places import WAREHOUSE, file_system, for_spark, lake_root, storage_options, table_uri
 from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.table_notes import NotedTable, column_types, noted_table
+from spark_jobs.storage.wider_types import beyond_exact, widens
 from spark_jobs.threads import in_threads
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame, SparkSession
+
+
+_PIECE = 8 << 20
+"""Bytes of a file that are copied at a time."""
 
 
 class TableDiffers(ConfigurationError):
@@ -33,7 +38,8 @@ def _differs(table: Table, *, expected: str, found: str) -> TableDiffers:
         expected=expected,
         found=found,
         consequence="nothing was run",
-        next_step="give the changed window, aggregate or column another name: history keeps the old one",
+        next_step="give the changed window, aggregate or column another name: history keeps the old one (`from:` says "
+        "what files call a column); or undo the change; or `tidemark source reset`, and land all of it again",
         table=table.qualified,
     )
 
@@ -105,7 +111,7 @@ class StandingTables:
 
     def remove_folder(self, table: Table) -> None:
         """Remove what is left of a table that was dropped: of one that was taken up, its files."""
-        self.remove_files(self.uri(table).removeprefix(self._root.rstrip("/")).strip("/"))
+        self.remove_files(self._below_root(table))
 
     def remove_files(self, folder: str) -> None:
         """Remove a folder below the lake's root, if it is there."""
@@ -114,6 +120,34 @@ class StandingTables:
         system = self.root_files()
         if system.get_file_info(folder).type == FileType.Directory:
             system.delete_dir(folder)
+
+    def copy_folder(self, table: Table, copy: Table) -> None:
+        """Let `copy` have the files of `table`, its log included, in place of what it had, and give it to the
+        catalog."""
+        from pyarrow.fs import FileSelector, FileType
+
+        self.drop(copy)
+        system, of = self.root_files(), self._below_root
+        files = system.get_file_info(FileSelector(of(table), recursive=True))
+        # the log last, oldest version first: until its first file is there, there is no table
+        paths = sorted((LOG_DIR in f.path.split("/"), f.path) for f in files if f.type == FileType.File)
+        for _, path in paths:
+            target = of(copy) + path.removeprefix(of(table))
+            if "://" not in self._root:
+                system.create_dir(target.rpartition("/")[0], recursive=True)
+            with system.open_input_stream(path) as read, system.open_output_stream(target) as write:
+                while piece := read.read(_PIECE):
+                    write.write(piece)
+        self.take_up(copy.database, copy.table)
+
+    def drop(self, table: Table) -> None:
+        """Remove a table from the catalog, and its files; nothing if there is none."""
+        if table.database in self.databases():
+            self.define(f"DROP TABLE IF EXISTS {qualified(table.database, table.table)}")
+        self.remove_folder(table)
+
+    def _below_root(self, table: Table) -> str:
+        return self.uri(table).removeprefix(self._root.rstrip("/")).strip("/")
 
     def take_up(self, database: str, table: str) -> bool:
         """Give the catalog a table that it does not have, if there is one in its place; whether there is."""
@@ -124,34 +158,50 @@ class StandingTables:
         return True
 
     def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
-        """The columns that tables which stand lack, for those that lack some; runs no job.
+        """The columns that tables which stand lack, or have with a narrower type, for those that do; runs no job.
 
         Raises:
-            TableDiffers: a column has another type.
+            TableDiffers: a column has another type, which does not hold all that the wanted one holds.
         """
         found = {}
         for table, stands in self._stand(tables):
-            other = [column for column in table.columns if stands.get(column.name, column.kind) != column.kind]
+            other = [
+                column
+                for column in table.columns
+                if (stood := stands.get(column.name, column.kind)) != column.kind and not widens(stood, column.kind)
+            ]
             if other:
                 raise _differs(
                     table,
                     expected=", ".join(f"{column.name} as {column.kind}" for column in other),
                     found=", ".join(f"{column.name} as {stands[column.name]}" for column in other),
                 )
-            missing = [column for column in table.columns if column.name not in stands]
+            missing = [column for column in table.columns if stands.get(column.name) != column.kind]
             if missing:
                 found[table] = missing
         return found
 
     def widen(self, tables: Sequence[Table]) -> None:
-        """Add the columns that tables which stand lack, filled as they say; what the tables have beyond them stays,
-        with nulls from now on.
+        """Add the columns that tables which stand lack, filled as they say, and give those with a narrower type the
+        wider one; what the tables have beyond them stays, with nulls from now on.
 
         Raises:
-            TableDiffers: a column has another type.
+            TableDiffers: a column has another type, or values that the wider one does not hold.
         """
-        for table, missing in self.lacking(tables).items():
+        lacking = self.lacking(tables)
+        narrower = {
+            table: [c for c in missing if c.name in self._seen[table.qualified]] for table, missing in lacking.items()
+        }
+        for table, columns in narrower.items():
+            self._check_exact(table, columns)
+        for table, columns in narrower.items():
+            if columns:
+                self._retype(table, columns)
+        for table, columns in lacking.items():
+            missing = [column for column in columns if column not in narrower[table]]
             del self._seen[table.qualified]
+            if not missing:
+                continue
             if table.qualified in RECORDS:
                 self._widen_records(table, missing)
                 continue
@@ -160,6 +210,36 @@ class StandingTables:
                 self.define(table.added(plain))
             if len(plain) < len(missing):
                 self._fill(table, [column for column in missing if column.filled])
+
+    def _check_exact(self, table: Table, columns: Sequence[Column]) -> None:
+        """Refuse doubles for whole numbers that are none.
+
+        Raises:
+            TableDiffers: there is one.
+        """
+        stands = self._seen[table.qualified]
+        for column in columns:
+            if not column.kind.endswith(("double", "double>")):
+                continue
+            beyond = self.read(table).where(beyond_exact(name(column.name), stands[column.name]))
+            if not beyond.isEmpty():
+                raise _differs(
+                    table,
+                    expected=f"whole numbers in {column.name} that are doubles, too: up to 2^53",
+                    found="greater ones",
+                )
+
+    def _retype(self, table: Table, columns: Sequence[Column]) -> None:
+        """Write a table anew with other types of some columns, in one commit."""
+        rows = self.read(table)
+        wider = {
+            c.name: F.col(name(c.name)).cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
+        }
+        writer = rows.withColumns(wider).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        # by its place: as a table of the catalog it would be replaced, and lose its comment and properties
+        writer = writer.partitionBy(*table.partitions) if table.partitions else writer
+        writer.save(for_spark(self.uri(table)))
+        self.commits += 1
 
     def _fill(self, table: Table, columns: Sequence[Column]) -> None:
         """Add columns with what older rows have in them, in one commit: a column that is there is filled."""
@@ -186,6 +266,17 @@ class StandingTables:
         """
         shown = self.run(f"SHOW TBLPROPERTIES {qualified(table.database, table.table)}").collect()
         identity = next((row.value for row in shown if row.key == IDENTITY), "")
+        of_source, wanted = identity.split(",")[0], table.identity[0]
+        if of_source and of_source != wanted:
+            raise TableDiffers(
+                expected=f"{table.qualified} to be of {wanted}",
+                found=f"the table of {of_source}",
+                consequence="nothing was run",
+                next_step=f"if {of_source} has another name now, `tidemark source rename {of_source} {wanted}`"
+                f" lets its tables follow; if it is no longer wanted, `tidemark source drop {of_source}`; else give the"
+                " window another name",
+                table=table.qualified,
+            )
         if identity != ",".join(table.identity):
             raise _differs(
                 table,

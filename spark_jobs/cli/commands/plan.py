@@ -159,6 +159,10 @@ def for_people(made: Plan) -> Group:
     parts: list[Any] = [table(columns, drops)]
     if made.changed_definition:
         parts.append(Text(f"changed definition: {', '.join(made.changed_definition)}", style="yellow"))
+    moved = made.stages[0].get("moved_files") if made.stages else None
+    if moved:
+        first = " as ".join(moved[0])
+        parts.append(Text(f"{len(moved)} landed files lie elsewhere now, and keep their rows: {first}, for one"))
     if made.gap is not None:
         parts.append(Text(f"a run of this is refused: {made.gap}", style="yellow"))
     parts += [Text(), table(["published rows of", "inserted", "changed", "removed"], counts)]

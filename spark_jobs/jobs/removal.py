@@ -1,0 +1,132 @@
+"""Drop a source, or reset it: all that landed and was published of it leaves the lake, and other sources' tables stay
+as they are.
+
+What is visible goes first, in the one commit that takes the publication back. Each step may be done twice: interrupted
+anywhere, the same command goes on, and until it is finished no run of the source begins. Tokens never go back: what is
+landed later is never taken for what an earlier attempt wrote.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.backup import back_up
+from spark_jobs.config import Settings
+from spark_jobs.jobs.environments import drop_tables
+from spark_jobs.jobs.names import forget_names
+from spark_jobs.jobs.source_parts import SHARED, SourceParts, hold_source, known_parts, source_parts
+from spark_jobs.sources import environments
+from spark_jobs.storage.fence import Lease
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake_format import check_format
+from spark_jobs.storage.people_tables import ERASURES
+from spark_jobs.storage.shown_marts import MARTS, STAGING, forget_shown, staged
+from spark_jobs.storage.source_changes import DROP, FINISHED, begin_change, record_change, unfinished_change
+from spark_jobs.storage.sql import qualified
+from spark_jobs.storage.tables import PUBLISHED
+
+
+@dataclass
+class Removed:
+    """What a drop or a reset takes away.
+
+    tables: rows by table, those that nothing shows included. marts: those that are no longer shown. pins: pins of it,
+    which stay. environments: those that have no tables of the source any more. file: the source file that went.
+    archive: the backup that holds all of it.
+    """
+
+    source: str
+    kind: str
+    tables: dict[str, int] = field(default_factory=dict)
+    marts: list[str] = field(default_factory=list)
+    pins: list[str] = field(default_factory=list)
+    environments: list[str] = field(default_factory=list)
+    file: str | None = None
+    archive: str | None = None
+
+    @classmethod
+    def of(cls, parts: SourceParts, lake: Lake, kind: str) -> Removed:
+        """What would go of these parts; erasures stay in force."""
+        rows = {table: count for table, count in parts.rows(lake).items() if table != ERASURES.qualified}
+        file = str(parts.file) if parts.file is not None and kind == DROP else None
+        return cls(parts.source, kind, rows, parts.marts, parts.pins, parts.environments, file)
+
+
+def find_removal(settings: Settings, spark: SparkSession, source: str, kind: str) -> Removed:
+    """What a drop or reset would take away; changes nothing.
+
+    Raises:
+        SourceUnknown: there is nothing of that name.
+    """
+    lake = Lake(spark)
+    check_format(lake)
+    return Removed.of(known_parts(settings, lake, source), lake, kind)
+
+
+def remove_source(
+    settings: Settings,
+    spark: SparkSession,
+    source: str,
+    kind: str,
+    *,
+    archive: str | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Removed:
+    """Drop or reset a source, or go on with what was interrupted; the caller holds the source's turn.
+
+    `archive`: a place for a backup of the whole lake, made before anything goes. `on_step` is told the name of each
+    step before it begins. A query that reads a table of all sources at this very moment may miss a file, and is to be
+    asked again.
+
+    Raises:
+        SourceUnknown: there is nothing of that name.
+        SourceChangeUnfinished: another change of it was interrupted.
+    """
+    lake = Lake(spark)
+    check_format(lake)
+    before = unfinished_change(lake, source)
+    parts = (known_parts if before is None else source_parts)(settings, lake, source)
+    report = Removed.of(parts, lake, kind)
+    if archive is not None and before is None:
+        on_step("archive")
+        back_up(settings, archive)
+    with hold_source(settings, lake, source) as lease:
+        change = begin_change(lake, source, kind, getpass.getuser(), archive=archive)
+        report.archive = change.archive
+        _take_out_of_sight(settings, lake, parts, lease, on_step)
+        on_step("tables")
+        for table in (*parts.histories, *parts.tables):
+            lake.drop(table)
+        for table in (PUBLISHED, *SHARED):
+            if table != ERASURES and lake.is_stored(table.database, table.table):
+                lake.remove_source(table, source)
+                lake.remove_files(f"{table.database}.db/{table.table}/source={quote(source)}")
+        if kind == DROP and parts.file is not None:
+            on_step("file")
+            parts.file.unlink(missing_ok=True)
+        record_change(lake, change, FINISHED)
+    return report
+
+
+def _take_out_of_sight(
+    settings: Settings, lake: Lake, parts: SourceParts, lease: Lease, on_step: Callable[[str], None]
+) -> None:
+    """Nothing of the source can be read by the names that people use."""
+    on_step("publication")
+    if lake.is_stored(PUBLISHED.database, PUBLISHED.table):
+        # under the token: whatever the log keeps of the source's tokens, later ones are greater
+        lake.replace_records(PUBLISHED, [], lease.fence)
+    on_step("names")
+    forget_names(settings, lake, parts.source, parts.windows)
+    for mart in parts.marts:
+        if lake.is_stored(STAGING, mart):
+            lake.define(f"DROP VIEW IF EXISTS {qualified(MARTS, mart)}")
+            lake.drop(staged(mart))
+    forget_shown(settings.home, parts.source)
+    for environment in environments(settings.home):
+        drop_tables(lake, environment, [parts.source])

@@ -1,0 +1,326 @@
+"""Rename a source: its tables, records, past and pins go on under another name, and nothing is landed or worked out
+again.
+
+The rows are copied under the new name first, where nothing shows them; then both names are published, the names that
+users read follow, and the old one goes. So whatever is read by a source's name answers at every moment; only tables of
+all sources list it under both names meanwhile. Interrupted anywhere, the same command goes on, and until it is finished
+no run of either name begins.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import check_tables
+from spark_jobs.definitions.definition import definitions
+from spark_jobs.definitions.versions import FIXED_PART, check_version
+from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.jobs.environments import drop_tables
+from spark_jobs.jobs.names import forget_names, names_follow
+from spark_jobs.jobs.pins import pins
+from spark_jobs.jobs.source_parts import SHARED, hold_source, known_parts, own_tables, source_parts
+from spark_jobs.landing.erasures import check_finished
+from spark_jobs.landing.ledger import pending_landings
+from spark_jobs.sources import Source, environments, find_source, read_sources
+from spark_jobs.sources.folder import source_files
+from spark_jobs.sources.problems import SourceFileError
+from spark_jobs.sources.renaming import renamed_source
+from spark_jobs.storage import publication
+from spark_jobs.storage.fence import Fence, Lease
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.people_tables import ERASURES, PINS
+from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.schema import IDENTITY, Table
+from spark_jobs.storage.shown_marts import forget_shown, note_shown, shown_marts
+from spark_jobs.storage.source_changes import (
+    FINISHED,
+    RENAME,
+    SourceChange,
+    begin_change,
+    record_change,
+    unfinished_change,
+)
+from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.tables import PUBLISHED, chunks, updates
+from spark_jobs.trace import frontiers
+
+SWITCHED = "switched"
+"""Step of a rename: people read the new name alone; what is left of the old one goes."""
+_OF_PINS = ("late", "state", "versions")
+
+
+class NameTaken(ParameterError):
+    """A source, or tables, of the new name are there. Facts: `source`, `new_name`."""
+
+    code = "name_taken"
+
+
+class RunUnfinished(TidemarkError):
+    """What has landed of the source is not all published. Facts: `source`."""
+
+    code = "run_unfinished"
+
+
+@dataclass
+class Renamed:
+    """What a rename does. tables: rows that go on under the new name, by table. marts: those whose models name the
+    old one. pins, environments: those that have tables of the source; environments are to be built again."""
+
+    source: str
+    new_name: str
+    file: str = ""
+    tables: dict[str, int] = field(default_factory=dict)
+    marts: list[str] = field(default_factory=list)
+    pins: list[str] = field(default_factory=list)
+    environments: list[str] = field(default_factory=list)
+
+
+def find_rename(settings: Settings, spark: SparkSession, old: str, new: str) -> Renamed:
+    """What a rename would do; changes nothing.
+
+    Raises:
+        SourceUnknown: there is no source `old`.
+        NameTaken, SourceFileError: there is a source, or a table, of the new name, or none can have it.
+        RunUnfinished: what has landed is not all published.
+        DefinitionChanged: the source file says something else than what is published.
+    """
+    lake = Lake(spark)
+    known_parts(settings, lake, old)
+    source, renamed = _both(settings, old, new)
+    _refuse_taken(settings, lake, source, renamed)
+    check_tables(lake, source)
+    check_finished(lake, source)
+    _refuse_unpublished(lake, source)
+    check_version(source, publication.load(lake, source), accepted=False)
+    return _report(settings, lake, old, new)
+
+
+def _both(settings: Settings, old: str, new: str) -> tuple[Source, Source]:
+    """The source under either name; its file may have been renamed already, by hand."""
+    files = source_files(settings.sources)
+    if old in files or new not in files:
+        source = find_source(settings.sources, old)
+        return source, renamed_source(files[old], new)[1]
+    renamed = find_source(settings.sources, new)
+    return renamed.model_copy(update={"source": old}), renamed
+
+
+def rename_source(
+    settings: Settings, spark: SparkSession, old: str, new: str, on_step: Callable[[str], None] = lambda _: None
+) -> Renamed:
+    """Rename a source, or go on with what was interrupted; the caller holds the turns of both names.
+
+    `on_step` is told the name of each step before it begins.
+
+    Raises:
+        As `find_rename`, and SourceChangeUnfinished: another change of it was interrupted.
+    """
+    lake = Lake(spark)
+    under_way = unfinished_change(lake, old)
+    report = find_rename(settings, spark, old, new) if under_way is None else _report(settings, lake, old, new)
+    switched = under_way is not None and under_way.step == SWITCHED
+    source = None if switched else _both(settings, old, new)[0]
+    with _held(settings, lake, old, new, source) as (leaving, coming):
+        change = begin_change(lake, old, RENAME, getpass.getuser(), new_name=new)
+        work = _Work(settings, lake, change, leaving, coming, report)
+        if change.step != SWITCHED:
+            work.switch(on_step)
+        work.end(on_step)
+    return report
+
+
+@contextmanager
+def _held(settings: Settings, lake: Lake, old: str, new: str, source: Source | None) -> Iterator[tuple[Lease, Lease]]:
+    """Both names; the new one with a token above all that were ever taken of either."""
+    with hold_source(settings, lake, old, source) as leaving, hold_source(settings, lake, new) as coming:
+        if coming.fence.token <= leaving.fence.token:
+            coming.rise_above(leaving.fence.token)
+        yield leaving, coming
+
+
+@dataclass
+class _Work:
+    """A rename on its way."""
+
+    settings: Settings
+    lake: Lake
+    change: SourceChange
+    leaving: Lease
+    coming: Lease
+    report: Renamed
+
+    @property
+    def old(self) -> str:
+        """The name that goes."""
+        return self.change.source
+
+    @property
+    def new(self) -> str:
+        """The name that comes."""
+        return self.report.new_name
+
+    def switch(self, on_step: Callable[[str], None]) -> None:
+        """Let people read the new name; every part may be done again."""
+        on_step("copies")
+        for table, copy in zip(own_tables(self.old), own_tables(self.new), strict=True):
+            if self.lake.is_stored(table.database, table.table):
+                self.lake.copy_folder(table, copy)
+        for table in SHARED:
+            if self.lake.is_stored(table.database, table.table):
+                self.lake.copy_source(table, self.old, self.new)
+        on_step("file")
+        source = self._rename_file()
+        on_step("publication")
+        was_published = self._publish(source)
+        on_step("names")
+        if was_published:
+            self._describe(source)
+            names_follow(self.settings, self.lake, source)
+        shown = shown_marts(self.settings.home, self.old)
+        if shown.versions:
+            note_shown(self.settings.home, self.new, shown)
+        on_step("pins")
+        self._rename_pins()
+        self.change = record_change(self.lake, self.change, SWITCHED)
+
+    def end(self, on_step: Callable[[str], None]) -> None:
+        """Remove what is left under the old name; every part may be done again."""
+        on_step("old name")
+        if self.lake.is_stored(PUBLISHED.database, PUBLISHED.table):
+            self.lake.replace_records(PUBLISHED, [], self.leaving.fence)
+        forget_names(self.settings, self.lake, self.old, ())
+        forget_shown(self.settings.home, self.old)
+        for environment in environments(self.settings.home):
+            drop_tables(self.lake, environment, [self.old])
+            file = source_files(environment.folder).get(self.old)
+            if file is not None:
+                _put(file, self.new)
+        for table in own_tables(self.old):
+            self.lake.drop(table)
+        for pin in pins(self.lake):
+            for what in _OF_PINS:
+                self.lake.drop(Table(PINS.database, f"{pin.name}__{self.old}_{what}", "", ()))
+        for table in (PUBLISHED, *SHARED):
+            if self.lake.is_stored(table.database, table.table):
+                self.lake.remove_source(table, self.old)
+                self.lake.remove_files(f"{table.database}.db/{table.table}/source={quote(self.old)}")
+        self.change = record_change(self.lake, self.change, FINISHED)
+
+    def _rename_file(self) -> Source:
+        file = source_files(self.settings.sources).get(self.old)
+        if file is not None:
+            _put(file, self.new)
+        return find_source(self.settings.sources, self.new)
+
+    def _publish(self, source: Source) -> bool:
+        """Publish the new name beside the old one; whether that was."""
+        rows = self.lake.records(PUBLISHED, pc.field("source") == self.old)
+        for row in rows:
+            definition = json.loads(row["definition"])
+            definition[FIXED_PART] = source.definition_parts()[FIXED_PART]
+            text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
+            fence = Fence(self.new, self.coming.fence.token)
+            self.lake.replace_records(PUBLISHED, [{**row, "source": self.new, "definition": text}], fence)
+        return bool(rows)
+
+    def _describe(self, source: Source) -> None:
+        """Let the tables say of which source they are."""
+        tables = [chunks(source), updates(source), *(definition.table() for definition in definitions(source))]
+        for table in tables:
+            if not self.lake.is_stored(table.database, table.table):
+                continue
+            place = qualified(table.database, table.table)
+            self.lake.define(f"COMMENT ON TABLE {place} IS {literal(table.comment)}")
+            if table.identity:
+                told = self.lake.properties(table).get(IDENTITY, "").split(",")
+                identity = ",".join([self.new, *told[1:]])
+                self.lake.define(f"ALTER TABLE {place} SET TBLPROPERTIES ({literal(IDENTITY)} = {literal(identity)})")
+
+    def _rename_pins(self) -> None:
+        """Pins list and name their copies by the new name."""
+        for pin in pins(self.lake):
+            for what in _OF_PINS:
+                one, other = (
+                    Table(PINS.database, f"{pin.name}__{name}_{what}", "", ()) for name in (self.old, self.new)
+                )
+                if self.lake.is_stored(one.database, one.table):
+                    self.lake.copy_folder(one, other)
+        if self.report.pins:
+            self.lake.rewrite(PINS, self._renamed_pins, ["sources"])
+
+    def _renamed_pins(self, rows: pa.Table) -> pa.Table | None:
+        if not any(self.old in sources for sources in rows["sources"].to_pylist()):
+            return None
+        if "tables" not in rows.column_names:
+            return rows
+        listed = rows.to_pylist(maps_as_pydicts="strict")
+        for row in listed:
+            names = {f"{row['name']}__{self.old}_{what}": f"{row['name']}__{self.new}_{what}" for what in _OF_PINS}
+            row["sources"] = [self.new if name == self.old else name for name in row["sources"]]
+            row["tables"] = [names.get(table, table) for table in row["tables"]]
+            times = row.get("times") or {}
+            row["times"] = {self.new if name == self.old else name: time for name, time in times.items()} or None
+        return pa.Table.from_pylist(listed, schema=rows.schema)
+
+
+def _put(file: Path, new: str) -> None:
+    """Replace a source file by one of the new name."""
+    text, _ = renamed_source(file, new)
+    beside = file.with_name(f".{new}{file.suffix}.new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(file.with_name(f"{new}{file.suffix}"))
+    file.unlink()
+
+
+def _report(settings: Settings, lake: Lake, old: str, new: str) -> Renamed:
+    parts = source_parts(settings, lake, old)
+    file = parts.file or settings.sources / f"{old}.yml"
+    renamed = str(Path(file).with_name(f"{new}{Path(file).suffix}"))
+    return Renamed(old, new, renamed, parts.rows(lake), parts.marts, parts.pins, parts.environments)
+
+
+def _refuse_taken(settings: Settings, lake: Lake, source: Source, renamed: Source) -> None:
+    parts = source_parts(settings, lake, renamed.name)
+    by_hand = source.name not in source_files(settings.sources)
+    # a run of a file that was renamed by hand was refused, and has left tables without rows and a row of itself
+    ignored = {table.qualified for table in (ERASURES, *QUALITY)}
+    stand = [table for table, rows in parts.rows(lake).items() if rows and table not in ignored]
+    found = [str(parts.file)] if parts.file and not by_hand else stand
+    if found:
+        raise NameTaken(
+            expected="a name that no source has",
+            found=f"{renamed.name!r}, and {', '.join(found[:3])}",
+            consequence="nothing was renamed",
+            next_step=f"choose another name, or `tidemark source drop {renamed.name}` first",
+            source=source.name,
+            new_name=renamed.name,
+        )
+    folder = read_sources(settings.sources)
+    others = {name: other for name, other in folder.sources.items() if name != source.name}
+    clashes = replace(folder, sources=others).clashes(renamed)
+    if clashes:
+        raise SourceFileError(f"{renamed.name}.yml", clashes)
+
+
+def _refuse_unpublished(lake: Lake, source: Source) -> None:
+    standing, shown = frontiers.load(lake, source), publication.load(lake, source)
+    pending = pending_landings(lake, source, standing.landed_through)
+    if pending or standing.seal_us != shown.published_us:
+        raise RunUnfinished(
+            expected=f"all that has landed of {source.name} to be published",
+            found="a run that has landed or sealed something and not published it",
+            consequence="nothing was renamed",
+            next_step=f"run its drops to the end, then rename: `tidemark status --drops {source.name}` names them",
+            source=source.name,
+        )

@@ -1,0 +1,114 @@
+"""Which sources were renamed, dropped or reset, and how far each such change is."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.people_tables import SOURCE_CHANGES
+from spark_jobs.storage.tables import DATABASES
+
+RENAME, DROP, RESET = "rename", "drop", "reset"
+BEGUN, FINISHED = "begun", "finished"
+"""The first and the last step of every change."""
+
+
+class SourceChangeUnfinished(TidemarkError):
+    """A source is being renamed, dropped or reset, and that has not come to its end. Facts: `source`, `change`,
+    `kind`."""
+
+    code = "source_change_unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """One change as far as it is; columns of `bronze.source_changes`."""
+
+    source: str
+    change: str
+    kind: str
+    new_name: str | None
+    step: str
+    number: int
+    archive: str | None
+    changed_by: str
+
+    @property
+    def command(self) -> str:
+        """What goes on with it."""
+        if self.kind == RENAME:
+            return f"tidemark source rename {self.source} {self.new_name}"
+        return f"tidemark source {self.kind} {self.source} --purge"
+
+    def refuse(self) -> SourceChangeUnfinished:
+        """The refusal to do anything else with the source until it is finished."""
+        return SourceChangeUnfinished(
+            expected=f"every change of {self.source} to be finished",
+            found=f"a {self.kind} that {self.changed_by} began, interrupted after the step {self.step!r}",
+            consequence="nothing was done: tables may have part of what they should",
+            next_step=f"`{self.command}` goes on with it",
+            source=self.source,
+            change=self.change,
+            kind=self.kind,
+        )
+
+
+def source_changes(lake: Lake) -> list[SourceChange]:
+    """All changes, oldest first; the table is there once something was changed."""
+    if not lake.is_stored(SOURCE_CHANGES.database, SOURCE_CHANGES.table):
+        return []
+    rows = sorted(lake.records(SOURCE_CHANGES), key=lambda row: (row["recorded_at"], row["number"]))
+    newest: dict[str, SourceChange] = {}
+    for row in rows:
+        before = newest.get(row["change"])
+        if before is None or row["number"] > before.number:
+            newest[row["change"]] = SourceChange(**{name: row[name] for name in SourceChange.__slots__})
+    return list(newest.values())
+
+
+def unfinished_change(lake: Lake, source: str) -> SourceChange | None:
+    """The change of the source, or to its name, that has not come to its end."""
+    for change in source_changes(lake):
+        if change.step != FINISHED and source in (change.source, change.new_name):
+            return change
+    return None
+
+
+def check_unchanging(lake: Lake, source: str) -> None:
+    """Refuse to go on while the source is being renamed, dropped or reset.
+
+    Raises:
+        SourceChangeUnfinished: that was begun, and interrupted.
+    """
+    change = unfinished_change(lake, source)
+    if change is not None:
+        raise change.refuse()
+
+
+def begin_change(
+    lake: Lake, source: str, kind: str, changed_by: str, *, new_name: str | None = None, archive: str | None = None
+) -> SourceChange:
+    """The change of this kind that was begun already, or a new one, recorded.
+
+    Raises:
+        SourceChangeUnfinished: another one is under way.
+    """
+    before = unfinished_change(lake, source) or (unfinished_change(lake, new_name) if new_name else None)
+    if before is not None:
+        if (before.source, before.kind, before.new_name) != (source, kind, new_name):
+            raise before.refuse()
+        return before
+    lake.ensure({SOURCE_CHANGES.database: DATABASES[SOURCE_CHANGES.database]}, [SOURCE_CHANGES])
+    fresh = SourceChange(source, f"{kind}-{uuid.uuid4().hex[:12]}", kind, new_name, "", 0, archive, changed_by)
+    return record_change(lake, fresh, BEGUN)
+
+
+def record_change(lake: Lake, change: SourceChange, step: str) -> SourceChange:
+    """Note that the change is as far as `step`."""
+    after = replace(change, step=step, number=change.number + 1)
+    row = {name: getattr(after, name) for name in SourceChange.__slots__}
+    lake.record(SOURCE_CHANGES, [{**row, "recorded_at": datetime.now(UTC)}])
+    return after

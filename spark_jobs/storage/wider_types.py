@@ -1,0 +1,36 @@
+"""Which column types hold every value of another: a column whose type becomes wider keeps its values."""
+
+from __future__ import annotations
+
+import re
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_BIGINT_DIGITS = 19
+MOST_EXACT = 1 << 53
+"""Whole numbers up to it are doubles, too; beyond it not all of them are."""
+
+
+def widens(stands: str, wanted: str) -> bool:
+    """Whether `wanted` holds each value of `stands`, types as Spark names them: a whole number in a decimal or, up to
+    `MOST_EXACT`, in a double; a decimal in one with no fewer digits on either side; lists by their elements."""
+    if stands.startswith("array<") and wanted.startswith("array<"):
+        return widens(_element(stands), _element(wanted))
+    digits = _DECIMAL.fullmatch(wanted)
+    if stands == "bigint":
+        return wanted == "double" or (digits is not None and int(digits[1]) - int(digits[2]) >= _BIGINT_DIGITS)
+    narrower = _DECIMAL.fullmatch(stands)
+    if narrower is None or digits is None or stands == wanted:
+        return False
+    (precision, scale), (wide, wide_scale) = (tuple(map(int, found.groups())) for found in (narrower, digits))
+    return wide_scale >= scale and wide - wide_scale >= precision - scale
+
+
+def _element(kind: str) -> str:
+    return kind.removeprefix("array<").removesuffix(">")
+
+
+def beyond_exact(column: str, kind: str) -> str:
+    """SQL: whether a value of a column of whole numbers, or of lists of them, is beyond `MOST_EXACT`."""
+    if kind.startswith("array<"):
+        return f"exists({column}, x -> x < -{MOST_EXACT} OR x > {MOST_EXACT})"
+    return f"{column} < -{MOST_EXACT} OR {column} > {MOST_EXACT}"
