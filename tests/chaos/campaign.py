@@ -20,14 +20,18 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyhive import hive
+
 from spark_jobs.config import CHECKOUT
 from tests.chaos import faults
 from tests.chaos.account import Account, Fault
+from tests.chaos.days import bring_back, day_of, must, run_of, write_sources
 from tests.chaos.outputs import Output
 from tests.chaos.published import (
     JOINED,
@@ -44,8 +48,6 @@ from tests.chaos.published import (
 )
 from tests.chaos.site import Site
 
-CHECKS = "\nchecks:\n  airports: {kind: in, column: origin, values: [EWR, JFK, LGA]}\n"
-CHAINS = "\ncompaction: {strategy: tiered, keep_recent: 2, delta_threshold: 4}\n"
 STAGES = ("land", "seal", "window", "compact", "publish")
 MOMENT_S = {"land": 2.0, "seal": 1.0, "window": 1.0, "compact": 1.0, "publish": 8.0}
 """Seconds into a stage up to which a fault strikes; a stage of a small day is about as long."""
@@ -63,32 +65,6 @@ class Plan:
     audits: bool = True
     kinds: tuple[str, ...] = ()
     """Only faults of these kinds; empty: all."""
-
-
-def write_sources(folder: Path) -> Path:
-    """The folder of the two source files, with a check and with chains."""
-    sources = folder / "sources"
-    sources.mkdir()
-    for name, more in (("flights", CHECKS), ("weather", CHAINS)):
-        text = (CHECKOUT / "dags" / "sources" / f"{name}.yml").read_text()
-        (sources / f"{name}.yml").write_text(text + more)
-    return sources
-
-
-def day_of(number: int) -> str:
-    """The label of a drop."""
-    return f"2013-01-{number:02}"
-
-
-def run_of(source: str, number: int) -> tuple[str, ...]:
-    """The command that runs a day."""
-    return ("run", source, "--from", day_of(number), "--to", day_of(number))
-
-
-def bring_back(source: str, number: int) -> tuple[str, ...]:
-    """The command that lands a day again which was retracted."""
-    suffix = "csv" if source == "flights" else "ndjson"
-    return (*run_of(source, number), "--file", f"{source}/{day_of(number)}/{source}.{suffix}")
 
 
 class Campaign:
@@ -228,9 +204,7 @@ class Campaign:
 
     def fault_in_run(self, site: Site, source: str, number: int) -> None:
         """One fault in the run of a day, the first of that day."""
-        kind = self.kind(
-            {**{name: weight for name, (weight, _) in faults.STRIKES.items()}, "commit": 9, "two at once": 6}
-        )
+        kind = self.kind(faults.IN_RUN)
         if kind == "full disk" and not site.disk.mounted:
             kind = "kill of the command"
         with self.fault(kind, site) as fault:
@@ -295,16 +269,7 @@ class Campaign:
             "doctor --repair": ("doctor", "--repair"),
             "retract": ("retract", source, "--drop", day_of(number)),
         }
-        kind = self.kind(
-            {
-                "loss of a folder": 3,
-                "kill of the lake server": 1,
-                "maintain": 1,
-                "backup": 1,
-                "retract": 2,
-                "doctor --repair": 1,
-            }
-        )
+        kind = self.kind(faults.BETWEEN)
         with self.fault(kind, site) as fault:
             fault.stage = "between runs"
             if kind in others:
@@ -342,7 +307,10 @@ class Campaign:
         fault = Fault(len(self.account.faults) + 1, kind, "", "")
         begun = time.monotonic()
         site.outputs.clear()
-        yield fault
+        try:
+            yield fault
+        except Exception:  # the campaign goes on; whatever it was counts as not survived
+            fault.problems.append(traceback.format_exc())
         site.disk.free()
         fault.problems += [problem for output in site.outputs if (problem := output.problem())]
         fault.seconds = time.monotonic() - begun
@@ -369,40 +337,38 @@ class Campaign:
     def compare(self, site: Site, fault: Fault, days: Mapping[str, int]) -> None:
         """Every published table against the undisturbed lake's, and the audit."""
         if not site.serves():
-            must(site.do("up", "--no-airflow"))
             fault.way += ("up",)
+            up = site.do("up", "--no-airflow")
+            if not up.ok:
+                fault.problems.append(f"`tidemark up` ended with {up.code}:\n{up.text[-2000:]}")
+                return
         for source, number in days.items():
-            wanted, exact = self.wanted[source][number], self.exact[source]
-            try:
-                found = self.published(site, source)
-                wrong = differences(found, wanted, exact=exact)
-            except Exception as error:  # names that are lost
-                wrong = {"names": str(error)[:300]}
-                found = dict(wanted)
+            wrong, off = self.wrong(site, source, number)
             if wrong:
                 fault.what += f" (before `doctor --repair`: {wrong})"
-                site.do("doctor", "--repair")
                 fault.way += ("doctor",)
-                found = self.published(site, source)
-                wrong = differences(found, wanted, exact=exact)
+                site.do("doctor", "--repair")
+                wrong, off = self.wrong(site, source, number)
             fault.problems += [f"{name}: {what}" for name, what in wrong.items()]
-            fault.rows_off += rows_off(found, wanted)
+            fault.rows_off += off
             if self.plan.audits:
                 audit = site.do("audit", source)
                 if not audit.ok:
                     fault.problems.append(f"the audit of {source}:\n{audit.text[-2000:]}")
 
+    def wrong(self, site: Site, source: str, number: int) -> tuple[dict[str, str], int]:
+        """What a source publishes otherwise than the undisturbed lake after so many days; rows lost or doubled."""
+        wanted = self.wanted[source][number]
+        try:
+            found = self.published(site, source)
+        except hive.Error as refusal:
+            return {"the names": str(refusal)[:300]}, 0
+        return differences(found, wanted, exact=self.exact[source]), rows_off(found, wanted)
+
 
 def joined(published: Mapping[str, Bag], source: str) -> tuple[str, ...]:
     """What the names say that one publication shows together."""
     return tuple(published[name].values for name in JOINED[source])
-
-
-def must(output: Output) -> Output:
-    """What has to succeed for anything to be tried."""
-    if not output.ok:
-        raise AssertionError(f"tidemark {' '.join(output.command)} ended with {output.code}:\n{output.text}")
-    return output
 
 
 def seed_of_environment() -> int:

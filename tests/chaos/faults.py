@@ -111,6 +111,19 @@ POINT_NAMES = {
 }
 
 
+IN_RUN = {**{kind: weight for kind, (weight, _) in STRIKES.items()}, "commit": 9, "two at once": 6}
+"""What strikes a run, and how often beside the others."""
+BETWEEN = {
+    "loss of a folder": 3,
+    "kill of the lake server": 1,
+    "maintain": 1,
+    "backup": 1,
+    "retract": 2,
+    "doctor --repair": 1,
+}
+"""What is lost between runs, or the command that is killed there, and how often beside the others."""
+
+
 def point(chance: Random) -> dict[str, object]:
     """A commit, and what happens at it."""
     does = chance.choices(list(POINTS), list(POINTS.values()))[0]

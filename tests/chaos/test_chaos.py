@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.sample import prepare_sample, sample_rows
-from tests.chaos.campaign import Campaign, Plan, plan_of_environment, seed_of_environment, write_sources
+from tests.chaos.campaign import Campaign, Plan, plan_of_environment, seed_of_environment
+from tests.chaos.days import write_sources
 from tests.chaos.publications import publish, readers, torn
 from tests.chaos.site import Site
 
