@@ -50,7 +50,7 @@ def expect_whole_publications(site: Site, landing: Path, publications: int, coun
         by_day.setdefault(day.isoformat(), []).append(line)
     files = {day: header + "".join(lines[:ROWS]) for day, lines in islice(sorted(by_day.items()), publications)}
     first, *days = sorted(files)
-    publish(site, landing, [first], files, random.Random(0))
+    publish(site, landing, [first], files)
     with readers(site, count) as reads:
         failures = publish(site, landing, days, files, chance)
     answers = sum(reads.answers.values())
