@@ -19,18 +19,18 @@ ODD_NAME = "höme of 50% #1"
 """Of a data directory: what a person may call a folder, and URIs and quotations trip over."""
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 class Installation:
-    """One data directory, on ports of its own."""
+    """One data directory, on ports of its own; `others` are further settings."""
 
-    def __init__(self, home: Path) -> None:
-        ports = {name: _free_port() for name in ("thrift_port", "connect_port", "airflow_port")}
-        self.settings = Settings(home=home, heap="2g", **ports)
+    def __init__(self, home: Path, **others: Any) -> None:
+        ports = {name: free_port() for name in ("thrift_port", "connect_port", "airflow_port")}
+        self.settings = Settings(home=home, **{"heap": "2g", **ports, **others})
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
         self.environment = {
             **inherited,

@@ -1,6 +1,6 @@
 """The audit of packages: which of pip-audit's findings have a fix. Those end `make audit` with an error.
 
-    python -m spark_jobs.server.audit FINDINGS.json        # what `make audit` calls
+    python -m spark_jobs.server.audit FINDINGS.json [--if-reachable]        # what `make audit` calls
 
 pip-audit knows no severity, so every finding with a fix counts; one without is told, and can't be acted upon.
 """
@@ -34,10 +34,22 @@ def findings(report: dict[str, Any]) -> tuple[list[str], list[str]]:
     return lines
 
 
-if __name__ == "__main__":
+def verdict(path: Path, *, if_reachable: bool) -> tuple[str, bool]:
+    """What to print of pip-audit's report at `path`, and whether it lets a build pass. Where nothing is known of the
+    packages, since no advisory could be read, a build passes only `if_reachable`: if it asks for no more than that."""
     try:
-        fixable, others = findings(json.loads(Path(sys.argv[1]).read_text()))
-    except ValueError as error:
-        sys.exit(f"audit: {error}; nothing is known of these: check the network and the package index")
-    sys.stdout.write("".join(f"{line}\n" for line in [*fixable, *others]))
-    sys.exit(f"audit: {len(fixable)} findings have a fix: raise the versions in requirements.lock" if fixable else 0)
+        fixable, others = findings(json.loads(path.read_text()))
+    except (FileNotFoundError, ValueError) as error:
+        reason = error if str(error).startswith("expected") else "the advisories could not be read"
+        unknown = f"audit: {reason}; nothing is known of the packages: check the network and the package index"
+        return unknown, if_reachable
+    lines = [*fixable, *others]
+    if fixable:
+        lines.append(f"audit: {len(fixable)} findings have a fix: raise the versions in requirements.lock")
+    return "\n".join(lines or ["audit: no known vulnerability"]), not fixable
+
+
+if __name__ == "__main__":
+    text, passes = verdict(Path(sys.argv[1]), if_reachable="--if-reachable" in sys.argv[2:])
+    sys.stdout.write(f"{text}\n")
+    sys.exit(not passes)

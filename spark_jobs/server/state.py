@@ -92,5 +92,9 @@ def write_json(path: Path, content: object) -> None:
     """Replace a file (mode 0600) by JSON, at once for readers."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        json.dump(content, file, indent=1)
-    Path(file.name).replace(path)
+        written = Path(file.name)
+    try:
+        written.write_text(json.dumps(content, indent=1))
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)

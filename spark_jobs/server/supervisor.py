@@ -15,6 +15,7 @@ can step in between two lives of the lake server.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from subprocess import Popen
+from typing import TextIO, cast
 
 import psutil
 import structlog
@@ -96,15 +98,24 @@ class Supervisor:
         """Work until `ask_stop`, then end all parts."""
         try:
             while not self._stop_asked:
-                if self._reconcile_asked:
-                    self._reconcile_asked = False
-                    self._reconcile()
-                for name, run in list(self._runs.items()):
-                    self._look_at(name, run)
-                self._publish()
+                # a disk without room ends nothing that runs: what could not be written is tried again
+                with contextlib.suppress(OSError):
+                    self._tick()
                 time.sleep(TICK_S)
         finally:
             self._end_all()
+
+    def _tick(self) -> None:
+        if self._reconcile_asked:
+            self._reconcile_asked = False
+            try:
+                self._reconcile()
+            except OSError:
+                self._reconcile_asked = True
+                raise
+        for name, run in list(self._runs.items()):
+            self._look_at(name, run)
+        self._publish()
 
     def _reconcile(self) -> None:
         wish = json.loads(wish_file(self._settings).read_text())
@@ -231,10 +242,27 @@ class Supervisor:
         )
 
 
+class _LogFile(io.TextIOBase):
+    """Standard output, without what it has no room for."""
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with contextlib.suppress(OSError):
+            sys.stdout.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what can be flushed."""
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+
+
 def main() -> int:
     """Run a supervisor for the settings of the environment; refusals go to standard error as one line of JSON."""
     stamp, render = structlog.processors.TimeStamper("iso", utc=True), structlog.processors.JSONRenderer()
-    structlog.configure(processors=[stamp, render])
+    structlog.configure(
+        processors=[stamp, render], logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _LogFile()))
+    )
     try:
         settings = load_settings()
         java = find_java()

@@ -58,6 +58,12 @@ class Superseded(TidemarkError):
     code = "superseded"
 
 
+class LeaseLost(TidemarkError):
+    """The file of a source's lease went while an attempt held it. Facts: `source`."""
+
+    code = "lease_lost"
+
+
 @dataclass(frozen=True, slots=True)
 class Fence:
     """One attempt's right to write a source: Delta's writer options are made of it.
@@ -113,7 +119,11 @@ class Lease:
         self.save()
 
     def save(self) -> None:
-        """Written in place: the lock is on this very file, so it must not be replaced by another."""
+        """Written in place: the lock is on this very file, so it must not be replaced by another.
+
+        Raises:
+            LeaseLost: the file is not there any more, and the lock on it worth nothing.
+        """
         lease = {
             "token": self.fence.token,
             "run_id": self.run_id,
@@ -124,7 +134,17 @@ class Lease:
             "stages": self.stages,
             "past": self.past,
         }
-        with self.path.open("r+") as handle:
+        try:
+            handle = self.path.open("r+")
+        except FileNotFoundError:
+            raise LeaseLost(
+                expected=f"{self.path} to stay while {self.fence.source} is worked on",
+                found="that somebody has removed it",
+                consequence="published tables are whole: as before the run, or as it has published them",
+                next_step="do the same again: the lake says how to go on",
+                source=self.fence.source,
+            ) from None
+        with handle:
             handle.write(json.dumps(lease))
             handle.truncate()
             handle.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -100,6 +101,21 @@ def test_down_ends_parts_that_ignore_the_first_signal(settings, supervise):
     eventually(lambda: len(members(settings)) >= 3)
     control.down(settings)
     assert processes.marked(settings.home) == []
+
+
+def test_a_full_disk_ends_neither_the_supervisor_nor_its_parts(settings, supervise):
+    process = supervise(FAMILY)
+    first = state_of(settings).part("lake")
+    # each write to a file fails, as on a disk without room
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    os.kill(first.pid, signal.SIGKILL)
+    eventually(lambda: [each for each in members(settings) if each.pid != first.pid])
+    time.sleep(0.5)
+    assert process.poll() is None
+    assert state_of(settings).part("lake").pid == first.pid, "what it could not write it has not written"
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    eventually(lambda: state_of(settings).part("lake").restarts == 1)
+    assert [path.name for path in settings.server_dir.iterdir() if path.name.startswith("tmp")] == []
 
 
 def test_a_killed_part_is_restarted_and_what_it_left_is_ended(settings, supervise):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_jobs.server.audit import findings
+from spark_jobs.server.audit import findings, verdict
 from spark_jobs.server.jars import DELTA, S3
 from spark_jobs.server.sbom import with_jars
 
@@ -40,3 +42,23 @@ def test_findings_with_a_fix_are_told_from_those_without() -> None:
 def test_an_audit_that_could_not_look_is_no_clean_one() -> None:
     with pytest.raises(ValueError, match="1 skipped: p1"):
         findings(report({"vulns": []}, {"name": "p1", "skip_reason": "not found"}))
+
+
+def test_a_build_passes_without_findings_that_have_a_fix_and_where_nothing_is_known_only_if_it_asks(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "findings.json"
+    for content in (None, "", json.dumps(report({"name": "p1", "skip_reason": "not found"}))):
+        if content is not None:
+            path.write_text(content)
+        text, passes = verdict(path, if_reachable=False)
+        assert "nothing is known" in text
+        assert not passes
+        assert verdict(path, if_reachable=True) == (text, True)
+    known = {"id": "PYSEC-1", "aliases": [], "description": ""}
+    path.write_text(json.dumps(report({"vulns": [{**known, "fix_versions": []}]})))
+    assert verdict(path, if_reachable=True) == ("p0 1.0: PYSEC-1; no fix yet", True)
+    path.write_text(json.dumps(report({"vulns": [{**known, "fix_versions": ["1.1"]}]})))
+    text, passes = verdict(path, if_reachable=True)
+    assert "1 findings have a fix" in text
+    assert not passes

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from spark_jobs.storage.fence import SourceBusy, Superseded, hold_still, take, visit
+from spark_jobs.storage.fence import LeaseLost, SourceBusy, Superseded, hold_still, take, visit
 
 
 def _take(folder: Path, run_id: str = "r1", *, starts_run: bool = True, wait_s: float = 0.0):  # type: ignore[no-untyped-def]
@@ -43,6 +44,17 @@ def test_a_later_stage_of_the_run_sees_what_earlier_ones_staged(tmp_path: Path) 
     with _take(tmp_path, starts_run=False) as lease:
         assert lease.staged == {"window": 1}
         assert lease.verdicts == [{"gate": "silver"}]
+
+
+def test_a_lease_that_goes_while_it_is_held_ends_the_attempt_and_not_the_next_one(tmp_path: Path) -> None:
+    folder = tmp_path / "leases"
+    with take(folder, source="meters", run_id="a", starts_run=True, wait_s=0) as lease:
+        shutil.rmtree(folder)
+        with pytest.raises(LeaseLost, match="do the same again"):
+            lease.save()
+        assert not folder.exists(), "a new file would not have the lock"
+    with take(folder, source="meters", run_id="b", starts_run=True, wait_s=0) as lease:
+        lease.save()
 
 
 def test_a_new_run_starts_with_nothing_staged(tmp_path: Path) -> None:

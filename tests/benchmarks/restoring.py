@@ -1,0 +1,76 @@
+"""Backup and restore of a year of flights: wall seconds of `tidemark backup`, of a second set, `verify` and `restore`.
+
+`python tests/benchmarks/restoring.py` makes an installation of its own, runs the year, adds a set and another one, and
+restores into an empty home, whose tables are then compared with the first home's by their rows. The aim is a restore of
+60 s. Nothing else restores these sets, so there is no peer; the floor is `cp -r` of the lake's folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from tests.installations import TIDEMARK, Installation
+
+COUNTS = (
+    "SELECT (SELECT count(*) FROM bronze.deltas), (SELECT count(*) FROM silver.departure_delays),"
+    " (SELECT count(*) FROM silver.rotations), (SELECT sum(flights) FROM gold.flights)"
+)
+
+
+def seconds(installation: Installation, *arguments: str) -> float:
+    """Wall time of one command, which must succeed."""
+    begun = time.perf_counter()
+    done = installation.run(str(TIDEMARK), *arguments, timeout_s=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return time.perf_counter() - begun
+
+
+def copied(folder: Path, to: Path) -> float:
+    """Wall time of a plain copy."""
+    begun = time.perf_counter()
+    shutil.copytree(folder, to)
+    return time.perf_counter() - begun
+
+
+def line(name: str, took: float, aim: str = "") -> None:
+    """One row of the table."""
+    print(f"| {name} | {took:.2f} | {aim} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--until", default="2013-12-31", help="the last day")
+    until = parser.parse_args().until
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "backup"
+        first, second = (Installation(Path(folder) / name) for name in ("home", "restored"))
+        second.environment["TIDEMARK_SOURCES"] = str(Path(folder) / "restored-sources")
+        try:
+            seconds(first, "up", "--no-airflow")
+            first.json("prepare", "--from", "2013-01-01", "--to", until, wait_s=900)
+            print("| what | seconds | aim |\n| --- | ---: | ---: |")
+            line(f"run up to {until}", seconds(first, "run", "flights", "--from", "2013-01-01", "--to", until))
+            line("backup, the first set", seconds(first, "backup", str(place)))
+            line("backup, a second set", seconds(first, "backup", str(place)))
+            line("verify", seconds(first, "verify", str(place)))
+            wanted = first.sql(COUNTS)
+            first.run(str(TIDEMARK), "down")
+            line("restore", seconds(second, "restore", str(place)), "60")
+            line("floor: a plain copy of the lake", copied(Path(first.settings.lake), Path(folder) / "copy"))
+            size = sum(file.stat().st_size for file in Path(first.settings.lake).rglob("*") if file.is_file())
+            seconds(second, "up", "--no-airflow")
+            line("doctor --repair: names and marts", seconds(second, "doctor", "--repair"))
+            assert second.sql(COUNTS) == wanted
+        finally:
+            for installation in (first, second):
+                installation.run(str(TIDEMARK), "down")
+    print(f"\n{size / 2**20:.0f} MiB of lake, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    main()
