@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.expectation import BatchExpectation
@@ -86,7 +85,8 @@ def _measured(frame: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     """A measure as Python has it; None if it is missing, for which a frame of numbers has NaN."""
-    plain = value.item() if isinstance(value, np.generic) else value
+    # numpy's numbers give Python's
+    plain = value.item() if hasattr(value, "item") else value
     return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
