@@ -21,7 +21,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 AUDIT_SECONDS ?= 600
 AUDIT ?=
 
-.PHONY: help setup setup-s3 up down demo test test-long test-fast chaos lint format sbom audit clean check-tools
+.PHONY: help setup setup-s3 setup-lineage up down demo test test-long test-fast chaos lint format sbom audit clean check-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,8 @@ help: ## list the targets
 setup: .venv/.ready .jars/.ready ## the environment from the lock, and Delta's jars (nothing to do the second time)
 
 setup-s3: setup .jars/s3/.ready ## what a lake on S3 needs beside it: 13 MB of jars
+
+setup-lineage: setup .jars/lineage/.ready ## what telling lineage needs (TIDEMARK_LINEAGE): 43 MB of jar, and Airflow's provider
 
 up: setup ## start the lake server and Airflow
 	$(BIN)/tidemark up
@@ -112,4 +114,9 @@ check-tools:
 
 .jars/s3/.ready: spark_jobs/server/jars-s3.lock .jars/.ready
 	$(BIN)/python -m spark_jobs.server.jars s3
+	@touch $@
+
+.jars/lineage/.ready: spark_jobs/server/jars-lineage.lock lineage.lock .jars/.ready
+	VIRTUAL_ENV=.venv $(UV) pip install --quiet --compile-bytecode --no-deps --require-hashes -r lineage.lock
+	$(BIN)/python -m spark_jobs.server.jars lineage
 	@touch $@

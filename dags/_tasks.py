@@ -40,6 +40,7 @@ class StageOperator(BaseOperator):
         self.notify = list(notify)
         self.start_us = drops.start_us
         self.every_us = drops.every_us
+        self._summary: dict[str, Any] | None = None
 
     def execute(self, context: Any, event: Any = None) -> dict[str, Any]:
         """Called by Airflow in the task's own process, again when it is the run's turn."""
@@ -72,6 +73,7 @@ class StageOperator(BaseOperator):
             if error.code in RETRIED:
                 raise
             raise AirflowFailException(str(error)) from error
+        self._summary = summary
         self.log.info("%s of %s from %s to %s\n%s", self.task_id, self.source, lo, hi, summary_table(summary))
         self.log.info("%s", self._spent(context, begun, imported, summary))
         if self.task_id == LAST:
@@ -96,6 +98,17 @@ class StageOperator(BaseOperator):
         listed = ", ".join(f"{name} {seconds:.1f}" for name, seconds in spent.items())
         most = max(spent, key=lambda name: spent[name])
         return f"{self.task_id} took {sum(spent.values()):.1f} s, most of it {most} (seconds: {listed})"
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """Called by Airflow's provider of OpenLineage, which is at work where `TIDEMARK_LINEAGE` is set."""
+        return self.get_openlineage_facets_on_complete(None)
+
+    def get_openlineage_facets_on_complete(self, _task_instance: Any) -> Any:
+        """The same once the task has ended, or failed: the tables that it reads and writes."""
+        from spark_jobs.jobs.lineage import stage_lineage
+
+        settings = load_settings()
+        return stage_lineage(settings, find_source(settings.sources, self.source), self.task_id, self._summary)
 
     def on_kill(self) -> None:
         """Airflow calls this in a signal handler: unwind `run_stage`, which interrupts its Spark session."""

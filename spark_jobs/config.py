@@ -179,6 +179,14 @@ class Settings(BaseSettings):
     )
     smtp_from: str = Field(default="tidemark@localhost", description="the address that e-mail comes from")
 
+    # --- lineage ----------------------------------------------------------------------------------------------------
+    lineage: Path | None = Field(
+        default=None,
+        description="an openlineage.yml: where Airflow and the lake server tell what they read and write, by"
+        " OpenLineage; needs `make setup-lineage`; nothing is told by default",
+    )
+    lineage_namespace: str = Field(default="tidemark", description="of the jobs of this installation in lineage")
+
     # --- maintenance ------------------------------------------------------------------------------------------------
     maintenance_schedule: str = Field(
         default="0 3 * * 0",
@@ -199,7 +207,7 @@ class Settings(BaseSettings):
         default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"
     )
 
-    @field_validator("home", "jars", "sources", "expectations", "dags", "plugins")
+    @field_validator("home", "jars", "sources", "expectations", "dags", "plugins", "lineage")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         # symbolic links are kept, as users named them

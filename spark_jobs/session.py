@@ -143,7 +143,7 @@ def _java_options(settings: Settings, scratch: Path) -> str:
 
 
 def lake_jars(settings: Settings) -> list[Path]:
-    """The jars that a lake needs where it is: Delta's, and those of S3.
+    """The jars that a lake needs where it is: Delta's, those of S3, and that of lineage where it is told.
 
     Raises:
         JarsMissing: the jars folder lacks one.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import expectations
+from expectations.invariant import Invariant, Measure, observed, raised
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates.project import Batch, build_data_docs, data_docs_index, validate
@@ -15,7 +16,6 @@ from spark_jobs.gates.verdicts import MAX_EXAMPLES, Examples, GateFailed, Verdic
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
 
-Measure = float | int | str | None
 FindExamples = Callable[[Sequence[tuple[str, ...]]], Examples]
 """Given the measures of invariants that fail, what breaks them, by the first measure of each."""
 
@@ -56,16 +56,29 @@ def judge_gate(
     """Hold `measures` against the suite of `gate`, or of the audit; one verdict per expectation, in the suite's order.
 
     The validation result is stored, whatever the outcome. A measure that the suite needs and `measures` lacks fails;
-    measures that no expectation reads are left out. `find_examples` is called only on failure.
+    measures that no expectation reads are left out. Where invariants are broken Great Expectations asks `find_examples`
+    for the rows, once for all of them, and its result has them.
     """
     invariants = expectations.SUITES[gate]
     row = {measure: measures.get(measure) for invariant in invariants for measure in invariant.measures}
-    results = _validate(gate, row, settings=settings, source=source, run_id=run_id)
+    batch = Batch(gate, source, row=row, breaking_rows=_finder(invariants, row, find_examples))
+    results = validate(settings, batch, lambda: expectations.suite(gate, invariants), run_id=run_id)
+    by_measure = {each.expectation_config.meta["measure"]: each for each in results if each.expectation_config}
     relation = _RELATIONS[gate].format(source) if gate in _RELATIONS else None
-    verdicts = [_verdict(gate, relation, invariant, row, results[invariant.measure]) for invariant in invariants]
-    failed = [each.measures for each, verdict in zip(invariants, verdicts, strict=True) if verdict.stops]
-    examples = find_examples(failed) if find_examples and failed else {}
-    return [replace(v, sample=tuple(examples.get(v.name, ())[:MAX_EXAMPLES])) for v in verdicts]
+    return [_verdict(gate, relation, invariant, row, by_measure[invariant.measure]) for invariant in invariants]
+
+
+def _finder(
+    invariants: Sequence[Invariant], row: Mapping[str, Measure], find_examples: FindExamples | None
+) -> Callable[[tuple[str, ...]], Sequence[Mapping[str, Any]]]:
+    """What gives the rows that break an invariant. The first question reads those of all that are broken, in one go."""
+
+    @functools.cache
+    def of_all() -> Examples:
+        broken = [each.measures for each in invariants if not each.holds(row)]
+        return find_examples(broken) if find_examples else {}
+
+    return lambda measures: of_all().get(measures[0], ())[:MAX_EXAMPLES]
 
 
 def refuse_failed(gate: str, verdicts: Sequence[Verdict], *, settings: Settings, source: str, run_id: str) -> None:
@@ -81,41 +94,27 @@ def refuse_failed(gate: str, verdicts: Sequence[Verdict], *, settings: Settings,
         raise GateFailed(gate=gate, source=source, run_id=run_id, failed=failed, page=page, report=report)
 
 
-def _validate(
-    gate: str, row: Mapping[str, Measure], *, settings: Settings, source: str, run_id: str
-) -> dict[str, ExpectationValidationResult]:
-    """The result of each expectation, by measure."""
-    results = validate(
-        settings,
-        Batch(gate, source, row=row),
-        lambda: expectations.suite(gate, expectations.SUITES[gate]),
-        run_id=run_id,
-    )
-    return {each.expectation_config.meta["measure"]: each for each in results if each.expectation_config}
-
-
 def _verdict(
     gate: str,
     relation: str | None,
-    invariant: expectations.Invariant,
+    invariant: Invariant,
     row: Mapping[str, Measure],
     result: ExpectationValidationResult,
 ) -> Verdict:
-    values = {measure: _shown(row[measure]) for measure in invariant.measures}
-    observed = ", ".join(f"{m}={v}" for m, v in values.items()) if len(values) > 1 else values[invariant.measure]
-    counted = row[invariant.measure] if invariant.bound == "none" else None
+    found = observed({measure: row[measure] for measure in invariant.measures})
+    error = raised(result)
+    if error is not None:
+        found += f" (the rows that break it can't be shown: {' '.join(error.split())})"
+    failing = result.result.get("unexpected_count")
     return Verdict(
         gate,
         invariant.measure,
         invariant.guarantee,
-        observed,
+        found,
         "passed" if result.success else "failed",
         expected=invariant.bounds,
         relation=relation,
-        failing=counted if isinstance(counted, int) else None,
+        failing=failing,
+        sample=tuple(result.result.get("partial_unexpected_list") or ()),
         on_failure=None if result.success else invariant.on_failure,
     )
-
-
-def _shown(value: Any) -> str:
-    return "not measured" if value is None else str(value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from expectations.invariant import raised
 from spark_jobs.config import Settings
 from spark_jobs.gates.checks import Assertion
 from spark_jobs.gates.frames import as_pandas
@@ -115,20 +116,13 @@ def _answer(check: Assertion, result: ExpectationValidationResult, because: str 
         return "overridden"
     if check.treatment == "warn":
         return "warned"
-    return "error" if _raised(result) else "failed"
-
-
-def _raised(result: ExpectationValidationResult) -> str | None:
-    """The message of what Great Expectations ran into, if it could not judge."""
-    info: Mapping[str, Any] = result.exception_info or {}
-    nested = [each for each in info.values() if isinstance(each, Mapping)] or [info]
-    return next((str(each["exception_message"]) for each in nested if each.get("raised_exception")), None)
+    return "error" if raised(result) else "failed"
 
 
 def _observed(result: ExpectationValidationResult) -> str:
-    raised = _raised(result)
-    if raised is not None:
-        return f"it could not be checked: {' '.join(raised.split())}"
+    error = raised(result)
+    if error is not None:
+        return f"it could not be checked: {' '.join(error.split())}"
     outcome: Mapping[str, Any] = result.result
     if outcome.get("unexpected_count") is not None and outcome.get("element_count") is not None:
         rows, broken = int(outcome["element_count"]), int(outcome["unexpected_count"])

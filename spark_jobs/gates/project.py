@@ -11,12 +11,13 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expectations.invariant import BREAKING_ROWS
 from spark_jobs.config import Settings
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def preload() -> None:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # it tells of each kind of data source whose client is not installed
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
-    import great_expectations  # noqa: F401
+    # stored suites name its class
+    import expectations.enforcement  # noqa: F401
 
 
 @contextmanager
@@ -97,13 +99,15 @@ def _site() -> Any:
 class Batch:
     """What a suite is held against: one measured row, or a pandas frame.
 
-    `name` is that of its suite, with the source it names the checkpoint. `result_format` is Great Expectations' own.
+    `name` is that of its suite, with the source it names the checkpoint. `breaking_rows` finds the rows that break an
+    invariant, by its measures. `result_format` is Great Expectations' own.
     """
 
     name: str
     source: str
     row: Mapping[str, float | int | str | None] | None = None
     frame: Any = None
+    breaking_rows: Callable[[tuple[str, ...]], Sequence[Mapping[str, Any]]] | None = None
     result_format: Any = "COMPLETE"
 
     def as_frame(self) -> Any:
@@ -112,8 +116,10 @@ class Batch:
             return self.frame
         import pandas as pd
 
-        # a missing measure as NaN: Great Expectations calls it failed, while None raises inside
-        return pd.DataFrame([{name: float("nan") if value is None else value for name, value in self.row.items()}])
+        # a column of its own each, so that no number becomes another one beside those that are missing
+        frame = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in self.row.items()})
+        frame.attrs[BREAKING_ROWS] = self.breaking_rows
+        return frame
 
 
 def validate(

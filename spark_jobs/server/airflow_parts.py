@@ -75,6 +75,7 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         "AIRFLOW_HOME": str(settings.airflow_home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
         **_dags_of_plugins(settings),
+        **_lineage(settings),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.airflow_home / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "spark_jobs.scheduling.executor.ResumingExecutor",
@@ -117,6 +118,18 @@ def _dags_of_plugins(settings: Settings) -> dict[str, str]:
         {"name": "plugins", "classpath": local, "kwargs": {"path": str(folder)}},
     ]
     return {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
+
+
+def _lineage(settings: Settings) -> dict[str, str]:
+    """The settings of Airflow's own integration with OpenLineage, where it is wanted."""
+    if settings.lineage is None:
+        return {}
+    return {
+        "AIRFLOW__OPENLINEAGE__CONFIG_PATH": str(settings.lineage),
+        "AIRFLOW__OPENLINEAGE__NAMESPACE": settings.lineage_namespace,
+        # code may hold what is nobody else's business, and says nothing of data
+        "AIRFLOW__OPENLINEAGE__DISABLE_SOURCE_CODE": "True",
+    }
 
 
 def is_migrated(settings: Settings) -> bool:

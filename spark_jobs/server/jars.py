@@ -1,12 +1,12 @@
 """Spark's further jars: which, how they get here, and proof that they are the right ones.
 
 `jars.lock` pins every jar that Delta needs and pyspark does not bring: what else Delta depends on (Parquet, Hadoop,
-zstd, …) is in pyspark, in the versions that Spark was tested with. `jars-s3.lock` does the same for a lake on S3, and
-is nothing to anybody else. The jars are downloaded by Ivy, which is in pyspark, in set-up; nothing is resolved or
-downloaded at run time.
+zstd, …) is in pyspark, in the versions that Spark was tested with. `jars-s3.lock` does the same for a lake on S3,
+`jars-lineage.lock` for telling lineage; they are nothing to anybody else. The jars are downloaded by Ivy, which is in
+pyspark, in set-up; nothing is resolved or downloaded at run time.
 
     python -m spark_jobs.server.jars        # what `make setup` calls
-    python -m spark_jobs.server.jars s3     # what `make setup-s3` calls
+    python -m spark_jobs.server.jars s3     # what `make setup-s3` calls; with lineage: `make setup-lineage`
 """
 
 from __future__ import annotations
@@ -121,11 +121,12 @@ class JarSet:
 
 DELTA = JarSet("jars.lock", "", "setup")
 S3 = JarSet("jars-s3.lock", "s3", "setup-s3")
+LINEAGE = JarSet("jars-lineage.lock", "lineage", "setup-lineage")
 
 
 def needed(settings: Settings) -> list[JarSet]:
     """What an installation needs."""
-    return [DELTA, S3] if is_s3(settings.lake) else [DELTA]
+    return [DELTA, *([S3] if is_s3(settings.lake) else []), *([LINEAGE] if settings.lineage else [])]
 
 
 def _run_ivy(scratch: Path, jars: list[Jar]) -> str:
@@ -169,10 +170,11 @@ def _sha256(file: Path) -> str | None:
 
 
 def main(names: list[str]) -> int:
-    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so; `s3` among the names:
-    also those of a lake on S3, wherever the lake is now."""
+    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so; `s3` or `lineage`
+    among the names: also those of that set, whatever the settings are now."""
     settings = load_settings()
-    sets = [DELTA, S3] if "s3" in names else needed(settings)
+    named = {"s3": S3, "lineage": LINEAGE}
+    sets = list(dict.fromkeys([*needed(settings), *(named[name] for name in names)]))
     try:
         for jars in sets:
             fetched = jars.fetch(settings)

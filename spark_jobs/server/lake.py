@@ -81,6 +81,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
             "SPARK_LOCAL_IP": settings.bind_address,
             "PYSPARK_PYTHON": settings.python,
             "PYSPARK_DRIVER_PYTHON": settings.python,
+            **({} if settings.lineage is None else {"OPENLINEAGE_CONFIG": str(settings.lineage)}),
         },
         working_dir=settings.server_dir,
         log_file=settings.logs_dir / "lake.log",
@@ -118,4 +119,17 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
         "spark.scheduler.allocation.file": str(settings.server_dir / "conf" / "fairscheduler.xml"),
         # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s
         "spark.connect.execute.manager.detachedTimeout": "30s",
+        **_lineage(settings),
+    }
+
+
+def _lineage(settings: Settings) -> dict[str, str]:
+    """Spark's own integration with OpenLineage, where it is wanted. Where events go is in the file of the settings,
+    not here: Spark's configuration is for every client to read."""
+    if settings.lineage is None:
+        return {}
+    return {
+        "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",
+        "spark.openlineage.namespace": settings.lineage_namespace,
+        "spark.openlineage.appName": "tidemark_lake",
     }

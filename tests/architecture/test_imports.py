@@ -141,7 +141,8 @@ LIBRARIES: dict[str, set[str]] = {
     "reads": SPARK,
     "gates": {*SPARK, "great_expectations", "jinja2", "pandas"},
     "publish": {*SPARK, "dbt", "yaml"},
-    "jobs": {*SPARK, "structlog"},
+    # Airflow's provider of OpenLineage, where lineage is told
+    "jobs": {*SPARK, "airflow", "openlineage", "structlog"},
     "portal": {*ARROW, "airflow", "deltalake", "fastapi", "jinja2", "starlette"},
     "server": {
         *("cryptography", "httpx", "psutil", "pyarrow", "pyhive", "pyspark", "stamina", "structlog", "thrift"),
