@@ -15,6 +15,7 @@ from spark_jobs.jobs.audit import audit
 from spark_jobs.landing.standing import standing_rows
 from spark_jobs.sources import drop_of, first_row_id, load_source, row_id
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.lake_format import FORMAT, format_of
 from tests.jobs.harness import published
 from tests.lakes import made
 from tests.lakes.made import NIGHT, WINDOWS, file_of, gauge, meter, run, write
@@ -25,9 +26,15 @@ SUMMED = ("rows", "rows_back", "rejects", "rejects_back", "duplicates", "duplica
 
 
 @pytest.fixture
-def home(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Settings:
-    """Settings of the older lake."""
-    return made.opened(lake, spark_settings.model_copy(update={"home": tmp_path}))
+def at_home(spark_settings: Settings, tmp_path: Path) -> Settings:
+    """Settings with a home of the test's own."""
+    return spark_settings.model_copy(update={"home": tmp_path})
+
+
+@pytest.fixture
+def home(lake: SparkSession, at_home: Settings) -> Settings:
+    """Settings of the oldest lake."""
+    return made.opened(lake, at_home)
 
 
 def same(said: Mapping[str, Any], then: Mapping[str, Any]) -> None:
@@ -87,6 +94,19 @@ def test_it_opens_is_migrated_once_and_says_the_same(lake: SparkSession, home: S
     for row in lake.table("bronze.files").where("path IS NOT NULL AND version <> 'retracted'").collect():
         assert row.first_row_id == (row.seq_no << 43) + (row.file_rank << 29) + 1
         assert row.last_row_id == row.first_row_id + 2**29 - 2
+
+
+def test_a_lake_without_a_format_opens_is_given_one_and_says_the_same(lake: SparkSession, at_home: Settings) -> None:
+    home = made.opened(lake, at_home, "without_format")
+    assert format_of(Lake(lake)) is None
+    for name in ("meters", "gauges"):
+        run(lake, home, name, 2, 2, "first")
+        source = load_source(home.sources / f"{name}.yml")
+        check_tables(Lake(lake), source)
+        assert [stage["commits"] for stage in run(lake, home, name, 2, 2, "again")] == [0] * 5, "it is migrated"
+        assert audit(home, source, lake).failed == []
+    assert format_of(Lake(lake)) == str(FORMAT)
+    same(made.answers(lake, home), made.said("without_format"))
 
 
 @pytest.mark.long

@@ -33,7 +33,8 @@ except ImportError:  # a release whose `run_stage` takes what a run is about one
 
 STAGES = ("land", "seal", "window", "compact", "publish")
 HERE = Path(__file__).parent
-ARCHIVE, ANSWERS = HERE / "ranked_row_ids.tar.xz", HERE / "ranked_row_ids.json"
+LAKES = ("ranked_row_ids", "without_format")
+"""Each an archive and what the lake answered, as files of this folder."""
 START, DAY, MINUTE = datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(minutes=1)
 NIGHT = 24 * 60
 DATABASES = ("bronze", "trace", "silver", "gold", "quality")
@@ -200,22 +201,24 @@ def rows(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted(json.loads(json.dumps(listed, default=str)), key=lambda row: json.dumps(row, sort_keys=True))
 
 
-def saved(home: Settings, names: list[str]) -> None:
+def saved(home: Settings, lake: str, names: list[str]) -> None:
     """Archive the lake's files and the statements that define its names."""
     (home.home / "names.json").write_text(json.dumps(names))
-    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
+    with tarfile.open(HERE / f"{lake}.tar.xz", "w:xz", preset=9) as archive:
         for kept in KEPT:
+            if not (home.home / kept).exists():
+                continue  # a release that keeps it elsewhere, or not at all
             archive.add(home.home / kept, kept, filter=lambda entry: None if entry.name.endswith(".crc") else entry)
 
 
-def opened(spark: SparkSession, home: Settings) -> Settings:
-    """The archived lake in the session's empty one, as an upgrade finds it: its tables and names are those of then.
+def opened(spark: SparkSession, home: Settings, lake: str = LAKES[0]) -> Settings:
+    """An archived lake in the session's empty one, as an upgrade finds it: its tables and names are those of then.
 
     Returns settings with its sources and landing directory.
     """
     from spark_jobs.storage.places import lake_root
 
-    with tarfile.open(ARCHIVE) as archive:
+    with tarfile.open(HERE / f"{lake}.tar.xz") as archive:
         archive.extractall(home.home, filter="data")
     for database in DATABASES:
         place = Path(lake_root(spark)) / f"{database}.db"
@@ -229,9 +232,9 @@ def opened(spark: SparkSession, home: Settings) -> Settings:
     return home.model_copy(update={"sources": home.home / "sources", "landing": home.home / "landing"})
 
 
-def said() -> Mapping[str, Any]:
+def said(lake: str = LAKES[0]) -> Mapping[str, Any]:
     """What the lake answered when it was made."""
-    answered: Mapping[str, Any] = json.loads(ANSWERS.read_text())
+    answered: Mapping[str, Any] = json.loads((HERE / f"{lake}.json").read_text())
     return answered
 
 
@@ -247,7 +250,8 @@ class _Listening(Lake):
 
 
 def main() -> None:
-    """Make the lake in the folder that the command line names, which is empty, and archive it beside this file."""
+    """Make a lake in the folder that the command line names first, which is empty, and archive it beside this file
+    under the name that it names second."""
     from spark_jobs.jobs import stage
     from spark_jobs.session import open_session
 
@@ -263,8 +267,8 @@ def main() -> None:
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     make(spark, home)
     told = answers(spark, home)
-    ANSWERS.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
-    saved(home, list(dict.fromkeys(_Listening.statements)))
+    (HERE / f"{sys.argv[2]}.json").write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+    saved(home, sys.argv[2], list(dict.fromkeys(_Listening.statements)))
     spark.stop()
 
 
