@@ -50,10 +50,10 @@ _COPIED, _VIEWED = "table", "view"
 _NOT_COMPARED = ("known_from", "revision", "final")
 
 
-class NothingLanded(TidemarkError):
+class NothingPublished(TidemarkError):
     """Production has nothing that an environment could be built over. Facts: `source`."""
 
-    code = "nothing_landed"
+    code = "nothing_published"
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ def build(settings: Settings, environment: Environment, source: Source, spark: S
     """Work out what production would show with the environment's file of `source`, and show it in the environment.
 
     Raises:
-        NothingLanded: production has published nothing of the source.
+        NothingPublished: production has published nothing of the source.
         TidemarkError: what a run with that file would be refused for, too.
     """
     lake = Lake(spark)
     standing = frontiers.load(lake, source)
     if not standing.landed or not publication.load(lake, source).definition:
-        raise NothingLanded(
+        raise NothingPublished(
             expected=f"drops of {source.name} that have landed and are published",
             found="none",
             consequence="nothing was built",

@@ -15,7 +15,7 @@ from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.base import StalePlan
 from spark_jobs.jobs.environments import (
     Build,
-    NothingLanded,
+    NothingPublished,
     build,
     differences,
     drop_tables,
@@ -258,5 +258,5 @@ def test_dropped_it_leaves_nothing(lake: SparkSession, home: Settings) -> None:
 
 
 def test_a_source_without_drops_is_not_built(lake: SparkSession, home: Settings) -> None:
-    with pytest.raises(NothingLanded, match="plan meters"):
+    with pytest.raises(NothingPublished, match="plan meters"):
         built(lake, home, made(home, CHANGED))
