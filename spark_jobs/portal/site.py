@@ -8,7 +8,6 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.gates import data_docs_index
-from spark_jobs.portal import overview
 from spark_jobs.portal.docs import DOCS
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.names import encoded
@@ -47,8 +46,10 @@ def _names(portal: Portal) -> Iterator[str]:
     yield from (f"marts/{encoded(mart)}{_HTML}" for mart in portal.marts())
     for name, source in portal.sources().items():
         yield from (f"{kind}/{encoded(name)}{_HTML}" for kind in ("sources", "quarantine"))
-        for run in overview.source_facts(portal.lake, source).runs[:MOST_RUNS]:
-            yield f"runs/{encoded(name)}/{encoded(run.run_id)}{_HTML}"
+        facts = portal.facts(source)
+        shown = [("runs", name, run.run_id) for run in facts.runs[:MOST_RUNS]]
+        for page in dict.fromkeys([*shown, *([facts.audit_page] if facts.audit_page else [])]):
+            yield "/".join(map(encoded, page)) + _HTML
 
 
 def _write(folder: Path, name: str, text: str) -> None:
