@@ -16,7 +16,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import lake_older, source_tables
 from spark_jobs.errors import TidemarkError
 from spark_jobs.portal import overview
-from spark_jobs.portal.docs import docs_of_run
+from spark_jobs.portal.docs import DBT_DOCS, docs_file, docs_of_run
 from spark_jobs.portal.glossary import WORDS
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.links import Links
@@ -133,7 +133,7 @@ class Portal:
         elif kind == "glossary" and not rest:
             content = {"words": WORDS}
         elif kind == "marts":
-            content = self._mart(rest, scope) if rest else {"marts": self._marts(scope)}
+            content = self._mart(rest, scope) if rest else {"marts": self._marts(scope), "dbt_docs": self._dbt_docs()}
             kind = "mart" if rest else "marts"
         elif kind in makers:
             of_source, _, more = rest.partition("/")
@@ -238,6 +238,9 @@ class Portal:
     def _marts(self, scope: Scope) -> list[tuple[Mart, Any]]:
         seen = [mart for mart in self.marts().values() if mart.source is None or scope.sees(mart.source)]
         return [(mart, self._mart_rows(mart)) for mart in seen]
+
+    def _dbt_docs(self) -> str | None:
+        return DBT_DOCS if docs_file(self.settings, DBT_DOCS) else None
 
     def _mart_rows(self, mart: Mart) -> MartRows | None:
         notes = [shown_marts(self.settings.home, source) for source in self.sources()]

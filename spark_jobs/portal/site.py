@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.gates import data_docs_index
-from spark_jobs.portal.docs import DOCS
+from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.names import encoded
 from spark_jobs.portal.pages import STYLES, TEMPLATES, Portal
@@ -37,6 +37,10 @@ def write_site(settings: Settings, folder: Path) -> int:
     docs = data_docs_index(settings).parent
     if docs.is_dir():
         shutil.copytree(docs, folder / DOCS, dirs_exist_ok=True)
+    described = docs_file(settings, DBT_DOCS)
+    if described is not None:
+        (folder / DOCS).mkdir(exist_ok=True)
+        shutil.copyfile(described, folder / DBT_DOCS)
     return count + len(rows)
 
 

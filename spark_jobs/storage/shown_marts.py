@@ -50,6 +50,11 @@ def note_shown(home: Path, source: str, shown: ShownMarts) -> None:
     note.write_text(json.dumps(asdict(shown)))
 
 
+def dbt_docs_file(home: Path) -> Path:
+    """dbt's own documentation of the models, once somebody has asked for it."""
+    return home / "dbt" / "docs" / "static_index.html"
+
+
 def staged(mart: str) -> Table:
     """The table that a mart is built in."""
     return Table(STAGING, mart, "", ())
