@@ -18,7 +18,6 @@ from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.gates import Verdict, build_data_docs, judge_gate
 from spark_jobs.gates.frames import published_rows
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
-from spark_jobs.jobs.audit_note import note_audit
 from spark_jobs.jobs.bronze_audit import BronzeAudit
 from spark_jobs.jobs.examination import examine_source
 from spark_jobs.jobs.gates import as_json
@@ -31,6 +30,7 @@ from spark_jobs.restatement.touched import Scope
 from spark_jobs.restatement.windows import corrections
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
+from spark_jobs.storage.audit_notes import note_audit
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.quality_tables import RESULTS

@@ -19,6 +19,7 @@ from spark_jobs.storage.tables import DUPLICATES, FILES, LATE, QUARANTINE, STATE
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset
+    from openlineage.client.facet_v2 import OutputDatasetFacet
 
 
 def stage_lineage(
@@ -38,7 +39,7 @@ def stage_lineage(
             rowCount=summary.get("rows"), fileCount=summary.get("files")
         )
         first = outputs[0]
-        facets = {"outputStatistics": rows}
+        facets: dict[str, OutputDatasetFacet] = {"outputStatistics": rows}
         outputs[0] = OutputDataset(first.namespace, first.name, facets=first.facets, outputFacets=facets)
     return OperatorLineage(inputs=inputs, outputs=outputs)
 

@@ -9,7 +9,6 @@ from spark_jobs.definitions.definition import histories
 from spark_jobs.definitions.versions import version
 from spark_jobs.errors import TidemarkError
 from spark_jobs.gates import build_data_docs
-from spark_jobs.jobs.audit_note import last_audit
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
 from spark_jobs.jobs.mart_tests import keep_mart_tests
@@ -17,6 +16,7 @@ from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.model import STAGED
 from spark_jobs.storage import publication
+from spark_jobs.storage.audit_notes import last_audit
 from spark_jobs.storage.fold import fold
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.settle import settled

@@ -14,6 +14,9 @@ from spark_jobs.errors import TidemarkError
 _PRIVATE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _HEADERS = _PRIVATE | {"Content-Security-Policy": "frame-ancestors 'self'"}
 
+_APART = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'self'"}
+"""Of a page with a program: it runs as if it came from nowhere, without Airflow's cookies."""
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -62,7 +65,7 @@ def portal_app(settings: Settings) -> Any:
     from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
 
-    from spark_jobs.portal.docs import DOCS, docs_file
+    from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
     from spark_jobs.portal.pages import STYLES, TEMPLATES, PageMissing, Portal
     from spark_jobs.portal.pages import Scope as SeenSources
 
@@ -75,7 +78,8 @@ def portal_app(settings: Settings) -> Any:
     def page(name: str, asked: dict[str, list[str]], who: Any) -> Response:
         if name.startswith(f"{DOCS}/"):
             file = docs_file(settings, name) if may_read(who, None) else None
-            return FileResponse(file, headers=_PRIVATE) if file else PlainTextResponse("there is no such page", 404)
+            headers = _PRIVATE | (_APART if name == DBT_DOCS else {})
+            return FileResponse(file, headers=headers) if file else PlainTextResponse("there is no such page", 404)
         try:
             seen = SeenSources(lambda source: may_read(who, source))
             return HTMLResponse(portal.page(name, asked, seen), headers=_HEADERS)

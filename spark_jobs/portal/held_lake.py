@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.storage.column_types import INSTANT
+from spark_jobs.storage.data_files import StoredRows, dataset_of, rows_of
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.records import Rows
@@ -59,6 +60,28 @@ class HeldLake(StoredLake):
         missing = {c: pa.nulls(len(of_version), kinds[c]) for c in columns if c not in stands}
         read = pa.table({c: missing[c] if c in missing else of_version.column(c) for c in columns})
         return read if where is None else read.filter(where)
+
+    def stored(
+        self,
+        table: Table,
+        columns: Sequence[str],
+        where: pc.Expression | None = None,
+        partitions: Mapping[str, Sequence[str]] | None = None,
+    ) -> StoredRows:
+        """As `Lake.stored`. The list of a table's files and their footers, which is most of what a question costs that
+        is about few rows, stay in memory until the table is another."""
+        if partitions and not all(partitions.values()):
+            return super().stored(table, columns, where, partitions)
+        chosen = tuple((column, tuple(values)) for column, values in (partitions or {}).items())
+        # one list per table and columns of partitions: which batches are asked for changes with every run
+        key = ("files", table.qualified, tuple(column for column, _ in chosen))
+        system = file_system(self.uri(table), self._storage_options)
+        with self._lock:
+            log = self._log(table)
+            if log is None:
+                return super().stored(table, columns, where, partitions)
+            dataset = self.kept(key, (log.version(), chosen), lambda: dataset_of(log, system, partitions))
+        return rows_of(dataset, columns, where)
 
     def version(self, table: Table) -> int:
         """The newest version of a table; -1 where there is none."""

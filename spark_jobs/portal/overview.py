@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+import pyarrow.compute as pc
+
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.gates.drift import totals
 from spark_jobs.portal import drops as of_drops
 from spark_jobs.portal.drops import OPEN, Drop, LateRows
 from spark_jobs.portal.held_lake import HeldLake
@@ -19,10 +22,13 @@ from spark_jobs.portal.values import counted
 from spark_jobs.portal.windows import Windows, published_entities, published_windows
 from spark_jobs.reads.chain_metrics import ChainMetrics, chain_metrics
 from spark_jobs.sources import Source
+from spark_jobs.sources.quantities import MINUTE_US
 from spark_jobs.storage import publication
+from spark_jobs.storage.audit_notes import AuditNote
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.people_tables import DISMISSALS
 from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.quality_tables import METRICS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
 from spark_jobs.storage.times import instant
@@ -57,6 +63,7 @@ class SourceFacts:
     runs: list[Run]
     records: list[Row]
     late: LateRows
+    audit: AuditNote | None = None
 
     @property
     def name(self) -> str:
@@ -104,6 +111,12 @@ class SourceFacts:
             "seal": instant(standing.seal_us),
         }
 
+    @property
+    def audit_page(self) -> tuple[str, ...] | None:
+        """Where the last audit is seen; None where its results are no longer kept."""
+        kept = self.audit is not None and any(run.run_id == self.audit.run_id for run in self.runs)
+        return ("runs", self.name, self.audit.run_id) if kept and self.audit is not None else None
+
     @cached_property
     def concerns(self) -> list[Concern]:
         """What needs a person, the most urgent first."""
@@ -125,6 +138,9 @@ class SourceFacts:
             facts.append(
                 Concern(2, f"{counted(len(last.notable), 'check')} to look at", ("runs", self.name, last.run_id))
             )
+        if self.audit is not None and self.audit.failed:
+            words = f"the last audit found {counted(self.audit.failed, 'invariant')} that the lake breaks"
+            facts.append(Concern(0, words, self.audit_page or ("sources", self.name)))
         behind = self.behind(datetime.now(UTC))
         if behind:
             facts.append(Concern(1, f"{counted(behind, 'drop')} behind its schedule", ("sources", self.name)))
@@ -145,10 +161,12 @@ class SourceFacts:
         return (self.concerns[0].weight if self.concerns else 9, self.name)
 
 
-def source_facts(lake: HeldLake, source: Source) -> SourceFacts:
-    """Read what is to be said of a source; what is in memory stays while its tables do."""
+def source_facts(lake: HeldLake, source: Source, audit: AuditNote | None = None) -> SourceFacts:
+    """Read what is to be said of a source; what is in memory stays while its tables and its last audit do."""
     versions = tuple(lake.version(table) for table in (*_READ, *_CHECKED))
-    return lake.kept(("facts", source.name), (versions, source), lambda: _facts(lake, source))
+    return lake.kept(
+        ("facts", source.name), (versions, source, audit), lambda: replace(_facts(lake, source), audit=audit)
+    )
 
 
 def _facts(lake: HeldLake, source: Source) -> SourceFacts:
@@ -195,10 +213,12 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
     late = {seq_no: drop.late for seq_no, drop in facts.drops.items()} if facts.late.total else {}
     counts = [published_windows(lake, each) for each in definitions(source)]
     windows = [each for each in counts if each is not None]
+    measured = _measured(lake, source)
     plots = [
         bars("Rows per drop", rows, source, "rows"),
         bars("Late rows per drop", late, source, "late rows"),
         bars("Rejected records per drop", rejects, source, "records"),
+        *(bars(title, measured[title], source, unit) for title, unit in _MEASURED.items()),
         *(bars(f"Windows of {each.definition} by their start", each.by_drop, source, "windows") for each in windows),
     ]
     keeps = source.keeps_chains and facts.is_published and lake.version(CHAINS) >= 0
@@ -210,6 +230,31 @@ def source_page(lake: HeldLake, facts: SourceFacts) -> SourcePage:
         chain_metrics(lake, source) if keeps else None,
         sorted(facts.drops.values(), key=lambda drop: -drop.seq_no),
     )
+
+
+_MEASURED = {
+    "Bytes per drop": "bytes",
+    "Greatest delay per drop, from event to the start of the drop": "minutes",
+    "Missing values per drop, of all columns": "values",
+}
+"""Plots of `quality.metrics`, and their units."""
+
+
+def _measured(lake: HeldLake, source: Source) -> dict[str, dict[int, int]]:
+    """What these plots show, by drop; nothing of drops that have none."""
+
+    def of_drops() -> dict[str, dict[int, int]]:
+        known = totals(lake.records(METRICS, pc.field("source") == source.name))
+        values = {
+            seq_no: (drop["bytes"], max(drop["late_by_max"], 0) // MINUTE_US, sum(drop["nulls"].values()))
+            for seq_no, drop in known.items()
+        }
+        return {
+            title: {seq_no: of_drop[place] for seq_no, of_drop in values.items() if of_drop[place] > 0}
+            for place, title in enumerate(_MEASURED)
+        }
+
+    return lake.kept(("metrics", source.name), lake.version(METRICS), of_drops)
 
 
 def _cells(facts: SourceFacts) -> list[tuple[int, str, str, str | None]]:

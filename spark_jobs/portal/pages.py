@@ -16,7 +16,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import lake_older, source_tables
 from spark_jobs.errors import TidemarkError
 from spark_jobs.portal import overview
-from spark_jobs.portal.docs import docs_of_run
+from spark_jobs.portal.docs import DBT_DOCS, docs_file, docs_of_run
 from spark_jobs.portal.glossary import WORDS
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.links import Links
@@ -27,6 +27,7 @@ from spark_jobs.portal.values import counted, moment, shown
 from spark_jobs.reads.row_keys import published_table
 from spark_jobs.reads.why import why
 from spark_jobs.sources import Source, read_sources
+from spark_jobs.storage.audit_notes import audit_note
 from spark_jobs.storage.kept_plans import plan_of_run
 from spark_jobs.storage.shown_marts import shown_marts
 
@@ -132,7 +133,7 @@ class Portal:
         elif kind == "glossary" and not rest:
             content = {"words": WORDS}
         elif kind == "marts":
-            content = self._mart(rest, scope) if rest else {"marts": self._marts(scope)}
+            content = self._mart(rest, scope) if rest else {"marts": self._marts(scope), "dbt_docs": self._dbt_docs()}
             kind = "mart" if rest else "marts"
         elif kind in makers:
             of_source, _, more = rest.partition("/")
@@ -181,21 +182,25 @@ class Portal:
         stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in files)
         return self.lake.kept("marts", (stamps, tuple(self.sources())), lambda: marts(self.settings, self.sources()))
 
+    def facts(self, source: Source) -> overview.SourceFacts:
+        """What is to be said of a source."""
+        return overview.source_facts(self.lake, source, audit_note(self.settings.home, source.name))
+
     def _index(self, scope: Scope) -> dict[str, Any]:
         folder = self._folder()
         seen = [source for name, source in folder.sources.items() if scope.sees(name)]
-        facts = sorted((overview.source_facts(self.lake, source) for source in seen), key=lambda f: f.urgency)
+        facts = sorted((self.facts(source) for source in seen), key=lambda f: f.urgency)
         return {"sources": facts, "errors": [str(error) for error in folder.errors]}
 
     def _source(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        facts = overview.source_facts(self.lake, source)
+        facts = self.facts(source)
         tables = [published_table(source, name) for name in overview.published_names(source)]
         page = overview.source_page(self.lake, facts)
         chains = None if page.chains is None else asdict(page.chains)
         return {"facts": facts, "page": page, "chains": chains, "tables": tables, "listed": LISTED}
 
     def _run(self, source: Source, name: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        facts = overview.source_facts(self.lake, source)
+        facts = self.facts(source)
         by_id = {run.run_id: run for run in facts.runs}
         run: Run | None = by_id.get(name) or by_id.get(decoded(name))
         if run is None:
@@ -215,7 +220,7 @@ class Portal:
         return content | {"listed": LISTED}
 
     def _quarantine(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        facts = overview.source_facts(self.lake, source)
+        facts = self.facts(source)
         return {"source": source, "groups": overview.quarantine_groups(facts), "facts": facts, "listed": LISTED}
 
     def _why(self, source: Source, rest: str, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -234,6 +239,9 @@ class Portal:
         seen = [mart for mart in self.marts().values() if mart.source is None or scope.sees(mart.source)]
         return [(mart, self._mart_rows(mart)) for mart in seen]
 
+    def _dbt_docs(self) -> str | None:
+        return DBT_DOCS if docs_file(self.settings, DBT_DOCS) else None
+
     def _mart_rows(self, mart: Mart) -> MartRows | None:
         notes = [shown_marts(self.settings.home, source) for source in self.sources()]
         versions = [note.versions[mart.name] for note in notes if mart.name in note.versions]
@@ -248,6 +256,6 @@ class Portal:
     def _checks_of(self, mart: Mart) -> list[dict[str, Any]]:
         """What the newest run that checked the mart found."""
         source = self.sources().get(mart.source or "")
-        runs = overview.source_facts(self.lake, source).runs if source is not None else []
+        runs = self.facts(source).runs if source is not None else []
         results = ([row for row in run.results if row["relation"] == f"marts.{mart.name}"] for run in runs)
         return next(filter(None, results), [])

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.gates import data_docs_index
-from spark_jobs.portal import overview
-from spark_jobs.portal.docs import DOCS
+from spark_jobs.portal.docs import DBT_DOCS, DOCS, docs_file
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.names import encoded
 from spark_jobs.portal.pages import STYLES, TEMPLATES, Portal
@@ -38,6 +37,10 @@ def write_site(settings: Settings, folder: Path) -> int:
     docs = data_docs_index(settings).parent
     if docs.is_dir():
         shutil.copytree(docs, folder / DOCS, dirs_exist_ok=True)
+    described = docs_file(settings, DBT_DOCS)
+    if described is not None:
+        (folder / DOCS).mkdir(exist_ok=True)
+        shutil.copyfile(described, folder / DBT_DOCS)
     return count + len(rows)
 
 
@@ -47,8 +50,10 @@ def _names(portal: Portal) -> Iterator[str]:
     yield from (f"marts/{encoded(mart)}{_HTML}" for mart in portal.marts())
     for name, source in portal.sources().items():
         yield from (f"{kind}/{encoded(name)}{_HTML}" for kind in ("sources", "quarantine"))
-        for run in overview.source_facts(portal.lake, source).runs[:MOST_RUNS]:
-            yield f"runs/{encoded(name)}/{encoded(run.run_id)}{_HTML}"
+        facts = portal.facts(source)
+        shown = [("runs", name, run.run_id) for run in facts.runs[:MOST_RUNS]]
+        for page in dict.fromkeys([*shown, *([facts.audit_page] if facts.audit_page else [])]):
+            yield "/".join(map(encoded, page)) + _HTML
 
 
 def _write(folder: Path, name: str, text: str) -> None:

@@ -114,8 +114,8 @@ def build_marts(
     preload()
     from dbt.cli.main import dbtRunner
 
-    arguments = ["build", "--select", *project.selected(source), *_options(settings, project)]
-    with _environment(settings, published_us, standing, changes, compiled=compiled):
+    arguments = ["build", "--select", *project.selected(source), *dbt_options(settings, project)]
+    with dbt_environment(settings, published_us, standing, changes, compiled=compiled):
         outcome = dbtRunner().invoke(arguments)
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
     failed = {r.node.name: r.message or str(r.status) for r in results if str(r.status) not in _GOOD}
@@ -130,11 +130,12 @@ def build_marts(
     return MartsResult(source.name, status, sorted(built - refused), failed, tests, time.monotonic() - begun)
 
 
-def _options(settings: Settings, project: Project) -> list[str]:
-    state = settings.home / "dbt"
+def dbt_options(settings: Settings, project: Project, target: Path | None = None) -> list[str]:
+    """dbt's options for a project; what it leaves is in `target`, which is the builds' folder by default."""
+    target = target or settings.home / "dbt" / "target"
     return [
         *("--project-dir", str(project.folder), "--profiles-dir", str(PROJECT)),
-        *("--target-path", str(state / "target"), "--log-path", str(_logs(settings))),
+        *("--target-path", str(target), "--log-path", str(_logs(settings))),
         *("--log-level", "none", "--log-level-file", "info", "--no-use-colors", "--no-version-check"),
         # what dbt would list before it builds, `macros/mart.sql` asks of each mart by itself
         *("--no-send-anonymous-usage-stats", "--no-populate-cache"),
@@ -146,7 +147,7 @@ def _logs(settings: Settings) -> Path:
 
 
 @contextmanager
-def _environment(
+def dbt_environment(
     settings: Settings,
     published_us: int,
     standing: Mapping[str, StandingMart],
@@ -154,7 +155,7 @@ def _environment(
     *,
     compiled: bool,
 ) -> Iterator[None]:
-    """The variables that the project reads, for the time of one build."""
+    """The variables that the project reads, as `build_marts` has them, for the time of one command of dbt."""
     user = login(settings, "writer")
     wanted = {
         "TIDEMARK_JDBC_USER": user.user,

@@ -18,6 +18,8 @@ from spark_jobs.storage.places import file_system
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
+    from deltalake import DeltaTable
+    from pyarrow.fs import FileSystem
 
 BATCH_BYTES = 32 << 20
 """About how much is read at once; a chunk's row may be large."""
@@ -121,12 +123,21 @@ def stored_rows(
     """
 
     table = open_table(uri, options)
-    schema = pa.schema(table.schema().to_arrow())
     if partitions and not all(partitions.values()):
-        return StoredRows((), schema, tuple(columns), where)
+        return StoredRows((), pa.schema(table.schema().to_arrow()), tuple(columns), where)
+    return rows_of(dataset_of(table, file_system(uri, options), partitions), columns, where)
+
+
+def dataset_of(
+    table: DeltaTable, system: FileSystem, partitions: Mapping[str, Sequence[str]] | None = None
+) -> ds.FileSystemDataset:
+    """The files of a table as it was opened, of these partitions alone. It keeps what it has read of their footers."""
     chosen = [(column, "in", list(values)) for column, values in (partitions or {}).items()]
-    system = file_system(uri, options)
-    dataset = table.to_pyarrow_dataset(filesystem=system, file_pruning_predicate=chosen or None)
+    return table.to_pyarrow_dataset(filesystem=system, file_pruning_predicate=chosen or None)
+
+
+def rows_of(dataset: ds.FileSystemDataset, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
+    """Rows of a table's files: the `columns` of those that meet `where`."""
     return StoredRows(tuple(dataset.get_fragments(where)), dataset.schema, tuple(dict.fromkeys(columns)), where)
 
 

@@ -55,6 +55,11 @@ def forget_shown(home: Path, source: str) -> None:
     _note(home, source).unlink(missing_ok=True)
 
 
+def dbt_docs_file(home: Path) -> Path:
+    """dbt's own documentation of the models, once somebody has asked for it."""
+    return home / "dbt" / "docs" / "static_index.html"
+
+
 def staged(mart: str) -> Table:
     """The table that a mart is built in."""
     return Table(STAGING, mart, "", ())

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.storage.audit_notes import note_audit
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown
 from tests.empty_lake import empty
 from tests.jobs.harness import Reading, run, write_lines, write_source
@@ -63,6 +64,7 @@ def fill(spark: SparkSession, home: Settings) -> None:
     run(spark, home, 3, 3)
     _failed_check(home)
     _mart(home)
+    note_audit(home.home, "meters", "test-3-3", 2)
 
 
 def _failed_check(home: Settings) -> None:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.stored_lake import StoredLake
 
 COLUMNS = {"source": "STRING", "token": "BIGINT", "at": "TIMESTAMP"}
 TABLE = Table("quality", "notes", "", tuple(Column(name, kind, "") for name, kind in COLUMNS.items()))
@@ -67,3 +68,22 @@ def test_what_is_kept_is_made_anew_with_another_version_alone(tmp_path: Path) ->
     assert lake.kept("k", 2, make) == made[1]
     lake.forget()
     assert lake.kept("k", 2, make) == made[2]
+
+
+def test_stored_rows_are_those_of_the_newest_version_and_its_files_are_listed_once(tmp_path: Path) -> None:
+    lake, before = HeldLake(tmp_path), StoredLake(tmp_path)
+
+    def stored(of: StoredLake, source: str, least: int = 0) -> list[int]:
+        rows = of.stored(TABLE, ["token"], pc.field("token") >= least, {"source": [source]}).whole()
+        return sorted(rows["token"].to_pylist())
+
+    for token in range(3):
+        write(lake, ("a", token), ("b & ü/c", 10 + token))
+        for source in ("a", "b & ü/c", "none"):
+            assert stored(lake, source, 1) == stored(before, source, 1)
+        assert stored(lake, "a") == stored(lake, "a") == [*range(token + 1)]
+    files = lake.stored(TABLE, ["token"], None, {"source": ["a"]}).fragments
+    assert [f.path for f in files] == [f.path for f in lake.stored(TABLE, ["token"], None, {"source": ["a"]}).fragments]
+    assert lake.stored(TABLE, ["token"], None, {"source": []}).fragments == ()
+    write(lake, ("a", 9), mode="overwrite", predicate="source = 'a'")
+    assert stored(lake, "a") == [9]

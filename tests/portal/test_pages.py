@@ -70,6 +70,16 @@ def test_every_link_leads_to_a_page_and_nothing_is_fetched_from_elsewhere(site: 
                 assert (site / name).parent.joinpath(unquote(link)).exists(), (name, link)
 
 
+def test_a_source_plots_what_is_measured_of_its_drops(site: Path) -> None:
+    plots = re.findall(r'aria-label="([^"]+ per drop[^"]*)"', (site / "sources" / "meters.html").read_text())
+    told = {plot.partition(":")[0] for plot in plots}
+    assert {"Rows per drop", "Late rows per drop", "Rejected records per drop", "Bytes per drop"} <= told
+    assert any(name.startswith("Greatest delay per drop") for name in told)
+    (delay,) = [plot for plot in plots if plot.startswith("Greatest delay")]
+    # the row of 23:40 landed with the next day's drop
+    assert "most 20 in 2024-01-02" in delay
+
+
 def test_texts_of_the_data_stand_as_they_are(site: Path) -> None:
     pages = pages_of(site)
     holders = {name for name, page in pages.items() if "<script>" in page.text}
@@ -90,6 +100,7 @@ def test_the_first_page_says_what_needs_a_person(home: Settings, site: Path) -> 
     assert "the last run failed at silver: total_is_small; what it published stands" in text
     assert "1 record in quarantine" in text
     assert "1 drop never run" in text
+    assert "the last audit found 2 invariants that the lake breaks" in text and "2 invariants broken" in text
     drops = pages_of(site)["sources/meters.html"].text
     assert "2024-01-03" in (site / "sources" / "meters.html").read_text() and "never run" in drops
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -140,5 +141,14 @@ def test_views_that_the_catalog_has_lost_come_back(flights: Installation) -> Non
     day(flights, 2)
     assert flights.sql(DELAYS) == seen
     assert flights.sql("SELECT count(*) > 0 AS some FROM marts.aircraft_state") == [{"some": True}]
-    comments = flights.sql("DESCRIBE marts.airport_delays")
-    assert all(row["comment"] for row in comments), "columns of a mart say what they are"
+
+
+def test_every_mart_and_every_column_of_it_says_what_it_is(flights: Installation) -> None:
+    for database in ("marts", "marts_staging"):
+        names = [row["tableName"] for row in flights.sql(f"SHOW TABLES IN {database}")]
+        assert len(names) >= 3
+        for name in names:
+            described = flights.sql(f"DESCRIBE EXTENDED {database}.{name}")
+            columns = list(takewhile(lambda row: row["col_name"] and row["col_name"][0] != "#", described))
+            assert [row["col_name"] for row in columns if not row["comment"]] == [], (database, name)
+            assert any(row["col_name"] == "Comment" and row["data_type"] for row in described), (database, name)

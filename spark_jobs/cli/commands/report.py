@@ -29,6 +29,9 @@ def report(
         Path | None,
         typer.Option("--site", help="Write all pages of the portal into this folder instead.", file_okay=False),
     ] = None,
+    dbt_docs: Annotated[
+        bool, typer.Option("--dbt-docs", help="Write dbt's own documentation of the marts, which the portal links to.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a source's page as one HTML file: drops, frontiers, quarantine, lateness, windows, chains, runs.
@@ -37,12 +40,19 @@ def report(
     asked: the lake's files are read.
     """
     settings = load_settings()
-    if (source is None) == (site is None) or (site is not None and out is not None):
+    asked = [source is not None, site is not None, dbt_docs]
+    if sum(asked) != 1 or (source is None and out is not None):
         raise ParameterError(
-            expected="a source, or --site DIR",
-            found="both" if source is not None else "neither",
-            next_step="`tidemark report SOURCE --out FILE`, or `tidemark report --site DIR`",
+            expected="a source, --site DIR or --dbt-docs",
+            found=f"{sum(asked)} of them" if sum(asked) != 1 else "--out without a source",
+            next_step="`tidemark report SOURCE --out FILE`, `tidemark report --site DIR` or `… --dbt-docs`",
         )
+    if dbt_docs:
+        from spark_jobs.publish.dbt_docs import write_dbt_docs
+
+        written, seconds = write_dbt_docs(settings)
+        emit(as_json, {"path": str(written), "seconds": round(seconds, 1)}, lambda: Text(f"dbt's docs: {written}"))
+        return
     if site is not None:
         from spark_jobs.portal.site import write_site
 

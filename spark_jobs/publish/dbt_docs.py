@@ -1,0 +1,49 @@
+"""dbt's own documentation of the models, as one HTML file that needs neither dbt nor the internet."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from spark_jobs.config import Settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.publish.marts import dbt_environment, dbt_options, preload
+from spark_jobs.publish.project import laid_out
+from spark_jobs.storage.shown_marts import dbt_docs_file
+
+
+class DocsFailed(TidemarkError):
+    """dbt could not write its documentation. Facts: `reason`."""
+
+    code = "dbt_docs_failed"
+    reason: str
+
+
+def write_dbt_docs(settings: Settings) -> tuple[Path, float]:
+    """Write the documentation of the models and tests as their files are now; returns the file, and the seconds that it
+    took. The lake server is not asked: columns are those that models declare.
+
+    Raises:
+        DocsFailed: dbt refuses the project.
+        ConfigurationError: `TIDEMARK_DBT` names no folder.
+    """
+    begun = time.monotonic()
+    project, file = laid_out(settings), dbt_docs_file(settings.home)
+    preload()
+    from dbt.cli.main import dbtRunner
+
+    # in a folder of its own: what dbt left of the last build, the portal reads
+    options = dbt_options(settings, project, target=file.parent)
+    with dbt_environment(settings, 0, {}, {}, compiled=False):
+        for command in (["parse"], ["docs", "generate", "--static", "--empty-catalog", "--no-compile"]):
+            outcome = dbtRunner().invoke([*command, *options])
+            if not outcome.success:
+                reason = " ".join(str(outcome.exception or "no reason given").split())
+                raise DocsFailed(
+                    expected="dbt to describe its project",
+                    found=reason,
+                    consequence="the documentation is as it was",
+                    next_step=f"correct the models; they are laid out in {project.folder}",
+                    reason=reason,
+                )
+    return file, time.monotonic() - begun
