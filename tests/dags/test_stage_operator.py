@@ -200,6 +200,28 @@ def test_what_may_pass_by_itself_is_retried(tasks: Any, monkeypatch: pytest.Monk
         task.execute(context(dag_run(*JANUARY_2)))
 
 
+def test_a_failed_task_says_what_the_lake_server_logged_meanwhile(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
+    log = tmp_path / "logs" / "lake.log"
+    log.parent.mkdir()
+    log.write_text("2013-01-01T00:00:00.000Z WARN Old: an earlier task's\n\tat old.Frame\n")
+    task, _ = ending(tasks, monkeypatch, RuntimeError("lost"))
+    with pytest.raises(RuntimeError):
+        task.execute(context(dag_run(*JANUARY_2)))
+    assert "lake server" not in capsys.readouterr().out
+    with log.open("a") as more:
+        more.write("2999-01-01T00:00:00.000Z WARN TaskSetManager: Lost task 0.0\n")
+        more.writelines(f"\tat frame.{n}\n" for n in range(60))
+    with pytest.raises(RuntimeError):
+        task.execute(context(dag_run(*JANUARY_2)))
+    told = capsys.readouterr().out
+    frames = [line.strip().split()[1] for line in told.splitlines() if "at frame." in line]
+    assert frames == [f"frame.{n}" for n in range(10, 60)]
+    assert "earlier task" not in told
+
+
 def test_the_codes_that_are_retried_exist(tasks: Any) -> None:
     import spark_jobs.publish.marts
     import spark_jobs.storage.fence  # noqa: F401
