@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from _tasks import StageOperator
-from airflow.sdk import DAG, Asset, AsyncCallback, DeadlineAlert, DeadlineReference, Param
+from _tasks import DROPS_ASSET, StageOperator
+from airflow.sdk import DAG, Asset, AsyncCallback, DeadlineAlert, Param
 
 from spark_jobs.model import FIRST, STAGES
 from spark_jobs.scheduling.alerts import FailureNotifier, tell_late
+from spark_jobs.scheduling.deadline import DropEnd
 from spark_jobs.scheduling.priority import DayFirst
 from spark_jobs.scheduling.timetable import DropTimetable
 from spark_jobs.sources import Source
-from spark_jobs.sources.quantities import DAY_US, format_duration, instant_at
+from spark_jobs.sources.quantities import DAY_US, instant_at
 
 MAX_RETRY_DELAY = timedelta(hours=1)
 
@@ -24,7 +25,7 @@ def source_dag(source: Source) -> DAG:
         dag_id=source.name,
         description=source.description,
         doc_md=documentation(source),
-        schedule=DropTimetable(source.start_us, source.every_us, by_itself=by_itself),
+        schedule=DropTimetable(source.drops, by_itself=by_itself),
         start_date=instant_at(source.start_us),
         catchup=False,
         # a DAG that nothing starts by itself need not be paused: whoever starts a run means it
@@ -49,6 +50,8 @@ def source_dag(source: Source) -> DAG:
                 source=source.name,
                 drops=source.drops,
                 notify=source.dag.notify,
+                waits=source.landing.wait_us is not None or bool(source.dag.after),
+                inlets=[asset(f"published/{name}") for name in source.dag.after] if stage == FIRST else [],
                 outlets=assets(source, stage),
                 weight_rule=DayFirst(),
                 # a drop without files shows its first stage as skipped, and is published like any other
@@ -65,16 +68,13 @@ def deadlines(source: Source) -> list[DeadlineAlert]:
     if source.dag.deadline_us is None:
         return []
     arguments = {"source": source.name, "recipients": list(source.dag.notify)}
-    # counted from the logical date, which is the drop's start
-    after = timedelta(microseconds=source.every_us + source.dag.deadline_us)
-    return [
-        DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(tell_late, arguments), name="late")
-    ]
+    after = timedelta(microseconds=source.dag.deadline_us)
+    return [DeadlineAlert(DropEnd(), after, AsyncCallback(tell_late, arguments), name="late")]
 
 
 def parameters(source: Source) -> dict[str, Param]:
     """What a person may set for a manual run."""
-    format_ = "date" if source.every_us % DAY_US == 0 else "date-time"
+    format_ = "date" if source.drops.every_us % DAY_US == 0 else "date-time"
     return {
         "from": Param(
             None, type=["null", "string"], format=format_, description="First drop; empty: the run's own interval."
@@ -95,6 +95,11 @@ def parameters(source: Source) -> dict[str, Param]:
         ),
         "because": Param(None, type=["null", "string"], description="Why they may; kept in quality.overrides."),
         "dry_run": Param(False, type="boolean", description="Say which files would be read, and change nothing."),
+        "plan": Param(
+            False,
+            type="boolean",
+            description="Show what the run would change, and wait for somebody to approve it; rejected, nothing does.",
+        ),
     }
 
 
@@ -105,9 +110,14 @@ def assets(source: Source, stage: str) -> list[Asset]:
         "seal": [f"trace/{source.name}"],
         "window": [f"silver/{name}" for name in source.windows],
         "compact": [f"gold/{source.name}"] if source.state else [],
-        "publish": [f"published/{source.name}"],
+        "publish": [f"published/{source.name}", f"{DROPS_ASSET}{source.name}"],
     }
-    return [Asset(name=path, uri=f"tidemark://{path}") for path in written[stage]]
+    return [asset(path) for path in written[stage]]
+
+
+def asset(path: str) -> Asset:
+    """The asset `tidemark://<path>`."""
+    return Asset(name=path, uri=f"tidemark://{path}")
 
 
 def documentation(source: Source) -> str:
@@ -126,7 +136,7 @@ def documentation(source: Source) -> str:
         f"{source.description}",
         "",
         f"Reads `{source.landing.path}` ({source.landing.format}) below the landing directory: one drop every"
-        f" {format_duration(source.every_us)} since {instant_at(source.start_us):%Y-%m-%d %H:%M} UTC. {state}",
+        f" {source.drops.every} since {instant_at(source.start_us):%Y-%m-%d %H:%M} UTC. {state}",
         *table,
         "",
         "Every stage ends with its gate. **If a gate fails** the task fails without a retry, nothing is published, and"

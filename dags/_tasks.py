@@ -8,82 +8,96 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from _failures import failures_told
+from _plans import APPROVE, REJECTED, answerer, ask, rejection
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from structlog.contextvars import bind_contextvars
 
 from spark_jobs.config import load_settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
 from spark_jobs.sources.drops import Schedule
+from spark_jobs.sources.quantities import instant_at
 from spark_jobs.storage.turns import Line, Turn, end_turn
 
 if TYPE_CHECKING:
     from spark_jobs.scheduling.alerts import Event
 
-RETRIED = frozenset({"server_unreachable", "source_busy", "lake_busy", "marts_failed"})
-"""Refusals that may pass by themselves. All others, a failed gate first, are the same the next time: not retried."""
+DROPS_ASSET = "drops/"
+"""What the name of an asset begins with that has a partition for each drop."""
 
 
 class StageOperator(BaseOperator):
     """Runs one stage of a source for the run's drops; ending the task ends its Spark work.
 
-    The first stage waits, without a slot, until it is the run's turn on the source. Returns the stage's summary.
-    Refusals that would be the same the next time are not retried (see `RETRIED`).
+    The first stage waits without a slot: for the answer of whoever asked for the plan first, for the files and sources
+    that the source file says, and until it is the run's turn on the source. Returns the stage's summary. Refusals that
+    would be the same the next time are not retried (see `_failures`).
     """
 
     ui_color = "#dbeafe"
 
-    def __init__(self, *, source: str, drops: Schedule, notify: Sequence[str] = (), **arguments: Any) -> None:
+    def __init__(
+        self, *, source: str, drops: Schedule, notify: Sequence[str] = (), waits: bool = False, **arguments: Any
+    ) -> None:
         super().__init__(**arguments)
         self.source = source
         self.notify = list(notify)
-        self.start_us = drops.start_us
-        self.every_us = drops.every_us
+        self.waits = waits
+        self.drops = drops
         self._summary: dict[str, Any] | None = None
 
-    def execute(self, context: Any, event: Any = None) -> dict[str, Any]:
-        """Called by Airflow in the task's own process, again when it is the run's turn."""
-        begun = time.monotonic()
-        drops = Schedule(self.start_us, self.every_us)
-        lo, hi = run_interval(context["dag_run"], context["params"], drops)
-        if context["params"].get("dry_run"):
-            self._tell_plan(lo, hi)
-        try:
+    def execute(self, context: Any, event: Any = None, planned: str | None = None) -> dict[str, Any]:
+        """Called by Airflow in the task's own process, and again after each wait; `planned` is the base of a plan that
+        somebody has approved."""
+        return self._run(context, planned)
+
+    def _run(self, context: Any, planned: str | None) -> dict[str, Any]:
+        begun, params = time.monotonic(), context["params"]
+        with failures_told(self.log):
+            lo, hi = run_interval(context["dag_run"], params, self.drops)
+            self._bind_log(context, lo, hi)
+            if params.get("dry_run"):
+                self._tell_plan(lo, hi)
+            if params.get("plan"):
+                self._follow_plan(context, lo, hi, planned)
             if self.task_id == FIRST:
-                self._wait_for_turn(context, lo, hi, drops)
-            from spark_jobs.jobs.request import Request
+                if self.waits:
+                    self._wait_for_inputs(context, lo, hi, planned)
+                self._wait_for_turn(context, lo, hi, planned)
             from spark_jobs.jobs.stage import run_stage
             from spark_jobs.jobs.summaries import summary_table
 
             _preload_beside(self.task_id)
             imported = time.monotonic()
+            request = stage_request(params, planned)
             summary = run_stage(
-                self.task_id,
-                source=self.source,
-                lo=lo,
-                hi=hi,
-                run_id=context["run_id"],
-                request=Request(
-                    pass_gap=bool(context["params"].get("pass_gap")), overrides=overrides(context["params"])
-                ),
+                self.task_id, source=self.source, lo=lo, hi=hi, run_id=context["run_id"], request=request
             )
-        except TidemarkError as error:
-            self.log.error("%s", error)
-            if error.code in RETRIED:
-                raise
-            raise AirflowFailException(str(error)) from error
         self._summary = summary
         self.log.info("%s of %s from %s to %s\n%s", self.task_id, self.source, lo, hi, summary_table(summary))
         self.log.info("%s", self._spent(context, begun, imported, summary))
         if self.task_id == LAST:
             end_turn(_leases(), self.source, context["run_id"])
+            self._tell_assets(context, lo, hi, summary)
             self._tell_warnings(context["run_id"])
         if summary.get("empty_drops"):
-            self._tell("empty", context["run_id"], f"no file for {', '.join(summary['empty_drops'])}: taken as empty")
-        if summary.get("empty_drops") and not summary["files"] and not summary["known_files"]:
-            raise AirflowSkipException(f"no file for {', '.join(summary['empty_drops'])}: taken as empty")
+            told = f"no file for {', '.join(summary['empty_drops'])}: taken as empty"
+            self.log.warning("%s", told)
+            self._tell("empty", context["run_id"], told)
+            if not summary["files"] and not summary["known_files"]:
+                raise AirflowSkipException(told)
         return summary
+
+    def answered(self, context: Any, event: Mapping[str, Any], planned: str) -> dict[str, Any]:
+        """Called by Airflow once somebody has approved or rejected the plan, or nobody has for too long."""
+        if event.get("chosen_options") != [APPROVE]:
+            context["ti"].xcom_push(key=REJECTED, value=True)
+            raise AirflowSkipException(rejection(event))
+        self.log.info("the plan was approved by %s", answerer(event))
+        return self._run(context, planned)
 
     def _spent(self, context: Any, begun: float, imported: float, summary: Mapping[str, Any]) -> str:
         """One line: what the task's time went into, and which of it most."""
@@ -114,6 +128,32 @@ class StageOperator(BaseOperator):
         """Airflow calls this in a signal handler: unwind `run_stage`, which interrupts its Spark session."""
         raise KeyboardInterrupt(f"{self.task_id} of {self.source} was ended")
 
+    def _bind_log(self, context: Any, lo: datetime, hi: datetime) -> None:
+        """Let each line of the log, also of what the stage calls, say of which run, source, stage and drops it is."""
+        bind_contextvars(
+            run=context["run_id"], source=self.source, stage=self.task_id, drops=named_drops(self.drops, lo, hi)
+        )
+
+    def _tell_assets(self, context: Any, lo: datetime, hi: datetime, summary: Mapping[str, Any]) -> None:
+        """Say in the events of this run's assets what was published, and of which drops."""
+        landed = context["ti"].xcom_pull(task_ids=FIRST) or {}
+        labels = [self.drops.label(n) for n in self.drops.spanned(_micros(lo), _micros(hi))]
+        extra = {
+            "run_id": context["run_id"],
+            "from": labels[0],
+            "to": labels[-1],
+            "lo": lo.isoformat(),
+            "hi": hi.isoformat(),
+            "rows": landed.get("rows", 0),
+            "published": instant_at(summary["published_us"]).isoformat() if summary.get("published_us") else None,
+            "changed": bool(summary.get("moved")),
+            "page": load_settings().page_url("runs", self.source, context["run_id"]),
+        }
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra.update(extra)
+            if asset.name.startswith(DROPS_ASSET):
+                context["outlet_events"][asset].add_partitions(labels)
+
     def _tell_warnings(self, run_id: str) -> None:
         """Tell of the run's checks that warn, as the table of results has them."""
         if not self.notify:
@@ -131,12 +171,35 @@ class StageOperator(BaseOperator):
             settings = load_settings()
             send(settings, alert(settings, event, self.source, run_id, message), self.notify)
 
-    def _wait_for_turn(self, context: Any, lo: datetime, hi: datetime, drops: Schedule) -> None:
+    def _follow_plan(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> None:
+        """Ask for the plan's approval in the first stage; end the others where it was rejected."""
+        if self.task_id != FIRST:
+            if context["ti"].xcom_pull(task_ids=FIRST, key=REJECTED):
+                raise AirflowSkipException("the plan was rejected: nothing was done")
+        elif planned is None:
+            ask(self.source, (_micros(lo), _micros(hi)), context)
+
+    def _wait_for_inputs(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> None:
+        from spark_jobs.scheduling.inputs import Inputs, InputsTrigger
+
+        arguments = {
+            "source": self.source,
+            "lo_us": _micros(lo),
+            "hi_us": _micros(hi),
+            "scheduled": context["dag_run"].run_type == "scheduled",
+        }
+        missing = Inputs(**arguments).missing(datetime.now(UTC))
+        if missing is not None:
+            self.log.info("waits for %s", missing)
+            self.defer(trigger=InputsTrigger(**arguments), method_name="execute", kwargs={"planned": planned})
+
+    def _wait_for_turn(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> None:
         # not when DAGs are parsed: triggers bring what runs tasks along
         from spark_jobs.scheduling.trigger import AirflowRuns, TurnTrigger
 
+        drops = self.drops
         first, last = (drops.seq_no_at(_micros(time)) for time in (lo, hi - timedelta(microseconds=1)))
-        named = drops.label(first) if first == last else f"{drops.label(first)} to {drops.label(last)}"
+        named = named_drops(drops, lo, hi)
         run_id, leases = context["run_id"], _leases()
         goes_first = not is_backfill(run_id) and self._follows_on(range(first, last + 1))
         turn = Turn(run_id, _micros(lo), named, staged=True, first=goes_first)
@@ -154,7 +217,7 @@ class StageOperator(BaseOperator):
             before=before,
             first=goes_first,
         )
-        self.defer(trigger=waiting, method_name="execute")
+        self.defer(trigger=waiting, method_name="execute", kwargs={"planned": planned})
 
     def _follows_on(self, drops: range) -> bool:
         from spark_jobs.jobs.drops import follows_on
@@ -183,13 +246,8 @@ class MaintenanceOperator(BaseOperator):
         """Called by Airflow in the task's own process."""
         from spark_jobs.jobs.maintenance import as_text, maintain, step_failed
 
-        try:
+        with failures_told(self.log):
             steps = maintain(load_settings(), self.source, f"maintain:{self.source}:{context['run_id']}")
-        except TidemarkError as error:
-            self.log.error("%s", error)
-            if error.code in RETRIED:
-                raise
-            raise AirflowFailException(str(error)) from error
         self.log.info("maintenance of %s\n%s", self.source or "the installation", as_text(steps))
         failed = [step for step in steps if step.failed]
         if failed:
@@ -207,13 +265,28 @@ def overrides(params: Mapping[str, Any]) -> dict[str, str]:
     return dict.fromkeys(params.get("override") or [], str(params.get("because") or ""))
 
 
+def stage_request(params: Mapping[str, Any], planned: str | None) -> Any:
+    """What the run's parameters ask of a stage; of the first, that what the approved plan was made on still stands."""
+    from spark_jobs.jobs.base import Base
+    from spark_jobs.jobs.request import Request
+
+    pass_gap, overridden = bool(params.get("pass_gap")), overrides(params)
+    if planned is not None:
+        return Request.of_plan(Base.from_json(planned, "the approved plan"), pass_gap=pass_gap, overrides=overridden)
+    # who approves a plan approves the definition that it was made on
+    return Request(accept_definition=bool(params.get("plan")), pass_gap=pass_gap, overrides=overridden)
+
+
 def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:
     """`[lo, hi)` of a DAG run: the drops that its parameters name, else its data interval, else the last drop that had
-    ended; of a run that somebody started for a logical date, the drop of that date."""
-    every = timedelta(microseconds=drops.every_us)
-    first, last = (_instant(params.get(name)) for name in ("from", "to"))
-    if first is not None:
-        return first, (last or first) + every
+    ended; of a run that somebody started for a logical date, the drop of that date.
+
+    Raises:
+        ParameterError: a parameter names no drop.
+    """
+    first, last = (params.get(name) for name in ("from", "to"))
+    if first:
+        return _instants(drops, drops.seq_nos(drops.time_named(first), drops.time_named(last or first)))
     ended = _drop(drops, run.run_after, -1)
     lo, hi = run.data_interval_start, run.data_interval_end
     if lo is None or lo == hi:
@@ -228,16 +301,29 @@ def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[
 def earlier_run(context: Any, lo: datetime, drops: Schedule) -> str | None:
     """The run next before this one, by logical date, that is on its way too, if its drops are earlier."""
     run = context["ti"].get_previous_dagrun(state="running")
-    if run is None or run_interval(run, run.conf or {}, drops)[0] >= lo:
+    if run is None:
         return None
-    return str(run.run_id)
+    try:
+        begins = run_interval(run, run.conf or {}, drops)[0]
+    except (TidemarkError, ValueError, OverflowError):
+        return None  # it names no drop, and is refused
+    return str(run.run_id) if begins < lo else None
+
+
+def named_drops(drops: Schedule, lo: datetime, hi: datetime) -> str:
+    """What people call the drops of a run."""
+    first, last = (drops.label(drops.number_at(_micros(t))) for t in (lo, hi - timedelta(microseconds=1)))
+    return first if first == last else f"{first} to {last}"
 
 
 def _drop(drops: Schedule, time: datetime, further: int = 0) -> tuple[datetime, datetime]:
     """The drop that holds `time`, or one so many further."""
-    number = (_micros(time) - drops.start_us) // drops.every_us + further
-    lo_us, hi_us = drops.interval(number)
-    return _EPOCH + timedelta(microseconds=lo_us), _EPOCH + timedelta(microseconds=hi_us)
+    number = drops.number_at(_micros(time)) + further
+    return _instants(drops, range(number, number + 1))
+
+
+def _instants(drops: Schedule, numbers: range) -> tuple[datetime, datetime]:
+    return instant_at(drops.start(numbers.start)), instant_at(drops.start(numbers.stop))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -245,13 +331,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def _micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-def _instant(text: str | None) -> datetime | None:
-    if not text:
-        return None
-    time = datetime.fromisoformat(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _leases() -> Any:

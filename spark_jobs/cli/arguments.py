@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spark_jobs.sources import Source
 
 SourceArgument = Annotated[str, typer.Argument(help="Name of a source: its YAML file without the ending.")]
-FIRST_DROP = "First drop, by its start: a date, or a date and time in UTC."
+FIRST_DROP = "First drop, by its start: a date, or a date and time in UTC (of the source's time zone, if it has one)."
 LAST_DROP = "Last drop, included, by its start."
 FirstDrop = Annotated[str, typer.Option("--from", help=FIRST_DROP)]
 LastDrop = Annotated[str, typer.Option("--to", help=LAST_DROP)]
@@ -45,21 +45,33 @@ def instant(text: str) -> datetime:
     try:
         return parsed(text)
     except (ValueError, OverflowError):
-        # beyond year 9999 or before year 1 once it is in UTC
-        raise ParameterError(
-            expected="a date such as 2013-01-07, or an instant such as 2013-01-07T12:00:00Z",
-            found=repr(text),
-            next_step="write it in the form of ISO 8601, of the years 1 to 9999 in UTC",
-        ) from None
+        raise _no_instant(text) from None
+
+
+def drop_time(source: Source, text: str) -> int:
+    """The instant, in microseconds, that people name among the drops of a source: a date or ISO-8601 instant, of the
+    drops' time zone unless it says otherwise."""
+    try:
+        return source.drops.time_named(text)
+    except (ValueError, OverflowError):
+        raise _no_instant(text) from None
+
+
+def _no_instant(text: str) -> ParameterError:
+    # a time may be beyond year 9999 or before year 1 once it is in UTC
+    return ParameterError(
+        expected="a date such as 2013-01-07, or an instant such as 2013-01-07T12:00:00Z",
+        found=repr(text),
+        next_step="write it in the form of ISO 8601, of the years 1 to 9999 in UTC",
+    )
 
 
 def drops_between(source: Source, first: str, last: str) -> tuple[datetime, datetime]:
     """`[lo, hi)` of the drops from the one that `first` names to the one that `last` names, both included."""
     from spark_jobs.storage.times import instant as of_micros
-    from spark_jobs.storage.times import micros
 
-    drops = source.drops.seq_nos(micros(instant(first)), micros(instant(last)))
-    return of_micros(source.drops.interval(drops.start)[0]), of_micros(source.drops.interval(drops.stop - 1)[1])
+    drops = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
+    return of_micros(source.drops.start(drops.start)), of_micros(source.drops.start(drops.stop))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from spark_jobs.cli.arguments import instant, server_session
+from spark_jobs.cli.arguments import drop_time, server_session
 from spark_jobs.cli.output import note, table
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
@@ -33,7 +33,6 @@ def drops_asked_for(
 ) -> list[Drop]:
     """The drops of a range, or all of the source, that are to be run."""
     from spark_jobs.jobs.drops import drops_of
-    from spark_jobs.storage.times import micros
 
     if (first is None) != (last is None):
         raise ParameterError(
@@ -41,7 +40,7 @@ def drops_asked_for(
         )
     asked = None
     if first is not None and last is not None:
-        asked = source.drops.seq_nos(micros(instant(first)), micros(instant(last)))
+        asked = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
     with _lake(settings) as lake:
         drops = drops_of(settings, source, lake, asked)
     if failed:
@@ -58,7 +57,7 @@ def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
     from spark_jobs.server.backfill import failed_drops
 
     def drops_of_run(run: dict[str, Any]) -> range:
-        interval = interval_of(run, source.every_us)
+        interval = interval_of(run, source.drops)
         return range(0) if interval is None else source.drops.spanned(*interval)
 
     if not password_file(settings).exists():

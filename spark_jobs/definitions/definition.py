@@ -26,7 +26,7 @@ from spark_jobs.storage.chain_tables import CHAINS, SEGMENT
 from spark_jobs.storage.column_types import arrow_type_of, sql_type, sql_type_of
 from spark_jobs.storage.fold import History
 from spark_jobs.storage.schema import Column, Table
-from spark_jobs.storage.sql import name
+from spark_jobs.storage.sql import drop_start_sql, name
 from spark_jobs.storage.tables import STATE, windows
 
 Watch = Callable[[pa.Table, SkippedRows], None]
@@ -212,7 +212,7 @@ class Definition:
         start, end = (SqlTicks(f"unix_micros(c.{bound})") for bound in ("window_start", "window_end"))
         low, high = self.kind.changed_by(start, end)
         drops = self.source.drops
-        time, lo = f"unix_micros(u.{name(f't_{self.time}')})", f"({drops.start_us}L + u.seq_no * {drops.every_us}L)"
+        time, lo = f"unix_micros(u.{name(f't_{self.time}')})", drop_start_sql(drops, "u.seq_no")
         near = f"{time} BETWEEN {low} AND {high}"
         if self.moves_late_rows:
             near = f"({near} OR ({time} < {lo} AND {lo} BETWEEN {low} AND {high}))"

@@ -17,6 +17,7 @@ from spark_jobs.gates.checks import LATE_BY
 from spark_jobs.gates.measures.parts import of_landings
 from spark_jobs.kernels.chunks.merging import chunk_rows
 from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
@@ -41,7 +42,7 @@ def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Se
     stored = lake.stored(chunks(source), ["rows", *same, *arrays.values()], landed)
     tables = [chunk_rows(table, rows="rows", arrays=arrays, same=same) for table in (stored.none(), *stored.tables())]
     rows = pa.concat_tables(tables)
-    lo_us = pc.add(pc.multiply(rows["seq_no"], source.every_us), source.start_us)
+    lo_us = pa.array(source.drops.starts(numbers(rows["seq_no"])))
     late_by = pc.subtract(lo_us, rows["event_time"].cast(pa.int64()))
     return rows.append_column(LATE_BY, late_by).select([*OF_ROW, "seq_no", LATE_BY, *wanted])
 

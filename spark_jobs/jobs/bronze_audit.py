@@ -197,7 +197,7 @@ class BronzeAudit:
     def _misplaced(self, part: pa.Table, seals: Ints) -> Flags:
         """Which updates are of another drop than their row, or visible at a time that follows from nothing."""
         drops, times = numbers(part["seq_no"]), numbers(part["time"])
-        starts = self.source.start_us + drops * self.source.every_us
+        starts = self.source.drops.starts(drops)
         arrivals = part[f"t_{self.source.arrival}"] if self.source.arrival else None
         earliest = visible_times(numbers(part["event_time"]), starts, np.iinfo(np.int64).min, arrivals)
         at_seal = (times > earliest) & np.isin(times, seals)

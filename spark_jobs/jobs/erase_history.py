@@ -61,7 +61,7 @@ class _Histories:
         if definition.moves_late_rows:
             drops = self.source.drops
             for low, high in region.rows:
-                first, last = ((t - drops.start_us) // drops.every_us for t in (low, high))
+                first, last = (drops.number_at(t) for t in (low, high))
                 reach |= (pc.field("seq_no") >= first) & (pc.field("seq_no") <= last)
         for key, values in region.keys.items():
             reach &= pc.field(f"c_{key}").isin(values)

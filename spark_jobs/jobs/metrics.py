@@ -88,6 +88,6 @@ def _changes(stage: Stage, landings: list[int]) -> dict[Key, DropChange]:
     names = ["seq_no", "landing", "diff", "rows", "event_times", *(f"c_{c}" for c in source.columns)]
     stored = stage.lake.stored(chunks(source), names, of_landings(landings))
     for table in stored.tables():
-        for key, change in drop_changes(table, list(source.columns), source.start_us, source.every_us).items():
+        for key, change in drop_changes(table, list(source.columns), source.drops).items():
             changes.setdefault(key, DropChange()).add(change)
     return changes

@@ -32,7 +32,7 @@ from spark_jobs.session import open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage import fence
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.times import instant, micros
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,20 +156,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="stage", description="Run one stage of a source for a range of drops.")
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("source")
-    parser.add_argument("--from", dest="first", required=True, type=_instant, help="start of the first drop")
-    parser.add_argument("--to", dest="last", required=True, type=_instant, help="start of the last drop")
+    parser.add_argument("--from", dest="first", required=True, help="start of the first drop")
+    parser.add_argument("--to", dest="last", required=True, help="start of the last drop")
     parser.add_argument("--run-id", required=True)
     parser.add_argument("--accept-definition", action="store_true", help="recompute what a changed source file affects")
     parser.add_argument("--pass-gap", action="store_true", help="move the seal past drops that were never run")
     options = parser.parse_args(arguments)
     settings = load_settings()
     try:
-        every_us = find_source(settings.sources, options.source).drops.every_us
-        hi = datetime.fromtimestamp(options.last.timestamp() + every_us / 1e6, UTC)
+        schedule = find_source(settings.sources, options.source).drops
+        drops = schedule.seq_nos(schedule.time_named(options.first), schedule.time_named(options.last))
+        lo, hi = instant(schedule.start(drops.start)), instant(schedule.start(drops.stop))
         summary = run_stage(
             options.stage,
             source=options.source,
-            lo=options.first,
+            lo=lo,
             hi=hi,
             run_id=options.run_id,
             settings=settings,
@@ -181,11 +182,6 @@ def main(arguments: list[str] | None = None) -> int:
     sys.stderr.write(f"{options.stage} of {options.source}\n{summary_table(summary)}\n")
     sys.stdout.write(json.dumps(summary) + "\n")
     return 0
-
-
-def _instant(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.drops import Drops
 from spark_jobs.kernels.plain import Flags, Ints, numbers, present, repeated
 
 
@@ -21,21 +22,20 @@ class Horizon:
     Args:
         standing: the horizon that the run meets.
         kept: the distance that retention keeps before the drop in which a row becomes visible; None: it moves none.
-        start, every: of drops.
+        drops: of the source.
         first: the start of the first drop that the run takes in.
     """
 
     standing: int
     kept: int | None
-    start: int
-    every: int
+    drops: Drops
     first: int
 
     def passed(self, event_times: Ints, times: Ints) -> Flags:
         """Which rows lie below it, by their event times and the times at which they become visible."""
         horizon = np.full(times.size, self.standing)
         if self.kept is not None:
-            opens = self.start + (times - self.start) // self.every * self.every
+            opens = self.drops.starts(self.drops.numbers_at(times))
             horizon = np.where(opens > self.first, np.maximum(horizon, opens - self.kept), horizon)
         return event_times < horizon
 

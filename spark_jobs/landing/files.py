@@ -60,13 +60,30 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
     Raises:
         LandingUnreachable: a remote landing directory does not answer.
     """
-    landing: LandingDirectory = RemoteDirectory(str(root)) if is_remote(root) else LocalDirectory(local_path(root))
+    landing = _directory(root)
     folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
     try:
         names = _names(landing, folder, pattern)
     except UnusableFileError as unusable:
         return [_unusable(seq_no, folder, unusable)]
     return [_listed(landing, seq_no, f"{folder}/{name}" if folder else name) for name in names]
+
+
+def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
+    """Whether `list_drop_files` would list anything; reads no file.
+
+    Raises:
+        LandingUnreachable: a remote landing directory does not answer.
+    """
+    folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
+    try:
+        return bool(_names(_directory(root), folder, pattern))
+    except UnusableFileError:
+        return True
+
+
+def _directory(root: str | Path) -> LandingDirectory:
+    return RemoteDirectory(str(root)) if is_remote(root) else LocalDirectory(local_path(root))
 
 
 class LocalDirectory:

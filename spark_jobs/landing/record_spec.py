@@ -39,7 +39,7 @@ def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
         max_lines=source.landing.max_lines,
         max_expansion=source.landing.max_expansion,
         checks=tuple(_row_check(source, name, check) for name, check in source.quarantining.items()),
-        drops=(source.start_us, source.every_us),
+        drops=source.drops,
         erased=erased,
     )
 

@@ -31,7 +31,7 @@ from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import METRICS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.times import instant, micros
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 
@@ -152,7 +152,7 @@ class SourceFacts:
         """Drops that a source which runs by itself should have published by now."""
         if self.source.dag.schedule != "every" or self.reached is None:
             return 0
-        passed = int((now - self.reached).total_seconds() * 1_000_000) // self.source.drops.every_us
+        passed = self.source.drops.number_at(micros(now)) - self.source.drops.number_at(micros(self.reached))
         return passed if passed > BEHIND else 0
 
     @property

@@ -53,7 +53,7 @@ def _windows(lake: HeldLake, definition: Definition, current: Publication) -> Wi
     start, end = (rows.column(bound).cast(pa.int64()).to_numpy() for bound in _BOUNDS)
     revision = rows.column("revision").to_numpy()
     drops = definition.source.drops
-    begins, counts = np.unique((start - drops.start_us) // drops.every_us, return_counts=True)
+    begins, counts = np.unique(drops.numbers_at(start), return_counts=True)
     least = definition.policy.least_instants(
         np.array([current.complete_us], np.int64), half_open=definition.kind.half_open
     )

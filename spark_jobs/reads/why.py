@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels.comparison import CLOSING, LIVE
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.reads.landed import with_landings
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.reads.publications import Published, publications
@@ -176,9 +177,7 @@ class _Read:
         columns = [*_DELTA, time, *read, "seq_no", "diff", "token"]
         rows = stored_counting_rows(self.lake, source, self.point.frontiers.arrangement, columns, of_row).whole()
         rows = rows.append_column("_time", rows.column(time).cast(pa.int64()))
-        drops = source.drops
-        starts = pc.add(pc.multiply(rows.column("seq_no"), drops.every_us), drops.start_us)
-        rows = rows.append_column("_lo", starts)
+        rows = rows.append_column("_lo", pa.array(source.drops.starts(numbers(rows["seq_no"]))))
         rows = rows.sort_by([("event_time", "ascending"), ("row_id", "ascending")])
         named = {f"c_{column}": column for column in self.table.read}
         shown = [*_DELTA, *read, "_time", "_lo", "seq_no", "diff", "token"]
@@ -248,7 +247,7 @@ def _within(definition: Definition, changes: Sequence[Row]) -> pc.Expression:
     within = (time >= pa.scalar(low, INSTANT)) & (time <= pa.scalar(high, INSTANT))
     if definition.moves_late_rows:
         drops = definition.source.drops
-        first, last = ((bound - drops.start_us) // drops.every_us for bound in (low, high))
+        first, last = (drops.number_at(bound) for bound in (low, high))
         within = within | ((pc.field("seq_no") >= first) & (pc.field("seq_no") <= last))
     return within
 

@@ -153,7 +153,7 @@ class _Judge:
     def _late(self, rows: StoredRows) -> Iterator[pa.Table]:
         drops = self.source.drops
         for table in rows.tables():
-            lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
+            lo = drops.starts(numbers(table["seq_no"]))
             for definition in self.definitions:
                 time = table[f"t_{definition.time}"]
                 # only a row from before its drop may be late

@@ -29,7 +29,7 @@ def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> d
     for of_some, some in scope.by_window(definitions):
         columns = {f"t_{d.time}" for d in some} | {f"c_{key}" for d in some for key in d.key}
         for table in of_some.touching_rows(lake, ["seq_no", *sorted(columns)]).tables():
-            lo = numbers(table["seq_no"]) * drops.every_us + drops.start_us
+            lo = drops.starts(numbers(table["seq_no"]))
             for definition in some:
                 hours[definition.name] |= touched_hours(table, definition, lo)
     ranges = {name: [(hour * BUCKET_US, (hour + 1) * BUCKET_US - 1) for hour in of] for name, of in hours.items()}
@@ -82,9 +82,7 @@ def rows_near(lake: Lake, scope: Scope, definition: Definition, ranges: list[Ran
     if definition.moves_late_rows:
         # an update may have moved on to the start of its drop
         drops = definition.source.drops
-        numbered = [
-            (-((drops.start_us - lo) // drops.every_us), (hi - drops.start_us) // drops.every_us) for lo, hi in ranges
-        ]
+        numbered = [drops.covering(lo, hi) for lo, hi in ranges]
         near += [(pc.field("seq_no") >= first) & (pc.field("seq_no") <= last) for first, last in numbered]
     return scope.due_rows(lake, ["row_id"], _any(near))
 

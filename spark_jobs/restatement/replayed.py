@@ -52,7 +52,7 @@ class Region:
     def of(cls, definition: Definition, updates: pa.Table) -> Region | None:
         """What these updates, with `seq_no`, `t_<timeline>` and `c_<column>`, bear on; None for nothing."""
         drops = definition.source.drops
-        lo = numbers(updates["seq_no"]) * drops.every_us + drops.start_us
+        lo = drops.starts(numbers(updates["seq_no"]))
         hours = touched_hours(updates, definition, lo)
         if not hours:
             return None

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.sources import Source
+from spark_jobs.storage.sql import drop_start_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def drop_start(source: Source) -> Column:
     """Per update the start of its drop, in microseconds."""
-    return F.lit(source.drops.start_us) + F.col("seq_no") * F.lit(source.drops.every_us)
+    return F.expr(drop_start_sql(source.drops, "seq_no"))
 
 
 def has_required(definition: Definition) -> Column:

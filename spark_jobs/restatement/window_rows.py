@@ -105,7 +105,7 @@ class WindowRows:
 
     def _drop_start(self, rows: pa.Table) -> Ints:
         drops = self.definition.source.drops
-        return numbers(rows["seq_no"]) * drops.every_us + drops.start_us
+        return drops.starts(numbers(rows["seq_no"]))
 
     def _counting(self, table: pa.Table) -> Flags:
         """Which rows have a key and count in one of the ranges."""

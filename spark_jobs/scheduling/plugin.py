@@ -1,4 +1,4 @@
-"""Tells Airflow of the timetable and the portal; Airflow finds the plugin by the package's entry point
+"""Tells Airflow of the timetable, the deadline and the portal; Airflow finds the plugin by the package's entry point
 `airflow.plugins`."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from airflow.plugins_manager import AirflowPlugin
 
 from spark_jobs.config import PORTAL_PREFIX
 from spark_jobs.portal.app import LazyPortal, external_views
+from spark_jobs.scheduling.deadline import DropEnd
 from spark_jobs.scheduling.priority import DayFirst
 from spark_jobs.scheduling.timetable import DropTimetable
 
@@ -16,6 +17,7 @@ class TidemarkPlugin(AirflowPlugin):
 
     name = "tidemark"
     timetables = [DropTimetable]  # noqa: RUF012 (Airflow's own form)
+    deadline_references = [DropEnd]  # noqa: RUF012
     priority_weight_strategies = [DayFirst]  # noqa: RUF012
     fastapi_apps = [{"app": LazyPortal(), "url_prefix": PORTAL_PREFIX, "name": "Tidemark"}]  # noqa: RUF012
     external_views = external_views()

@@ -10,7 +10,7 @@ from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, T
 from pendulum import DateTime
 
 from spark_jobs.sources.drops import Schedule
-from spark_jobs.sources.quantities import format_duration, instant_at
+from spark_jobs.sources.quantities import instant_at
 
 _TICK = timedelta(microseconds=1)
 
@@ -22,27 +22,39 @@ class DropTimetable(Timetable):
     whoever else asks for the intervals of a range, is told the drops all the same.
     """
 
-    def __init__(self, start_us: int, every_us: int, *, by_itself: bool) -> None:
-        self._drops = Schedule(start_us, every_us)
+    def __init__(self, drops: Schedule, *, by_itself: bool) -> None:
+        self._drops = drops
         self._by_itself = by_itself
-        every = format_duration(every_us)
         self.description = (
-            f"After the end of each drop of {every}" if by_itself else f"When people ask for it, by drops of {every}"
+            f"After the end of each drop of {drops.every}"
+            if by_itself
+            else f"When people ask for it, by drops of {drops.every}"
         )
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> Timetable:
         """What `serialize` gave."""
-        return cls(data["start_us"], data["every_us"], by_itself=data["by_itself"])
+        calendar = data.get("calendar")
+        drops = Schedule(
+            data["start_us"],
+            data["every_us"],
+            None if calendar is None else (calendar[0], calendar[1]),
+            data.get("timezone", "UTC"),
+        )
+        return cls(drops, by_itself=data["by_itself"])
 
     def serialize(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"start_us": self._drops.start_us, "every_us": self._drops.every_us, "by_itself": self._by_itself}
+        drops = self._drops
+        plain: dict[str, Any] = {"start_us": drops.start_us, "every_us": drops.every_us, "by_itself": self._by_itself}
+        if drops.calendar is not None:
+            plain |= {"calendar": list(drops.calendar), "timezone": drops.timezone}
+        return plain
 
     @property
     def summary(self) -> str:
         """What the grid shows as the schedule."""
-        return f"every {format_duration(self._drops.every_us)}" if self._by_itself else "manual"
+        return f"every {self._drops.every}" if self._by_itself else "manual"
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
         """The drop that holds the run's logical date; if it has not ended yet, the last one that has."""
@@ -71,7 +83,7 @@ class DropTimetable(Timetable):
     def _number(self, time: DateTime) -> int:
         """The number of the drop that holds `time`, negative before the start."""
         time_us = time.int_timestamp * 1_000_000 + time.microsecond
-        return (time_us - self._drops.start_us) // self._drops.every_us
+        return self._drops.number_at(time_us)
 
     def _last_ended(self) -> int:
         return self._number(pendulum.now("UTC")) - 1

@@ -10,6 +10,7 @@ import httpx
 from spark_jobs.config import Settings
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 from spark_jobs.server.airflow_parts import password_file
+from spark_jobs.sources import Schedule
 
 UNDER_WAY = ("queued", "running")
 """States of a DAG run that has not ended."""
@@ -19,9 +20,10 @@ class AirflowRuns:
     """The runs of one DAG. Where Airflow was never started, or is down, none is on; an Airflow that is too busy to
     answer is waited for."""
 
-    def __init__(self, settings: Settings, dag: str) -> None:
+    def __init__(self, settings: Settings, dag: str, drops: Schedule) -> None:
         self._settings = settings
         self._dag = dag
+        self._drops = drops
 
     def is_on(self, run_id: str) -> bool:
         """Whether the run has not ended; a run that Airflow does not know any more has."""
@@ -42,7 +44,7 @@ class AirflowRuns:
         except _NoAnswerYet:
             return "Airflow, which is slow to say which runs are on their way"
         for run in runs["dag_runs"] if runs is not None else ():
-            interval = interval_of(run, 0)
+            interval = interval_of(run, self._drops)
             if interval is not None and interval[0] < lo_us:
                 first = _EPOCH + timedelta(microseconds=interval[0])
                 return f"run {run['dag_run_id']} of {first:%Y-%m-%d %H:%M} in Airflow, whose drops are earlier"
@@ -67,16 +69,16 @@ class _NoAnswerYet(Exception):
     """Airflow is there, and busy."""
 
 
-def interval_of(run: dict[str, Any], every_us: int) -> tuple[int, int] | None:
+def interval_of(run: dict[str, Any], drops: Schedule) -> tuple[int, int] | None:
     """`[lo, hi)` of a run as its tasks read it, in microseconds; None where its drop is not known yet."""
     conf = run["conf"] or {}
     first = conf.get("from") or run["data_interval_start"]
     if first is None:
         return None
-    lo_us = _micros(first)
     if conf.get("from"):
-        return lo_us, _micros(conf.get("to") or first) + every_us
-    return lo_us, _micros(run["data_interval_end"])
+        last_us = drops.time_named(conf.get("to") or first)
+        return drops.time_named(first), drops.start(drops.number_at(last_us) + 1)
+    return _micros(first), _micros(run["data_interval_end"])
 
 
 def _micros(text: str) -> int:

@@ -14,7 +14,7 @@ from spark_jobs.sources.bounds import check_data_checks
 from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.data_checks import DataCheck
-from spark_jobs.sources.drops import alignment_problem
+from spark_jobs.sources.drops import alignment_problem, schedule
 from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
 from spark_jobs.sources.state import DeleteWhen
@@ -104,10 +104,17 @@ def _each_once(path: str, names: tuple[str, ...]) -> Iterator[Problem]:
 
 
 def _check_drops(draft: Draft) -> Iterator[Problem]:
-    start_us, every_us = draft.values.get("start"), draft.values.get("every", DAY_US)
-    if every_us is None:
+    start_us, every, zone = (draft.values.get(key) for key in ("start", "every", "timezone"))
+    drops = schedule(start_us or 0, DAY_US if every is None else every, zone)
+    every_us = drops.every_us
+    if zone not in (None, "UTC") and drops.calendar is None and every_us < DAY_US:
+        yield Problem(
+            "timezone",
+            "`every` of a day or longer: shorter drops are counted in UTC, where no hour comes twice",
+            f"{zone} beside `every: {drops.every}`",
+        )
         return
-    problem = alignment_problem(start_us or 0, every_us)
+    problem = alignment_problem(drops if start_us is not None or drops.calendar is None else schedule(0, DAY_US, None))
     if problem:
         yield Problem("start" if problem[0].startswith("a start") else "every", *problem)
         return

@@ -12,7 +12,7 @@ from spark_jobs.plugins.code import Format, Parser, Plugin
 from spark_jobs.plugins.folder import FORMATS, plugins
 from spark_jobs.sources.drops import LINE_LIMIT
 from spark_jobs.sources.problems import did_you_mean, refuse, refuse_in_words, show
-from spark_jobs.sources.quantities import Size
+from spark_jobs.sources.quantities import PositiveDuration, Size
 from spark_jobs.sources.section import Section
 
 COLUMN_TYPES = ("int", "float", "decimal(p, s)", "string", "bool", "timestamp", "date")
@@ -141,7 +141,9 @@ class Landing(Section):
     """Where the files of a drop land, relative to the landing directory, and how they are written.
 
     The last part of `path` is a pattern for file names (`flights/{date}/*`); names that start with `.` or `_` are no
-    files of the drop (they are still being written). `{date}`, `{hour}`, `{minute}` are those of the drop's start, UTC.
+    files of the drop (they are still being written). `{date}`, `{hour}`, `{minute}` are those of the drop's start, UTC,
+    or the date of the source's time zone.
+    `wait`: how long after the end of its drops a run in Airflow waits for files of a drop that has none.
     Compression (none, gzip, zstd) is recognised by the content. `max_record`: a longer record goes to quarantine.
     `max_rejects`: as many records of a file are kept in quarantine one by one for each rule, the others as a range of
     lines. `max_lines`, `max_expansion`: a file with more lines, or one that is more than so many times its size (and
@@ -150,6 +152,7 @@ class Landing(Section):
     """
 
     path: Annotated[str, AfterValidator(_check_path)]
+    wait_us: PositiveDuration | None = Field(default=None, alias="wait")
     format: Annotated[str, BeforeValidator(_lower), AfterValidator(_check_format)]
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     null_values: tuple[str, ...] = ("",)

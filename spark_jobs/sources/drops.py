@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.sources.quantities import DAY_US, HOUR_US, format_duration, instant_at
+from spark_jobs.kernels.drops import MONTHS, Drops
+from spark_jobs.kernels.midnights import local_date, midnight
+from spark_jobs.sources.quantities import DAY_US, HOUR_US, format_duration, instant_at, parse_instant_in
 
 DROP_BITS = 20
 """2,870 years of daily drops, 119 years of hourly ones."""
@@ -19,6 +23,8 @@ LINE_BITS = 29
 """536,870,911 lines in one file: 20M rows, the greatest drop we measure, need 25 bits."""
 LINE_LIMIT = 1 << LINE_BITS
 """The first line number that a row id has no room for."""
+_ABOUT_US = {"day": DAY_US, "month": 30 * DAY_US, "quarter": 91 * DAY_US, "year": 365 * DAY_US}
+"""About how long units of the calendar are; nothing but waiting times and sizes of files follows from it."""
 _LIMITS = {"drop": 1 << DROP_BITS, "line": LINE_LIMIT}
 _FIRST_PLACE = 1 << (PLACE_BITS - 1)
 """The lower half of a drop's places is left to the files that older versions landed: they lie there by their ranks."""
@@ -36,11 +42,8 @@ class RowIdOverflowError(ParameterError):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """The drops of a source: drop `n` is `[start + n * every, start + (n + 1) * every)`."""
-
-    start_us: int
-    every_us: int
+class Schedule(Drops):
+    """The drops of a source: drop `n` is `[start(n), start(n + 1))`. People name a drop by its start."""
 
     def seq_no_at(self, time_us: int) -> int:
         """The sequence number of the drop that holds `time_us`; refuses times before the start."""
@@ -50,13 +53,13 @@ class Schedule:
                 found=f"{instant_at(time_us):%Y-%m-%dT%H:%MZ}",
                 next_step="begin at the start, or declare an earlier `start` in the source file",
             )
-        return (time_us - self.start_us) // self.every_us
+        return self.number_at(time_us)
 
     def seq_no_named(self, time_us: int) -> int:
         """The sequence number of the drop that starts at `time_us`; refuses a time within a drop, which may mean it or
         one beside it."""
         seq_no = self.seq_no_at(time_us)
-        if self.interval(seq_no)[0] == time_us:
+        if self.start(seq_no) == time_us:
             return seq_no
         beside = [self.label(n) for n in (seq_no - 1, seq_no + 1) if n >= 0]
         raise ParameterError(
@@ -71,32 +74,75 @@ class Schedule:
         """The sequence numbers from the drop that starts at `first_us` to the one that starts at `last_us`, both
         included; refuses times within a drop."""
         if last_us < first_us:
-            raise ParameterError(
-                expected="a range of drops whose first is not after its last",
-                found=f"{instant_at(first_us):%Y-%m-%dT%H:%MZ} to {instant_at(last_us):%Y-%m-%dT%H:%MZ}",
-                next_step="swap both ends",
-            )
+            raise _reversed(first_us, last_us)
         return range(self.seq_no_named(first_us), self.seq_no_named(last_us) + 1)
 
     def spanned(self, lo_us: int, hi_us: int) -> range:
         """The sequence numbers of the drops that `[lo_us, hi_us)` consists of; refuses ends within a drop."""
-        return self.seq_nos(lo_us, hi_us - self.every_us)
+        if hi_us <= lo_us:
+            raise _reversed(lo_us, hi_us)
+        return range(self.seq_no_named(lo_us), self.seq_no_named(hi_us))
+
+    def covering(self, low_us: int, high_us: int) -> tuple[int, int]:
+        """The numbers of the first and the last drop that start from `low_us` to `high_us`, both included."""
+        first = self.number_at(low_us)
+        return first + (self.start(first) < low_us), self.number_at(high_us)
 
     def interval(self, seq_no: int) -> tuple[int, int]:
         """`(lo, hi)` of a drop, `hi` exclusive."""
-        lo_us = self.start_us + seq_no * self.every_us
-        return lo_us, lo_us + self.every_us
+        return self.start(seq_no), self.start(seq_no + 1)
+
+    def time_named(self, text: str) -> int:
+        """An ISO-8601 date or instant as people write it for these drops: in their time zone unless it says otherwise,
+        a date being its midnight.
+
+        Raises:
+            ValueError: the text is none.
+            OverflowError: in UTC it lies outside the years 1 to 9999.
+        """
+        return parse_instant_in(datetime.fromisoformat(text), self.timezone)
 
     def label(self, seq_no: int) -> str:
         """What people call the drop: its date, with the time of day where a day has several drops."""
-        lo = instant_at(self.interval(seq_no)[0])
+        lo = self._clock(seq_no)
         return f"{lo:%Y-%m-%d}" if self.every_us % DAY_US == 0 else f"{lo:%Y-%m-%dT%H:%M}"
+
+    @property
+    def every(self) -> str:
+        """How long a drop is, as people write it."""
+        if self.calendar is None:
+            return format_duration(self.every_us)
+        count, unit = self.calendar
+        zone = "" if self.timezone == "UTC" else f" of {self.timezone}"
+        return f"{count} {unit}{'' if count == 1 else 's'}{zone}"
 
     def path(self, template: str, seq_no: int) -> str:
         """`template` with `{date}`, `{hour}` and `{minute}` of the drop's start filled in."""
-        lo = instant_at(self.interval(seq_no)[0])
+        lo = self._clock(seq_no)
         filled = template.replace("{date}", f"{lo:%Y-%m-%d}")
         return filled.replace("{hour}", f"{lo:%H}").replace("{minute}", f"{lo:%M}")
+
+    def _clock(self, seq_no: int) -> datetime:
+        """What clocks of the time zone show when the drop starts; its date alone where drops are of the calendar."""
+        lo = instant_at(self.start(seq_no))
+        return lo if self.calendar is None else lo.astimezone(ZoneInfo(self.timezone))
+
+
+def _reversed(first_us: int, last_us: int) -> ParameterError:
+    return ParameterError(
+        expected="a range of drops whose first is not after its last",
+        found=f"{instant_at(first_us):%Y-%m-%dT%H:%MZ} to {instant_at(last_us):%Y-%m-%dT%H:%MZ}",
+        next_step="swap both ends",
+    )
+
+
+def schedule(start_us: int, every: int | tuple[int, str], timezone: str | None) -> Schedule:
+    """The drops that a source file declares: of days, weeks or longer by the calendar of its time zone; else, and of
+    days and weeks in UTC, which are all of one length, by microseconds."""
+    if isinstance(every, int) and (timezone in (None, "UTC") or every % DAY_US):
+        return Schedule(start_us, every)
+    count, unit = (every // DAY_US, "day") if isinstance(every, int) else every
+    return Schedule(start_us, count * _ABOUT_US[unit], (count, unit), timezone or "UTC")
 
 
 def first_row_id(seq_no: int, path: str) -> int:
@@ -143,21 +189,28 @@ def _checked(part: str, value: int) -> int:
     return value
 
 
-def alignment_problem(start_us: int, every_us: int) -> tuple[str, str] | None:
+def alignment_problem(drops: Schedule) -> tuple[str, str] | None:
     """`(expected, found)` where drops would not align with days and hours, else None.
 
     Drops of less than a day divide the day and start at a multiple of themselves since midnight UTC; longer ones are
-    whole days from midnight UTC. So a drop's date and hour name it, and `--from 2013-01-01` means the same everywhere.
+    whole days from a midnight of their time zone, or months from the first day of one. So a drop's date and hour name
+    it, and `--from 2013-01-01` means the same everywhere.
     """
+    every_us, start_us = drops.every_us, drops.start_us
     if every_us >= DAY_US:
         if every_us % DAY_US:
             return "`every` in whole days, once it is longer than a day", format_duration(every_us)
-        unit_us = DAY_US
-    else:
-        if every_us % (HOUR_US // 60) or DAY_US % every_us:
-            return "`every` in whole minutes that divide a day", format_duration(every_us)
-        unit_us = every_us
-    if start_us % unit_us:
-        found = f"{instant_at(start_us):%Y-%m-%dT%H:%M:%SZ}"
-        return f"a start at a multiple of {format_duration(unit_us)} since midnight UTC", found
+    elif every_us % (HOUR_US // 60) or DAY_US % every_us:
+        return "`every` in whole minutes that divide a day", format_duration(every_us)
+    found = f"{instant_at(start_us):%Y-%m-%dT%H:%M:%SZ}"
+    if drops.calendar is None:
+        unit_us = min(every_us, DAY_US)
+        expected = f"a start at a multiple of {format_duration(unit_us)} since midnight UTC"
+        return (expected, found) if start_us % unit_us else None
+    zone = ZoneInfo(drops.timezone)
+    day = local_date(start_us, zone)
+    if midnight(day, zone) != start_us:
+        return f"a start at midnight of {drops.timezone}", found
+    if drops.calendar[1] in MONTHS and day.day != 1:
+        return f"a start on the first day of a month, since drops are {drops.calendar[1]}s", day.isoformat()
     return None

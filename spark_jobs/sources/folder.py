@@ -14,7 +14,7 @@ from pathlib import Path
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources.checks import tables_of
 from spark_jobs.sources.load import load_source
-from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean
+from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean, name_problem
 from spark_jobs.sources.source import Source
 
 SOURCE_SUFFIXES = (".yml", ".yaml")
@@ -49,10 +49,35 @@ class SourceFolder:
             if table is not None
         ]
 
+    def order_problems(self, source: Source) -> list[Problem]:
+        """One problem for each name in `dag.after` that is no source of the folder, or that waits for this one."""
+        known = {*self.sources, *(Path(error.file).stem for error in self.errors)}
+        problems = [name_problem("dag.after", "source", name, known) for name in source.dag.after if name not in known]
+        for name in source.dag.after:
+            way = self._way(name, source.name)
+            if way:
+                listed = " waits for ".join((source.name, *way))
+                problems.append(Problem("dag.after", "sources that do not wait for this one", listed))
+        return problems
+
+    def _way(self, name: str, to: str) -> tuple[str, ...]:
+        """The names from one source along `dag.after` to another; empty if none leads there."""
+        ways: list[tuple[str, ...]] = [(name,)]
+        seen = {name}
+        while ways:
+            way = ways.pop(0)
+            if way[-1] == to:
+                return way
+            source = self.sources.get(way[-1])
+            following = [each for each in (source.dag.after if source else ()) if each not in seen]
+            seen.update(following)
+            ways += [(*way, each) for each in following]
+        return ()
+
     def problems(self) -> list[SourceFileError]:
-        """All that is wrong: the errors, and one more for each source with clashes."""
-        clashing = {name: self.clashes(source) for name, source in self.sources.items()}
-        return [*self.errors, *(SourceFileError(self.files[name], found) for name, found in clashing.items() if found)]
+        """All that is wrong: the errors, and one more for each source with clashes or an impossible order."""
+        found = {name: [*self.clashes(source), *self.order_problems(source)] for name, source in self.sources.items()}
+        return [*self.errors, *(SourceFileError(self.files[name], each) for name, each in found.items() if each)]
 
 
 def read_sources(directory: str | Path) -> SourceFolder:

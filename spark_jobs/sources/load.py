@@ -13,6 +13,7 @@ from spark_jobs.sources.checks import Draft, DraftWindow, check_draft
 from spark_jobs.sources.columns import Column
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.problems import Problem, SourceFileError, from_validation, show
+from spark_jobs.sources.quantities import local_start
 from spark_jobs.sources.section import Section
 from spark_jobs.sources.source import Source
 from spark_jobs.sources.state import Operations, State
@@ -56,7 +57,10 @@ def _problems_of(document: dict[Any, Any], *, stem: str) -> list[Problem]:
 
 
 def _draft_of(document: dict[Any, Any]) -> Draft:
-    draft = Draft(values=_well_read(_FIELDS, document))
+    values = _well_read(_FIELDS, document)
+    if values.get("timezone") is not None and "start" in values:
+        values["start"] = _read(_FIELDS["start"], local_start(document["start"], values["timezone"]))
+    draft = Draft(values=values)
     draft.columns = {name: _or_none(_read(_COLUMN, raw)) for name, raw in _items(document, "columns")}
     draft.timelines = {name: raw if isinstance(raw, str) else None for name, raw in _items(document, "timelines")}
     draft.windows = {name: _draft_window(raw) for name, raw in _items(document, "windows")}

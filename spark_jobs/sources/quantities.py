@@ -8,9 +8,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator
 
+from spark_jobs.kernels.drops import MONTHS
+from spark_jobs.kernels.midnights import midnight
 from spark_jobs.model import TICKS_PER_SECOND
 from spark_jobs.sources.problems import refuse
 
@@ -82,6 +85,14 @@ def parse_period(value: Any) -> tuple[int, str]:
     return int(match[1]), unit
 
 
+def parse_every(value: Any) -> int | tuple[int, str]:
+    """How long a drop is: microseconds, or, of months, quarters and years, a count and the unit."""
+    match = _PART.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    if match is not None and match[2].removesuffix("s") in MONTHS:
+        return parse_period(value)
+    return _positive_duration(value)
+
+
 def parse_instant(value: Any) -> int:
     """A date (`2013-01-01`, midnight UTC) or an ISO-8601 time as microseconds; without an offset the time is UTC."""
     if isinstance(value, str):
@@ -93,8 +104,35 @@ def parse_instant(value: Any) -> int:
         value = dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
     if not isinstance(value, dt.datetime):
         raise refuse("a date such as 2013-01-01, or an ISO-8601 time", value)
-    aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-    return (aware - _EPOCH) // dt.timedelta(microseconds=1)
+    return parse_instant_in(value, "UTC")
+
+
+def parse_instant_in(time: dt.datetime, timezone: str) -> int:
+    """A time as microseconds; without an offset it is one of the time zone, and midnight the first instant of its
+    date, also where clocks skip or repeat it."""
+    if time.tzinfo is None:
+        zone = ZoneInfo(timezone)
+        if time.time() == dt.time():
+            return midnight(time.date(), zone)
+        time = time.replace(tzinfo=zone)
+    return (time.astimezone(dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def local_start(value: Any, timezone: str) -> Any:
+    """`value` as an aware time where it is a date, or a time without an offset, of the time zone; else as it is."""
+    if isinstance(value, str):
+        try:
+            value = dt.datetime.fromisoformat(value.strip())
+        except ValueError:
+            return value
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        value = dt.datetime.combine(value, dt.time())
+    if not isinstance(value, dt.datetime) or value.tzinfo is not None:
+        return value
+    try:
+        return instant_at(parse_instant_in(value, timezone))
+    except OverflowError:
+        return value
 
 
 def instant_at(time_us: int) -> dt.datetime:
@@ -113,6 +151,8 @@ Duration = Annotated[int, BeforeValidator(parse_duration)]
 """A duration in microseconds, zero allowed."""
 PositiveDuration = Annotated[int, BeforeValidator(_positive_duration)]
 """A duration in microseconds, greater than zero."""
+Every = Annotated[int | tuple[int, str], BeforeValidator(parse_every)]
+"""The length of a drop: microseconds, or a number of months, quarters or years of the calendar."""
 Instant = Annotated[int, BeforeValidator(parse_instant)]
 """An instant in microseconds since 1970-01-01T00:00:00Z."""
 Period = Annotated[tuple[int, str], BeforeValidator(parse_period)]

@@ -13,15 +13,16 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.columns import Column, Landing, Zone
 from spark_jobs.sources.data_checks import DataCheck
-from spark_jobs.sources.drops import Schedule
+from spark_jobs.sources.drops import Schedule, schedule
 from spark_jobs.sources.problems import refuse
-from spark_jobs.sources.quantities import DAY_US, Instant, PositiveDuration, Size
+from spark_jobs.sources.quantities import DAY_US, Every, Instant, PositiveDuration, Size, local_start
 from spark_jobs.sources.section import Identifier, Section
 from spark_jobs.sources.state import Compaction, State, names_to_themselves
 from spark_jobs.sources.windows import Names, Window
@@ -70,7 +71,8 @@ class Dag(Section):
     further time twice as long after, up to an hour. max_active_runs: how many runs may wait for their turn on the
     source at a time. batch: drops that one run of a backfill takes; left out, as many as their files' sizes say.
     notify: who is told when a run is late, fails, finds a drop without files, or has a check that warns: e-mail
-    addresses, and URLs to which a JSON document is posted. deadline: how long after the end of its drop a scheduled run
+    addresses, and URLs to which a JSON document is posted. after: sources that have to have published a scheduled
+    run's interval before it begins. deadline: how long after the end of its drop a scheduled run
     is late (`2 h after hi`, or `2 h`).
     """
 
@@ -81,6 +83,7 @@ class Dag(Section):
     retry_delay_us: PositiveDuration = Field(default=60_000_000, alias="retry_delay")
     max_active_runs: PositiveInt = 16
     batch: PositiveInt | None = None
+    after: tuple[Identifier, ...] = ()
     deadline_us: Deadline | None = Field(default=None, alias="deadline")
     notify: tuple[Recipient, ...] = ()
 
@@ -90,6 +93,8 @@ class Dag(Section):
             raise refuse("`notify` beside `deadline`: who is told that a run is late", "none")
         if self.deadline_us is not None and self.schedule == "manual":
             raise refuse("`deadline` where `schedule` is `every`: nobody says when a manual run is due", "manual")
+        if self.after and self.schedule == "manual":
+            raise refuse("`after` where `schedule` is `every`: a manual run begins when somebody says so", "manual")
         return self
 
 
@@ -130,8 +135,9 @@ class Source(Section):
 
     source: Identifier
     description: str = ""
+    timezone: Zone | None = None
     start_us: Instant = Field(alias="start")
-    every_us: PositiveDuration = Field(default=DAY_US, alias="every")
+    every: Every = DAY_US
     landing: Landing
     columns: dict[Identifier, Column] = Field(min_length=1)
     unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
@@ -149,6 +155,12 @@ class Source(Section):
     chunks: ChunkLimits = ChunkLimits()
     dag: Dag = Dag()
 
+    @field_validator("start_us", mode="before")
+    @classmethod
+    def _read_start(cls, start: Any, info: ValidationInfo) -> Any:
+        zone = info.data.get("timezone")
+        return start if zone is None else local_start(start, zone)
+
     @property
     def name(self) -> str:
         """The source's name: its file's name, its DAG's id, the value of `source` in every table."""
@@ -157,7 +169,7 @@ class Source(Section):
     @property
     def drops(self) -> Schedule:
         """The drops of this source: sequence numbers, intervals, row ids."""
-        return Schedule(start_us=self.start_us, every_us=self.every_us)
+        return schedule(self.start_us, self.every, self.timezone)
 
     @property
     def primary_timeline(self) -> str:
@@ -204,6 +216,8 @@ class Source(Section):
         if self.landing.plugin is not None:
             landing["plugin"] = self.landing.plugin.digest
         drops = {key: plain[key] for key in ("source", "start", "every")}
+        if self.drops.calendar is not None:
+            drops["timezone"] = self.drops.timezone
         parse = {key: plain[key] for key in ("columns", "unknown_columns")}
         # what rejects rows decides what lands; all other checks change nothing that is published
         rejecting = {name: plain["checks"][name] for name in self.quarantining}

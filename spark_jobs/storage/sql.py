@@ -6,7 +6,12 @@ Not as named parameters: Delta 4.4's parser leaves those of Spark 4.2 unbound, o
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.drops import DAYS, MONTHS
+from spark_jobs.sources import Schedule
 
 
 def name(identifier: str) -> str:
@@ -34,3 +39,20 @@ def whole(number: int) -> str:
     if isinstance(number, bool) or int(number) != number or not -(2**63) <= number < 2**63:
         raise ParameterError(expected="a whole number of 64 signed bits", found=repr(number))
     return f"{int(number)}L"
+
+
+def drop_start_sql(drops: Schedule, seq_no: str) -> str:
+    """The start of the drop of a number, in microseconds. `seq_no`: SQL of the number.
+
+    Of drops of the calendar Spark's own time zones tell it, by the rules that the kernels go by.
+    """
+    if drops.calendar is None:
+        return f"({drops.start_us}L + {seq_no} * {drops.every_us}L)"
+    (count, unit), zone = drops.calendar, ZoneInfo(drops.timezone)
+    first = f"DATE'{datetime.fromtimestamp(drops.start_us // 10**6, UTC).astimezone(zone):%Y-%m-%d}'"
+    if unit in DAYS:
+        day = f"date_add({first}, CAST({seq_no} * {count * DAYS[unit]} AS INT))"
+    else:
+        day = f"add_months({first}, CAST({seq_no} * {count * MONTHS[unit]} AS INT))"
+    # not a cast of the date, which is midnight of the session's own time zone
+    return f"unix_micros(to_utc_timestamp(timestamp_seconds(unix_date({day}) * 86400L), {literal(drops.timezone)}))"

@@ -27,7 +27,7 @@ def gap_before(source: Source, frontiers: SourceFrontiers, first: int) -> list[S
     source's start, also before its first run."""
     schedule = source.drops
     sealed = frontiers.seal_us != 0
-    lowest = max((frontiers.seal_us - schedule.start_us) // schedule.every_us, 0) if sealed else 0
+    lowest = max(schedule.number_at(frontiers.seal_us), 0) if sealed else 0
     gap: list[SeqRange] = []
     for lo, hi in [*frontiers.landed, (first, first)]:
         if lowest < min(lo, first):

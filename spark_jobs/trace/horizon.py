@@ -77,7 +77,6 @@ def horizon_of_run(source: Source, frontiers: SourceFrontiers, first_drop: int) 
     return Horizon(
         landing_horizon(source, frontiers),
         source.retention.horizon_us,
-        source.drops.start_us,
-        source.drops.every_us,
+        source.drops,
         source.drops.interval(first_drop)[0],
     )

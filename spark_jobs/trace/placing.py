@@ -141,7 +141,7 @@ class _New:
         """The rows as updates."""
         source = to.source
         for rows in self.rows.tables():
-            starts = source.drops.start_us + numbers(rows["seq_no"]) * source.drops.every_us
+            starts = source.drops.starts(numbers(rows["seq_no"]))
             arrivals = rows[f"t_{source.arrival}"] if source.arrival else None
             times = visible_times(numbers(rows["event_time"]), starts, to.seal_us, arrivals)
             updates = rows.append_column(TIME, pa.array(times, INSTANT))

@@ -132,5 +132,5 @@ def trace_handles(state: ArrangementState) -> list[str]:
 
 
 def buckets(source: Source) -> Buckets:
-    """Where a source's future-dated updates wait, in units of a drop."""
+    """Where a source's future-dated updates wait, in units of about a drop."""
     return Buckets(source.drops.start_us, source.drops.every_us)

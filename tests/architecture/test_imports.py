@@ -29,7 +29,7 @@ LAYERS: dict[str, set[str]] = {
     "code_version": set(),
     "kernels": set(),
     "plugins": {"aggregates"},
-    "sources": {"aggregates", "plugins"},
+    "sources": {"aggregates", "kernels", "plugins"},
     "server.errors": set(),
     "server.lake_lock": {"config", "server.errors"},
     "server.java": {"server.errors"},
@@ -42,7 +42,7 @@ LAYERS: dict[str, set[str]] = {
     "windows": {"arrow_batches", "kernels"},
     "corrections": {"kernels"},
     "checkpoints": {"kernels", "storage"},
-    "storage": {"s3", "session_settings", "sources"},
+    "storage": {"kernels", "s3", "session_settings", "sources"},
     "landing": {"exchange", "kernels", "plugins", "sources", "storage"},
     "trace": {"exchange", "kernels", "sources", "storage"},
     "definitions": {"aggregates", "kernels", "sources", "storage"},
@@ -115,6 +115,7 @@ matching name decides: `server.errors` is a layer of its own, below `server`."""
 
 INSIDE_TASKS: dict[str, set[str]] = {
     "dags": {"gates", "jobs", "landing", "publish", "session"},
+    "scheduling": {"landing", "trace"},
 }
 """Layers that may be imported inside functions alone: a task runs long after its DAG file was parsed."""
 
@@ -153,9 +154,9 @@ LIBRARIES: dict[str, set[str]] = {
     "server.lake_lock": {"psutil"},
     "cli": {"httpx", "psutil", "pyarrow", "pyspark", "rich", "typer", "yaml"},
     "expectations": {"great_expectations"},
-    "dags": {"airflow"},
+    "dags": {"airflow", "structlog"},
     "backup": {"deltalake", "pyarrow"},
-    "scheduling": {"airflow", "asgiref", "pendulum"},
+    "scheduling": {"airflow", "asgiref", "pendulum", "sqlalchemy"},
 }
 """Third-party libraries per layer; a layer that is not here uses the standard library alone."""
 

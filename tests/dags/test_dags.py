@@ -45,7 +45,8 @@ print(json.dumps({
                       for each in (d.deadline or [])],
         "on_failure": [[each.source, each.recipients] for each in (d.on_failure_callback or [])],
         "tasks": {t.task_id: {
-            "after": sorted(t.upstream_task_ids), "outlets": [o.uri for o in t.outlets], "retries": t.retries,
+            "after": sorted(t.upstream_task_ids), "inlets": [i.uri for i in t.inlets],
+            "outlets": [o.uri for o in t.outlets], "retries": t.retries,
             "rule": t.trigger_rule,
         } for t in d.tasks},
     } for name, d in dags.items()},
@@ -118,7 +119,7 @@ def test_the_dag_of_flights_is_as_its_file_says(shipped: Any) -> None:
     assert (dag["schedule"], dag["start_date"]) == ("manual", "2013-01-01T00:00:00+00:00")
     assert (dag["catchup"], dag["max_active_runs"]) == (False, 16)
     assert dag["tags"] == ["new-york", "sample", "tidemark"]
-    assert dag["params"] == ["because", "dry_run", "from", "override", "pass_gap", "to"]
+    assert dag["params"] == ["because", "dry_run", "from", "override", "pass_gap", "plan", "to"]
     assert {task["retries"] for task in dag["tasks"].values()} == {2}
 
 
@@ -129,7 +130,7 @@ def test_assets_mark_what_each_stage_writes(shipped: Any) -> None:
         "seal": ["tidemark://trace/flights"],
         "window": ["tidemark://silver/departure_delays", "tidemark://silver/rotations"],
         "compact": ["tidemark://gold/flights"],
-        "publish": ["tidemark://published/flights"],
+        "publish": ["tidemark://published/flights", "tidemark://drops/flights"],
     }
 
 
@@ -168,6 +169,21 @@ def test_a_source_that_people_run_is_shown_as_manual_and_not_paused(copied: Path
         "flights": ("manual", False),
         "weather": ("every 1 day", True),
     }
+
+
+def test_a_source_that_comes_after_others_says_so_and_they_must_exist(copied: Path, tmp_path: Path) -> None:
+    document = yaml.safe_load((copied / "weather.yml").read_text())
+    document["dag"] = {"schedule": "every", "after": ["flights"]}
+    (copied / "weather.yml").write_text(yaml.safe_dump(document))
+    tasks = parsed("sources.py", copied, tmp_path)["dags"]["weather"]["tasks"]
+    assert {name: task["inlets"] for name, task in tasks.items() if task["inlets"]} == {
+        "land": ["tidemark://published/flights"]
+    }
+    document["dag"]["after"] = ["flight", "weather"]
+    (copied / "weather.yml").write_text(yaml.safe_dump(document))
+    (told,) = parsed("source_problems.py", copied, tmp_path)["parts"]
+    assert "(did you mean `flights`?)" in told
+    assert "weather waits for weather" in told
 
 
 def test_a_wrong_file_does_not_take_the_other_dags_with_it(copied: Path, tmp_path: Path) -> None:
@@ -237,7 +253,6 @@ def test_whom_a_source_file_names_is_told_of_runs_that_are_late_or_fail(copied: 
         "path": "spark_jobs.scheduling.alerts.tell_late",
         "kwargs": {"source": "weather", "recipients": told},
     }
-    # the logical date is the drop's start: it is a day long
-    assert dags["weather"]["deadlines"] == [[26 * 3600.0, "DagRunLogicalDateDeadline", called]]
+    assert dags["weather"]["deadlines"] == [[2 * 3600.0, "DropEnd", called]]
     assert dags["weather"]["on_failure"] == [["weather", told]]
     assert (dags["flights"]["deadlines"], dags["flights"]["on_failure"]) == ([], [])

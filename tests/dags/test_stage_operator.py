@@ -61,7 +61,14 @@ def context(run: SimpleNamespace, previous: SimpleNamespace | None = None, **par
     """A task's context as Airflow gives it; `previous` is on its way, too."""
     params = {"from": None, "to": None, "pass_gap": False, "dry_run": False, **params}
     before = lambda state: previous if state == "running" else None  # noqa: E731
-    instance = SimpleNamespace(get_previous_dagrun=before, start_date=datetime.now(UTC) - timedelta(seconds=3))
+    kept: dict[str, Any] = {}
+    instance = SimpleNamespace(
+        id="id",
+        get_previous_dagrun=before,
+        start_date=datetime.now(UTC) - timedelta(seconds=3),
+        xcom_pull=lambda task_ids, key="return_value": kept.get(key),
+        xcom_push=lambda key, value: kept.update({key: value}),
+    )
     return {"dag_run": run, "run_id": run.run_id, "params": params, "ti": instance}
 
 
@@ -193,6 +200,28 @@ def test_what_may_pass_by_itself_is_retried(tasks: Any, monkeypatch: pytest.Monk
         task.execute(context(dag_run(*JANUARY_2)))
 
 
+def test_a_failed_task_says_what_the_lake_server_logged_meanwhile(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
+    log = tmp_path / "logs" / "lake.log"
+    log.parent.mkdir()
+    log.write_text("2013-01-01T00:00:00.000Z WARN Old: an earlier task's\n\tat old.Frame\n")
+    task, _ = ending(tasks, monkeypatch, RuntimeError("lost"))
+    with pytest.raises(RuntimeError):
+        task.execute(context(dag_run(*JANUARY_2)))
+    assert "lake server" not in capsys.readouterr().out
+    with log.open("a") as more:
+        more.write("2999-01-01T00:00:00.000Z WARN TaskSetManager: Lost task 0.0\n")
+        more.writelines(f"\tat frame.{n}\n" for n in range(60))
+    with pytest.raises(RuntimeError):
+        task.execute(context(dag_run(*JANUARY_2)))
+    told = capsys.readouterr().out
+    frames = [line.strip().split()[1] for line in told.splitlines() if "at frame." in line]
+    assert frames == [f"frame.{n}" for n in range(10, 60)]
+    assert "earlier task" not in told
+
+
 def test_the_codes_that_are_retried_exist(tasks: Any) -> None:
     import spark_jobs.publish.marts
     import spark_jobs.storage.fence  # noqa: F401
@@ -200,7 +229,9 @@ def test_the_codes_that_are_retried_exist(tasks: Any) -> None:
     def codes(error: type[TidemarkError]) -> set[str]:
         return {error.code}.union(*(codes(each) for each in error.__subclasses__()))
 
-    assert codes(TidemarkError) >= tasks.RETRIED
+    import _failures
+
+    assert codes(TidemarkError) >= _failures.RETRIED
 
 
 def test_a_dry_run_lists_files_and_does_nothing(tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -296,6 +327,166 @@ def test_a_drop_without_files_is_shown_as_skipped(tasks: Any, monkeypatch: pytes
     with pytest.raises(AirflowSkipException, match="no file for 2013-01-02: taken as empty"):
         task.execute(context(dag_run(*JANUARY_2)))
     assert len(calls) == 1
+
+
+def test_a_plan_is_asked_about_first_and_what_was_approved_is_what_runs(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import _plans
+    from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
+    from airflow.sdk.execution_time import hitl
+
+    from spark_jobs.jobs.base import Base
+    from spark_jobs.jobs.plan import Plan
+
+    texts = dict.fromkeys(("definition", "published_definition"), "d")
+    times = dict.fromkeys(("seal_us", "reached_us", "horizon_us", "published_us", "published_reached_us"), 0)
+    about = {"only_file": None, "retract": False, "replay": None, "files": {}, "landed": (), "landed_through": 0}
+    base = Base(source="flights", lo_us=1, hi_us=2, **about, **texts, **times)
+    monkeypatch.setattr(_plans, "_plan", lambda *_: Plan(base, [], [], [], None))
+    shown: list[dict[str, Any]] = []
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: shown.append(detail))
+
+    task, calls = first_stage(tasks, monkeypatch, tmp_path)
+    given = context(dag_run(*JANUARY_2), plan=True)
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        task.execute(given)
+    assert (calls, shown[0]["options"], shown[0]["defaults"]) == ([], ["Approve", "Reject"], ["Reject"])
+    assert shown[0]["subject"] == "flights, no drop: the run would change no published row. Approve?"
+    assert waiting.value.method_name == "answered"
+
+    for event, why in (
+        ({"chosen_options": ["Reject"], "responded_by_user": {"name": "Eve"}}, "rejected by Eve"),
+        ({"chosen_options": ["Reject"], "timedout": True}, "nobody approved the plan within 24 hours"),
+    ):
+        with pytest.raises(AirflowSkipException, match=why):
+            task.answered(given, event, **waiting.value.kwargs)
+    with pytest.raises(AirflowSkipException, match="rejected"):
+        operator(tasks).execute(given)
+    assert calls == []
+
+    given = context(dag_run(*JANUARY_2), plan=True)
+    task.answered(given, {"chosen_options": ["Approve"], "responded_by_user": None}, **waiting.value.kwargs)
+    operator(tasks).execute(given)
+    assert [request["request"] for _, request in calls] == [Request.of_plan(base), Request(accept_definition=True)]
+
+
+def test_a_plan_shows_names_and_rows_of_other_people_as_text(tasks: Any) -> None:
+    import _plans
+
+    hostile = "<script>alert(1)</script> | [x](javascript:1) `y`\n# z"
+    assert not set("<>|[]`\n#") - set(hostile)
+    assert not set(_plans._cell(hostile).replace("&#", "")) & set("<>|[]`\n#")
+
+
+def test_what_the_source_file_waits_for_holds_no_slot(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import asyncio
+
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from spark_jobs.scheduling import inputs
+
+    text = (Path(tasks.__file__).parent / "sources" / "flights.yml").read_text()
+    monkeypatch.setenv("TIDEMARK_SOURCES", str(tmp_path))
+    monkeypatch.setenv("TIDEMARK_LANDING", str(tmp_path / "landing"))
+    (tmp_path / "flights.yml").write_text(text.replace("landing:\n", "landing:\n  wait: 2 h\n"))
+    asked: dict[str, Any] = {"source": "flights", "lo_us": DAILY.start(1), "hi_us": DAILY.start(3), "scheduled": True}
+    waiting = inputs.Inputs(**asked)
+    in_time, too_late = at("2013-01-04T01:59"), at("2013-01-04T02:00")
+    assert waiting.missing(in_time) == "files of 2013-01-02, 2013-01-03, until 2013-01-04 02:00:00 UTC"
+    assert waiting.missing(too_late) is None
+    for day, files in (("2013-01-02", ["a.csv"]), ("2013-01-03", ["_temporary", ".part"])):
+        folder = tmp_path / "landing" / "flights" / day
+        folder.mkdir(parents=True)
+        for name in files:
+            (folder / name).write_text("x")
+    assert waiting.missing(in_time) == "files of 2013-01-03, until 2013-01-04 02:00:00 UTC"
+
+    # a task that has nothing to wait for any more takes its turn at once; one that has is deferred
+    _, calls = first_stage(tasks, monkeypatch, tmp_path / "home")
+    task = tasks.StageOperator(task_id="land", source="flights", drops=DAILY, waits=True)
+    task.execute(context(dag_run(*JANUARY_2)))
+    assert len(calls) == 1
+    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: "a file")
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(context(dag_run(*JANUARY_2)))
+    path, arguments = deferred.value.trigger.serialize()
+    assert path == "spark_jobs.scheduling.inputs.InputsTrigger"
+
+    answers = iter(["a file", None])
+    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: next(answers))
+    monkeypatch.setattr(inputs, "POLL_S", 0.0)
+
+    async def fires() -> Any:
+        return await anext(inputs.InputsTrigger(**arguments).run())
+
+    assert asyncio.run(fires()).payload is None
+
+
+def test_a_scheduled_run_waits_for_the_sources_that_it_comes_after(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from spark_jobs.scheduling.inputs import Inputs
+    from spark_jobs.storage import publication
+    from spark_jobs.trace import frontiers
+
+    folder = Path(tasks.__file__).parent / "sources"
+    monkeypatch.setenv("TIDEMARK_SOURCES", str(tmp_path))
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    (tmp_path / "flights.yml").write_text((folder / "flights.yml").read_text())
+    text = (folder / "weather.yml").read_text().replace("schedule: manual", "schedule: every\n  after: [flights]")
+    (tmp_path / "weather.yml").write_text(text)
+    # seven days, of which flights have published six in all
+    asked: dict[str, Any] = {"source": "weather", "lo_us": DAILY.start(1), "hi_us": DAILY.start(8)}
+    landed: list[tuple[int, int]] = [(0, 4), (5, 8)]
+
+    def published(lake: Any, source: Any, _: Any) -> Any:
+        return frontiers.SourceFrontiers.start(source).with_landed(range(0)) if not landed else standing(source)
+
+    def standing(source: Any) -> Any:
+        found = frontiers.SourceFrontiers.start(source)
+        for lo, hi in landed:
+            found = found.with_landed(range(lo, hi))
+        return found
+
+    monkeypatch.setattr(frontiers, "published_frontiers", published)
+    monkeypatch.setattr(publication, "load", lambda *_: None)
+    now = at("2013-01-10")
+    assert Inputs(**asked, scheduled=True).missing(now) == "flights, which has not published 2013-01-05"
+    assert Inputs(**asked, scheduled=False).missing(now) is None
+    landed.append((4, 5))
+    assert Inputs(**asked, scheduled=True).missing(now) is None
+
+
+def test_the_events_of_a_publication_say_of_which_rows_and_drops(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk import Asset
+    from airflow.sdk.execution_time.context import OutletEventAccessors
+
+    ending(tasks, monkeypatch, {"published_us": DAILY.start(3), "moved": True})
+    monkeypatch.setattr(tasks, "end_turn", lambda *_: None)
+    outlets = [Asset(name=name, uri=f"tidemark://{name}") for name in ("published/flights", "drops/flights")]
+    task = tasks.StageOperator(task_id="publish", source="flights", drops=DAILY, outlets=outlets)
+    given = context(dag_run("2013-01-02", "2013-01-04")) | {"outlet_events": OutletEventAccessors()}
+    given["ti"].xcom_push("return_value", {"rows": 1976})
+    task.execute(given)
+    plain, of_drops = (given["outlet_events"][asset] for asset in outlets)
+    assert plain.extra == of_drops.extra
+    assert plain.extra | {"page": ""} == {
+        "run_id": "r",
+        "from": "2013-01-02",
+        "to": "2013-01-03",
+        "lo": "2013-01-02T00:00:00+00:00",
+        "hi": "2013-01-04T00:00:00+00:00",
+        "rows": 1976,
+        "published": "2013-01-04T00:00:00+00:00",
+        "changed": True,
+        "page": "",
+    }
+    assert plain.extra["page"].endswith("/runs/flights/r.html")
+    # whose event has partitions starts only who listens to partitions
+    assert (plain.partition_keys, of_drops.partition_keys) == (set(), {"2013-01-02", "2013-01-03"})
 
 
 def test_ending_a_task_unwinds_its_stage(tasks: Any) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+
+from spark_jobs.sources import Schedule
+from spark_jobs.sources.drops import schedule
+from spark_jobs.sources.quantities import parse_every, parse_instant_in
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +27,17 @@ def pendulum() -> Any:
 def timetable(*, by_itself: bool, days: int = 1) -> Any:
     from spark_jobs.scheduling.timetable import DropTimetable
 
-    return DropTimetable(1_420_070_400_000_000, days * 86_400_000_000, by_itself=by_itself)  # since 2015-01-01
+    return DropTimetable(
+        Schedule(1_420_070_400_000_000, days * 86_400_000_000), by_itself=by_itself
+    )  # since 2015-01-01
+
+
+def of_calendar(every: str, zone: str | None, start: str) -> Any:
+    """The timetable of a source whose drops are of the calendar."""
+    from spark_jobs.scheduling.timetable import DropTimetable
+
+    start_us = parse_instant_in(datetime.fromisoformat(start), zone or "UTC")
+    return DropTimetable(schedule(start_us, parse_every(every), zone), by_itself=True)
 
 
 def scheduler_asks(table: Any, last: Any = None, *, catchup: bool = False) -> Any:
@@ -93,6 +107,38 @@ def test_a_manual_run_covers_the_drop_of_its_logical_date_or_the_last_that_has_e
         assert table.infer_manual_data_interval(run_after=date).start == pendulum.datetime(2015, 3, 6)
     for date in (now, now.add(days=40)):
         assert table.infer_manual_data_interval(run_after=date).end == now.start_of("day")
+
+
+@pytest.mark.parametrize(
+    ("zone", "range_", "hours"),
+    [
+        ("America/New_York", ("2026-03-07T05:00", "2026-03-09T23:00"), [24, 23, 24]),
+        ("America/New_York", ("2026-10-31T04:00", "2026-11-02T23:00"), [24, 25, 24]),
+        ("Australia/Lord_Howe", ("2026-04-03T13:00", "2026-04-06T00:00"), [24, 24.5, 24]),
+        ("Australia/Lord_Howe", ("2026-10-02T13:30", "2026-10-05T00:00"), [24, 23.5, 24]),
+        ("Asia/Kathmandu", ("2026-03-07T20:00", "2026-03-09T20:00"), [24, 24]),
+    ],
+)
+def test_days_of_a_time_zone_follow_each_other_whatever_its_clocks_do(
+    pendulum: Any, zone: str, range_: tuple[str, str], hours: list[float]
+) -> None:
+    table = of_calendar("1 day", zone, "2026-01-01")
+    listed = [i.data_interval for i in backfill_lists(table, *map(pendulum.parse, range_))]
+    assert [(each.end - each.start).total_seconds() / 3600 for each in listed] == hours
+    assert [a.end for a in listed[:-1]] == [b.start for b in listed[1:]]
+    assert {f"{each.start.in_timezone(zone):%H:%M}" for each in listed} == {"00:00"}
+
+
+def test_months_are_those_of_the_calendar(pendulum: Any) -> None:
+    table = of_calendar("1 month", None, "2024-01-01")
+    listed = backfill_lists(table, pendulum.datetime(2024, 1, 15), pendulum.datetime(2024, 4, 1))
+    assert [f"{i.data_interval.start:%m-%d} {i.data_interval.end:%m-%d}" for i in listed] == [
+        "02-01 03-01",
+        "03-01 04-01",
+        "04-01 05-01",
+    ]
+    again = type(table).deserialize(json.loads(json.dumps(table.serialize())))
+    assert (again.serialize(), again.summary) == (table.serialize(), "every 1 month")
 
 
 def test_airflow_stores_it_and_reads_it_back(pendulum: Any) -> None:

@@ -90,7 +90,7 @@ def test_a_year_of_both_samples_gives_no_warning_but_of_a_drop_without_a_file(tm
                     table = pa.Table.from_batches([batch])
                     good = table.filter(table["rule"].is_null())
                     times = good["event_time"].cast(pa.int64()).to_numpy()
-                    late = int((times < source.start_us + seq_no * source.every_us).sum())
+                    late = int((times < source.drops.start(seq_no)).sum())
                     counts.update(rows=len(good), rejects=len(table) - len(good), late_rows=late)
                     nulls.update({c: good[f"c_{c}"].null_count for c in source.columns})
             rows.append(metrics(seq_no, **{"rows": 0, "rejects": 0, "late_rows": 0, **counts}, nulls=dict(nulls)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,7 +15,7 @@ from tests.installations import TIDEMARK, Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(900)]
 
-DAY = "2013-01-01"
+DAY, MONTH_END = "2013-01-01", "2013-01-31"
 RUNS = "dags/flights/dagRuns"
 
 
@@ -23,7 +25,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     try:
         started = made.run(str(TIDEMARK), "up")
         assert started.returncode == 0, started.stdout + started.stderr
-        made.json("prepare", "--from", DAY, "--to", DAY)
+        made.json("prepare", "--from", DAY, "--to", MONTH_END)
         yield made
     finally:
         made.run(str(TIDEMARK), "down")
@@ -36,10 +38,39 @@ def _until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         time.sleep(0.3)
 
 
-def _trigger(api: AirflowApi) -> str:
-    body = {"logical_date": None, "conf": {"from": DAY, "to": DAY}}
+def _trigger(api: AirflowApi, last: str = DAY) -> str:
+    body = {"logical_date": None, "conf": {"from": DAY, "to": last}}
     api.patch("dags/flights", {"is_paused": False})
     return api.post(RUNS, body)["dag_run_id"]
+
+
+def _executing(installation: Installation) -> bool:
+    """Whether the lake server works on a Spark task: Linux shows the names of the JVM's threads, cut short."""
+    for process in psutil.process_iter(["name"]):
+        with suppress(psutil.Error, OSError):
+            if process.info["name"] != "java" or str(installation.settings.home) not in " ".join(process.cmdline()):
+                continue
+            names = [path.read_text() for path in Path(f"/proc/{process.pid}/task").glob("*/comm")]
+            if any(name.startswith("Executor task l") for name in names):  # … launch worker; else … idle
+                return True
+    return False
+
+
+def test_the_spark_work_of_a_task_that_is_ended_in_the_ui_ends_with_it(installation: Installation) -> None:
+    log = installation.settings.logs_dir / "lake.log"
+    with AirflowApi(installation.settings) as api:
+        run = _trigger(api, MONTH_END)
+        land = f"{RUNS}/{run}/taskInstances/land"
+        _until(lambda: api.get(land)["state"] == "running", 120, "the task never ran")
+        _until(lambda: _executing(installation), 120, "the task never began its work")
+        assert "TaskKilled" not in log.read_text()
+        api.patch(land, {"new_state": "failed"})
+        _until(lambda: "TaskKilled" in log.read_text(), 60, "its Spark work was not cancelled")
+        _until(lambda: not _executing(installation), 60, "its Spark work goes on")
+        _until(lambda: api.get(f"{RUNS}/{run}")["state"] == "failed", 60, "the run goes on")
+    assert installation.sql("SHOW TABLES IN bronze LIKE 'files'") == [] or not installation.sql(
+        "SELECT 1 AS one FROM bronze.files"
+    )
 
 
 def test_a_task_failed_by_hand_ends_and_the_next_run_publishes(installation: Installation) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.kernels.drops import Drops
 from spark_jobs.kernels.measures import balance, chains, chunks, drops, states, updates, versions, windows
 from spark_jobs.kernels.measures.hashing import bag, hashes, in_share
 from spark_jobs.kernels.measures.sums import Scaled, adding, total
@@ -391,12 +392,12 @@ def test_hashes_are_equal_where_values_are(drawn: list[tuple[str | None, int | N
 )
 @settings(max_examples=tries(300))
 def test_drops_are_told_as_the_twin_tells_them(chunks: pa.Table) -> None:
-    whole = drops.drop_changes(pa.concat_tables(halves(chunks)), ["a", "b"], 3, 10)
+    whole = drops.drop_changes(pa.concat_tables(halves(chunks)), ["a", "b"], Drops(3, 10))
     expected = twins.drops(chunks.to_pylist(), ["a", "b"], 3, 10)
     assert {key: asdict(change) for key, change in whole.items()} == expected
     parts: dict[tuple[int, int], drops.DropChange] = {}
     for half in halves(chunks):
-        for key, change in drops.drop_changes(half, ["a", "b"], 3, 10).items():
+        for key, change in drops.drop_changes(half, ["a", "b"], Drops(3, 10)).items():
             parts.setdefault(key, drops.DropChange()).add(change)
     assert {key: asdict(change) for key, change in parts.items()} == expected
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.kernels.drops import Drops
 from spark_jobs.kernels.placing import Horizon, consolidated, ordered, visible_times
 
 SCHEMA = pa.schema(
@@ -73,7 +74,7 @@ def test_a_batch_is_in_the_order_of_its_columns(rows: list[tuple[Any, ...]]) -> 
 def test_a_row_lies_below_the_horizon_of_its_own_drop(
     rows: list[tuple[int, int]], kept: int | None, standing: int, first_drop: int
 ) -> None:
-    horizon = Horizon(standing, kept, 0, 10, 10 * first_drop)
+    horizon = Horizon(standing, kept, Drops(0, 10), 10 * first_drop)
     events, times = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     expected = []
     for event, time in rows:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from spark_jobs.kernels.drops import Drops
 from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, RowCheck, read_csv, read_ndjson
 from spark_jobs.kernels.records.erased import Erasures, erased_hash
 from spark_jobs.kernels.records.naive import naive_csv, naive_ndjson
@@ -58,7 +59,7 @@ SPECS = st.builds(
         SPEC,
         erased=erased,
         checks=tuple(checks),
-        drops=(0, DAY_US),
+        drops=Drops(0, DAY_US),
         drop_lo_us=drop * DAY_US,
         columns=tuple(replace(c, dst=dst, digits=c.digits and digits) for c in SPEC.columns),
         unknown_columns=policy,
@@ -276,7 +277,7 @@ def test_a_row_that_breaks_a_check_is_rejected_for_it_and_one_at_its_bound_is_no
     breaks |= {"local_early": {"local": "2013-03-09T19:01"}, "who_form": {"who": "W"}}
     breaks |= {"on_time": {"at": "2013-03-08T23:59:59.999999Z"}}
     # its day begins a day after `at`; a part of the id may be absent here
-    spec = replace(SPEC, checks=(check,), drops=(0, DAY_US), delta_id=None).of_drop(15_774)
+    spec = replace(SPEC, checks=(check,), drops=Drops(0, DAY_US), delta_id=None).of_drop(15_774)
     rows = [keeps, {**keeps, **breaks[check.name]}, dict.fromkeys(keeps, "") | {"who": "w", "at": keeps["at"]}]
     data = HEADER + "".join(",".join(str(row[c]) for c in COLUMNS) + "\n" for row in rows).encode()
     expected = naive_csv(data, spec)

@@ -27,9 +27,12 @@ from spark_jobs.server.airflow_parts import PARTS, admin_password
 from spark_jobs.server.airflow_runs import AirflowRuns
 from spark_jobs.server.backfill import Slice, SliceRun, carry_out, new_backfill
 from spark_jobs.server.status import running_supervisor, status
+from spark_jobs.sources import Schedule
 from spark_jobs.storage.turns import Line, NoDriver, Turn, hold_turn
 from tests.installations import ODD_NAME, TIDEMARK, readable_by_others
 from tests.jobs.harness import SOURCE, write_source
+
+DAYS = Schedule(0, 86_400_000_000)
 
 pytestmark = pytest.mark.airflow
 
@@ -292,7 +295,7 @@ def test_runs_that_people_trigger_wait_for_one_beside_airflow_and_the_next_one_w
             runs = api.get("dags/meters/dagRuns", state="running")["dag_runs"]
         assert noted(airflow, days) == []
     later = Turn("cli-after", 10**18, "a later day")
-    with hold_turn(leases, "meters", later, driver=AirflowRuns(airflow, "meters"), on_wait=told.append):
+    with hold_turn(leases, "meters", later, driver=AirflowRuns(airflow, "meters", DAYS), on_wait=told.append):
         assert len(noted(airflow, days)) == len(days) * len(STAGES)
     assert told[0].startswith("run manual__")
     assert ended(api, days) == {date(day): ("manual", "success") for day in days}
@@ -312,7 +315,7 @@ def test_runs_from_every_door_at_once_follow_one_another_and_the_day_goes_before
         wait_for(lambda: "manual__" in told_line(airflow))
         assert theirs.result().returncode == 0, theirs.result().stderr
     later = Turn("cli-last", 10**18, "a later day")
-    with hold_turn(leases, "meters", later, driver=AirflowRuns(airflow, "meters"), on_wait=told.append):
+    with hold_turn(leases, "meters", later, driver=AirflowRuns(airflow, "meters", DAYS), on_wait=told.append):
         lines = noted(airflow, range(8, DAILY + 1))
     assert [run.state for run in mine.result(300)] == ["success", "success"]
     assert told

@@ -11,9 +11,11 @@ from spark_jobs.config import Settings
 from spark_jobs.server.airflow_api import AirflowApi
 from spark_jobs.server.airflow_parts import admin_password
 from spark_jobs.server.airflow_runs import AirflowRuns
+from spark_jobs.sources import Schedule
 
 DAY_US = 86_400_000_000
 START_US = 1_704_067_200_000_000
+DAYS = Schedule(START_US, DAY_US)
 """2024-01-01."""
 
 
@@ -42,8 +44,8 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
 
 
 def test_without_an_airflow_nothing_is_on(settings: Settings) -> None:
-    assert not AirflowRuns(settings, "meters").is_on("r")
-    assert AirflowRuns(settings, "meters").earlier_run(START_US) is None
+    assert not AirflowRuns(settings, "meters", DAYS).is_on("r")
+    assert AirflowRuns(settings, "meters", DAYS).earlier_run(START_US) is None
 
 
 @pytest.mark.parametrize(
@@ -62,13 +64,13 @@ def test_a_run_is_on_until_airflow_says_otherwise_or_is_down(
     settings: Settings, answers: dict[str, Any], answer: Any, is_on: bool
 ) -> None:
     answers["dags/meters/dagRuns/r"] = answer
-    assert AirflowRuns(settings, "meters").is_on("r") is is_on
+    assert AirflowRuns(settings, "meters", DAYS).is_on("r") is is_on
 
 
 def test_runs_with_earlier_drops_are_named_by_what_their_tasks_will_run(
     settings: Settings, answers: dict[str, Any]
 ) -> None:
-    runs = AirflowRuns(settings, "meters")
+    runs = AirflowRuns(settings, "meters", DAYS)
     answers["dags/meters"] = {"is_paused": False}
     later = run("later", "2024-01-02T00:00:00Z", **{"from": "2024-01-05"})
     answers["dags/meters/dagRuns"] = {"dag_runs": [run("none", None), later, run("it", "2024-01-02T00:00:00Z")]}

@@ -24,6 +24,7 @@ from spark_jobs.server.backfill import (
     new_backfill,
     runs_of,
 )
+from spark_jobs.sources import Schedule
 
 SLICES = [Slice("2015-01-01", "2015-01-02", 2, 20), Slice("2015-01-03", "2015-01-03", 1, 10)]
 DAY_US = 86_400_000_000
@@ -178,7 +179,7 @@ def test_drops_have_failed_whose_newest_run_did() -> None:
     airflow.runs = {run["dag_run_id"]: run for run in runs}
 
     def days(run: dict[str, Any]) -> range:
-        interval = interval_of(run, DAY_US)
+        interval = interval_of(run, Schedule(0, DAY_US))
         assert interval is not None
         return range(interval[0] // DAY_US - 16436, interval[1] // DAY_US - 16436)
 

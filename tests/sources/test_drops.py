@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.midnights import FIRST_US, LAST_US
 from spark_jobs.sources import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
-from spark_jobs.sources.drops import DROP_BITS, LINE_BITS, PLACE_BITS
-from spark_jobs.sources.quantities import DAY_US, HOUR_US, parse_instant
+from spark_jobs.sources.drops import DROP_BITS, LINE_BITS, PLACE_BITS, schedule
+from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at, parse_instant, parse_instant_in
 
 START = parse_instant("2013-01-01")
 DAILY = Schedule(start_us=START, every_us=DAY_US)
@@ -71,6 +76,81 @@ def test_every_time_is_in_exactly_the_drop_that_holds_it(after_us: int, every_us
     lo_us, hi_us = schedule.interval(seq_no)
     assert lo_us <= START + after_us < hi_us
     assert schedule.interval(seq_no + 1)[0] == hi_us
+
+
+ZONES = ("America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Cairo", "America/Havana", "UTC")
+PERIODS = (DAY_US, 2 * DAY_US, 7 * DAY_US, (1, "month"), (3, "month"), (1, "quarter"), (1, "year"))
+calendars = st.builds(
+    lambda zone, every: schedule(parse_instant_in(datetime(2013, 1, 1), zone), every, zone),  # noqa: DTZ001
+    st.sampled_from(ZONES),
+    st.sampled_from(PERIODS),
+)
+
+
+def _days_passed(first: date, count: int, unit: str, number: int) -> date:
+    """The slow way to the first day of a drop."""
+    if unit == "day":
+        return first + timedelta(days=count * number)
+    months = first.month - 1 + number * count * {"month": 1, "quarter": 3, "year": 12}[unit]
+    return date(first.year + months // 12, months % 12 + 1, 1)
+
+
+@given(calendars, st.integers(0, 1000))
+def test_drops_of_the_calendar_leave_no_hole_and_never_overlap(drops: Schedule, number: int) -> None:
+    lo, hi = drops.interval(number)
+    assert drops.interval(number + 1)[0] == hi > lo
+    for time in (lo, lo + 1, (lo + hi) // 2, hi - 1):
+        assert drops.seq_no_at(time) == number
+    assert drops.seq_no_at(hi) == number + 1
+    assert drops.spanned(lo, hi) == range(number, number + 1)
+    count, unit = drops.calendar or (drops.every_us // DAY_US, "day")
+    day = _days_passed(date(2013, 1, 1), count, unit, number)
+    assert drops.label(number) == day.isoformat()
+    assert drops.path("x/{date}.csv", number) == f"x/{day}.csv"
+    assert drops.time_named(day.isoformat()) == lo
+    # the instant before is of the day before, on the clocks of the zone
+    assert instant_at(lo - 1).astimezone(ZoneInfo(drops.timezone)).date() < day
+
+
+@given(calendars, st.lists(st.integers(-400, 9000), min_size=1, max_size=30), st.integers(0, DAY_US - 1))
+def test_columns_of_numbers_and_times_are_told_as_single_ones(
+    drops: Schedule, numbers_: list[int], within: int
+) -> None:
+    column = np.array(numbers_, np.int64)
+    starts = drops.starts(column)
+    assert starts.tolist() == [drops.start(number) for number in numbers_]
+    times = starts + within
+    assert drops.numbers_at(times).tolist() == [drops.number_at(int(time)) for time in times]
+
+
+def test_a_day_of_changing_clocks_has_its_own_length() -> None:
+    new_york = schedule(parse_instant("2026-01-01T05:00"), DAY_US, "America/New_York")
+    lengths = {
+        day: (new_york.interval(n)[1] - new_york.interval(n)[0]) / HOUR_US
+        for day in ("2026-03-07", "2026-03-08", "2026-10-31", "2026-11-01", "2028-02-29")
+        for n in [new_york.seq_no_named(new_york.time_named(day))]
+    }
+    assert list(lengths.values()) == [24, 23, 24, 25, 24]
+    island = schedule(parse_instant("2025-12-31T13:00"), DAY_US, "Australia/Lord_Howe")
+    changes = [island.time_named(day) for day in ("2026-04-05", "2026-04-06", "2026-10-04", "2026-10-05")]
+    assert [(b - a) / HOUR_US for a, b in (changes[:2], changes[2:])] == [24.5, 23.5]
+    monthly = schedule(START, (1, "month"), None)
+    assert [monthly.label(n) for n in (0, 1, 13)] == ["2013-01-01", "2013-02-01", "2014-02-01"]
+    assert monthly.every == "1 month"
+
+
+def test_the_calendars_end_is_no_error() -> None:
+    drops = schedule(START, (1, "month"), "Asia/Kathmandu")
+    last = drops.number_at(LAST_US)
+    assert drops.start(last) <= LAST_US
+    assert drops.start(last + 5) == LAST_US
+    far = np.array([START, LAST_US, FIRST_US], np.int64)
+    assert drops.numbers_at(far).tolist() == [drops.number_at(int(time)) for time in far]
+
+
+def test_row_ids_do_not_depend_on_the_calendar() -> None:
+    # the drop's number is all that they know of it
+    assert drop_of(first_row_id(3, "meters/2026-03-08/a.csv")) == 3
 
 
 @given(numbers, numbers)

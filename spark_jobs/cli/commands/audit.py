@@ -9,10 +9,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from spark_jobs.cli.arguments import SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.arguments import SourceArgument, drop_time, known_source, server_session
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
-from spark_jobs.storage.times import micros
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +31,7 @@ def audit(
     """
     settings = load_settings()
     checked = known_source(settings, source)
-    first = 0 if since is None else max(checked.drops.seq_no_at(micros(instant(since))), 0)
+    first = 0 if since is None else max(checked.drops.seq_no_at(drop_time(checked, since)), 0)
     with server_session(settings, "tidemark-audit") as spark:
         from spark_jobs.gates.verdicts import verdict_lines
         from spark_jobs.jobs.audit import audit as audit_source

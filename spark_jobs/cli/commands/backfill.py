@@ -12,7 +12,6 @@ from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import FIRST_DROP, LAST_DROP, PassGapOption, SourceArgument, known_source, server_session
-from spark_jobs.cli.arguments import instant as parsed
 from spark_jobs.cli.backfill_progress import shown, stopping
 from spark_jobs.cli.drops import drops_asked_for
 from spark_jobs.cli.output import JsonOption, emit, note, table
@@ -146,7 +145,6 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
 def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> Iterator[Any]:
     """Keep the next run's place in the line before the source while the present one runs: a run whose drops come after
     those of the backfill, and that would leave some out, waits for all of it."""
-    from spark_jobs.storage.times import micros
     from spark_jobs.storage.turns import Line, NoDriver, Turn
 
     lines: dict[str, Line] = {}
@@ -164,7 +162,7 @@ def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> It
         if run_id not in lines:
             lines.clear()  # the place of the run before is that run's own
             each = backfill.slices[number]
-            turn = Turn(run_id, micros(parsed(each.first)), f"{each.first} to {each.last}", staged=True)
+            turn = Turn(run_id, source.drops.time_named(each.first), f"{each.first} to {each.last}", staged=True)
             lines[run_id] = Line(settings.home / "leases", source.name, turn, NoDriver())
         lines[run_id].keep_place()
 
@@ -225,10 +223,10 @@ def _plan_shown(plan: list[dict[str, Any]]) -> Any:
 
 def _tell_gap(settings: Settings, source: Source, backfill: Backfill, failure: Any) -> None:
     """Where a run was refused for drops that were left out, that refusal says more than that it failed."""
-    from spark_jobs.storage.times import micros
-
     ends = [each for number, each in enumerate(backfill.slices) if _has_failed(backfill, number, failure)]
-    interval = (micros(parsed(ends[0].first)), micros(parsed(ends[-1].last)) + source.every_us)
+    times = [source.drops.time_named(text) for text in (ends[0].first, ends[-1].last)]
+    drops = source.drops.seq_nos(*times)
+    interval = (source.drops.start(drops.start), source.drops.start(drops.stop))
     with server_session(settings, "tidemark-backfill") as spark:
         from spark_jobs.jobs.plan import gap_of_run
 

@@ -44,7 +44,7 @@ def erase(
             done = find(settings, checked, spark, entity)
         else:
             turn = Turn(new_run_id("erase"), 0, "an erasure", first=True)
-            driver = AirflowRuns(settings, checked.name)
+            driver = AirflowRuns(settings, checked.name, checked.drops)
             waiting = hold_turn(
                 settings.home / "leases",
                 checked.name,

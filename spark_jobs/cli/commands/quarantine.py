@@ -8,7 +8,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from spark_jobs.cli.arguments import FileOption, SourceArgument, instant, known_source, server_session
+from spark_jobs.cli.arguments import FileOption, SourceArgument, drop_time, known_source, server_session
 from spark_jobs.cli.commands.run import run_source
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.cli.rows import LimitOption, emit_rows, fetch, most_rows
@@ -164,9 +164,8 @@ def replay(
 
 def _asked(source: Source, drop: str | None, file: str | None, rule: str | None, *, every: bool = False) -> Asked:
     from spark_jobs.jobs.replay import OPEN, Asked
-    from spark_jobs.storage.times import micros
 
-    seq_no = None if drop is None else source.drops.seq_no_named(micros(instant(drop)))
+    seq_no = None if drop is None else source.drops.seq_no_named(drop_time(source, drop))
     return Asked(None if seq_no is None else range(seq_no, seq_no + 1), file, rule, None if every else OPEN)
 
 

@@ -134,7 +134,7 @@ def run_source(
         lo,
         hi,
         run_id=new_run_id(prefix),
-        driver=AirflowRuns(settings, source),
+        driver=AirflowRuns(settings, source, known_source(settings, source).drops),
         wait_s=wait_s,
         on_wait=lambda whom: note(f"waits for {whom}"),
         **options,

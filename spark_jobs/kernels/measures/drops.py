@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from ..drops import Drops
 from ..plain import Ints, numbers
 from .lists import Lists, lengths
 
@@ -34,17 +35,16 @@ class DropChange:
         }
 
 
-def drop_changes(chunks: pa.Table, columns: Sequence[str], start_us: int, every_us: int) -> dict[Key, DropChange]:
+def drop_changes(chunks: pa.Table, columns: Sequence[str], drops: Drops) -> dict[Key, DropChange]:
     """What these chunks tell, each of one landing and one drop.
 
     Args:
         chunks: rows of a table of chunks.
         columns: names of the lists `c_<column>` whose missing values are counted; a missing list lacks all.
-        start_us: the start of the first drop.
-        every_us: how long a drop is.
+        drops: of the source.
     """
     drop, landing, diff = (numbers(chunks[name]) for name in ("seq_no", "landing", "diff"))
-    times, lo_us = Lists.of(chunks["event_times"]), start_us + numbers(chunks["seq_no"]) * every_us
+    times, lo_us = Lists.of(chunks["event_times"]), drops.starts(numbers(chunks["seq_no"]))
     late = times.count(times.given & (times.values < lo_us[times.owners])) * diff
     least, _, timed = times.bounds()
     late_by = np.where(timed & (diff > 0), np.maximum(lo_us - least, 0), 0)

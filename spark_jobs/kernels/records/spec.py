@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from spark_jobs.kernels.drops import UTC_DAYS, Drops
 from spark_jobs.kernels.records.erased import Erasures
 
 ColumnType = Literal["int", "float", "decimal", "string", "bool", "timestamp", "date"]
@@ -82,8 +83,8 @@ class RecordSpec:
     `delta_id` columns. `unknown_columns`: keep, quarantine or fail (the last two both reject, see
     `rules.DRIFT_RULES`). Of each rule `max_rejects` rejects of a file are kept one by one, see `rejects`. A file with
     more lines than `max_lines` is rejected whole, as is one of more than `max_expansion` times its size, decompressed.
-    `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` (first start
-    and length, in microseconds) gives by its number. Nothing is kept of records about entities of `erased`.
+    `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` gives by its
+    number. Nothing is kept of records about entities of `erased`.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -99,13 +100,13 @@ class RecordSpec:
     max_lines: int = (1 << 29) - 1
     max_expansion: int = 200
     checks: tuple[RowCheck, ...] = ()
-    drops: tuple[int, int] = (0, 0)
+    drops: Drops = UTC_DAYS
     drop_lo_us: int = 0
     erased: Erasures | None = None
 
     def of_drop(self, seq_no: int) -> RecordSpec:
         """The same for the files of one drop."""
-        return replace(self, drop_lo_us=self.drops[0] + seq_no * self.drops[1])
+        return replace(self, drop_lo_us=self.drops.start(seq_no))
 
     def place(self, column: str) -> int:
         """The position of a declared column."""

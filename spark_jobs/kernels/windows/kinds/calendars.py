@@ -12,9 +12,8 @@ midnight of a zone's own first or last date lies beyond.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from spark_jobs.errors import ParameterError
 
+from ...midnights import FIRST_US, LAST_US, local_date, midnight
 from ..spans import Windows, settle
 from .kind import Bounds, SpanKind, SpansFound
 from .ticks import Ticks
@@ -33,11 +33,7 @@ _LONGEST_DAYS = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 _DAY = 86_400_000_000
 UNITS = (*_DAYS, *_MONTHS)
 _ORIGIN = date(1969, 12, 29).toordinal()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_FIRST, _LAST = (
-    (end - _EPOCH) // _MICROSECOND for end in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-)
+_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ class Calendar(SpanKind):
 
     def _periods_near(self, times: Ints) -> set[int]:
         """The periods over these times, and some beside them: a local date is at most a day from that in UTC."""
-        days = np.unique(times // _DAY) + _EPOCH.toordinal()
+        days = np.unique(times // _DAY) + _EPOCH
         near = np.clip(np.concatenate([days - 1, days, days + 1]), 1, date.max.toordinal())
         return {self._period(date.fromordinal(day)) for day in np.unique(near).tolist()}
 
@@ -123,13 +119,13 @@ class Calendar(SpanKind):
             year, month = divmod(period * self.count * _MONTHS[self.unit], 12)
             day = date(year, month + 1, 1) if 1 <= year <= date.max.year else None
         if day is None:
-            return _FIRST if period <= self._period(date.min) else _LAST
-        return min(max(_midnight(day, zone), _FIRST), _LAST)
+            return FIRST_US if period <= self._period(date.min) else LAST_US
+        return min(max(midnight(day, zone), FIRST_US), LAST_US)
 
 
 def _last_instants(ends: Ints) -> Ints:
     """The last instants of periods that end then; the calendar's last one is in the period that it ends."""
-    return np.where(ends == _LAST, _LAST, ends - 1)
+    return np.where(ends == LAST_US, LAST_US, ends - 1)
 
 
 def _places(bounds: Ints, times: Ints) -> Ints:
@@ -139,7 +135,7 @@ def _places(bounds: Ints, times: Ints) -> Ints:
 
 def _local_date(time: int, zone: ZoneInfo) -> date:
     """The date at an instant; the first or last of the calendar where the zone's own lies beyond it."""
-    if not _FIRST <= time <= _LAST:
+    if not FIRST_US <= time <= LAST_US:
         raise ParameterError(
             expected="times of calendar windows within the years 1 to 9999",
             found=f"{time} microseconds since 1970",
@@ -147,17 +143,4 @@ def _local_date(time: int, zone: ZoneInfo) -> date:
             parameter="time",
             value=time,
         )
-    try:
-        return (_EPOCH + time * _MICROSECOND).astimezone(zone).date()
-    except OverflowError:
-        return date.min if time < 0 else date.max
-
-
-def _midnight(day: date, zone: ZoneInfo) -> int:
-    """The instant from which on local dates are `day` or later."""
-    midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
-    early, late = sorted((midnight.replace(fold=fold) - _EPOCH) // _MICROSECOND for fold in (0, 1))
-    if early == late or _local_date(late - 1, zone) < day:
-        return late
-    # midnight comes twice on the day itself, or clocks skipped it from some time before
-    return early + bisect_left(range(early, late), day, key=lambda time: _local_date(time, zone))
+    return local_date(time, zone)

@@ -1,0 +1,44 @@
+"""How a task of ours fails: what its log says, and whether it is tried again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from spark_jobs.config import load_settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.server.lake_log import lines_since
+
+RETRIED = frozenset({"server_unreachable", "source_busy", "lake_busy", "marts_failed"})
+"""Refusals that may pass by themselves. All others, a failed gate first, are the same the next time: not retried."""
+
+
+@contextmanager
+def failures_told(log: logging.Logger) -> Iterator[None]:
+    """If the block fails, log what the lake server said meanwhile, and the refusal; end the task for good where it
+    would be the same the next time."""
+    begun = datetime.now(UTC)
+    try:
+        yield
+    except AirflowSkipException:
+        raise
+    except TidemarkError as error:
+        _tell_server(log, begun)
+        log.error("%s", error)
+        if error.code in RETRIED:
+            raise
+        raise AirflowFailException(str(error)) from error
+    except Exception:
+        _tell_server(log, begun)
+        raise
+
+
+def _tell_server(log: logging.Logger, begun: datetime) -> None:
+    lines = lines_since(load_settings(), begun)
+    if lines:
+        listed = "\n".join(lines)
+        log.warning("the lake server's log of that time, other sessions' lines among them:\n%s", listed)

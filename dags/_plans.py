@@ -1,0 +1,119 @@
+"""A run whose first task shows what it would change, and goes on once somebody approves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import TaskAwaitingInput
+
+from spark_jobs.config import load_settings
+from spark_jobs.sources import find_source
+
+if TYPE_CHECKING:
+    from spark_jobs.jobs.plan import Plan
+
+APPROVE, REJECT = "Approve", "Reject"
+REJECTED = "rejected"
+"""The XCom of the first task that tells the others that nothing is to be done."""
+PATIENCE = timedelta(days=1)
+"""Who gives no answer for so long has rejected the plan: runs of later drops wait for this one."""
+SAMPLE = 5
+"""Changed rows of a table that are shown."""
+
+
+def ask(source: str, interval_us: tuple[int, int], context: Mapping[str, Any]) -> NoReturn:
+    """Show what the run would change, and end the task's process until somebody has answered; it goes on in
+    `StageOperator.answered`.
+
+    Raises:
+        TidemarkError: what the run would be refused for.
+    """
+    from airflow.sdk.execution_time.hitl import upsert_hitl_detail
+
+    plan = _plan(source, interval_us)
+    verdict = "no published row" if plan.changes_nothing else f"{sum(t.rows for t in plan.tables)} published rows"
+    upsert_hitl_detail(
+        ti_id=context["ti"].id,
+        options=[APPROVE, REJECT],
+        defaults=[REJECT],
+        subject=f"{source}, {_drops(plan)}: the run would change {verdict}. Approve?",
+        body=as_markdown(plan),
+    )
+    raise TaskAwaitingInput(method_name="answered", kwargs={"planned": plan.base.to_json()}, timeout=PATIENCE)
+
+
+def rejection(event: Mapping[str, Any]) -> str:
+    """Why a run ends that was not approved."""
+    if event.get("timedout"):
+        return f"nobody approved the plan within {PATIENCE.days * 24} hours: nothing was done"
+    return f"the plan was rejected by {answerer(event)}: nothing was done"
+
+
+def answerer(event: Mapping[str, Any]) -> str:
+    """Who answered."""
+    user = event.get("responded_by_user") or {}
+    return str(user.get("name") or user.get("id") or "somebody")
+
+
+def as_markdown(plan: Plan) -> str:
+    """The plan as Airflow shows it: the files, the rows of each table that change, and some of them."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    takes = "unknown: nothing ran before" if plan.estimate_s is None else f"about {plan.estimate_s} s"
+    yield f"Plan `{plan.plan_id}`; time: {takes}. It holds as long as files, source and lake stay as they are."
+    if plan.changed_definition:
+        yield f"\n**Changed definition**, accepted with the plan: {', '.join(plan.changed_definition)}"
+    if plan.gap is not None:
+        yield f"\n**The run would be refused** unless `pass_gap` is set: {_cell(plan.gap)}"
+    columns = ["drop", "new", "changed", "known", "taken back", "bytes", "rows", "rejects", "duplicates", "rows back"]
+    files = [(d.drop, *map(len, (d.new, d.changed, d.known, d.retracted)), d.bytes, d.rows) for d in plan.drops]
+    counts = [(d.rejects, d.duplicates, d.rows_back) for d in plan.drops]
+    yield from _table(columns, [(*a, *b) for a, b in zip(files, counts, strict=True)])
+    yield from _table(
+        ["published rows of", "inserted", "changed", "removed"], [(t.table, *t.counts.values()) for t in plan.tables]
+    )
+    for table in plan.tables:
+        if table.sample:
+            names = [column for column in table.sample[0] if column not in ("change", "diff")]
+            yield f"\n`{table.table}`, the first of {table.rows} rows:"
+            yield from _table(
+                ["diff", *names], [(f"{r['diff']:+d}", *(r[name] for name in names)) for r in table.sample]
+            )
+
+
+def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield f"| {' | '.join(columns)} |"
+        yield f"| {' | '.join('---' for _ in columns)} |"
+        yield from (f"| {' | '.join(_cell(value) for value in row)} |" for row in rows)
+
+
+def _cell(value: Any) -> str:
+    """A value as text that is no Markdown: names and rows come from other people's files."""
+    text = "" if value is None else f"{value:,}" if type(value) is int else str(value)
+    return "".join(f"&#{ord(c)};" if c in "\\`*_{}[]<>()#+!|&~$\n\r" else c for c in text)
+
+
+def _drops(plan: Plan) -> str:
+    labels = [drop.drop for drop in plan.drops]
+    if not labels:
+        return "no drop"
+    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
+
+
+def _plan(source: str, interval_us: tuple[int, int]) -> Plan:
+    from spark_jobs.jobs.plan import plan_run
+    from spark_jobs.session import open_session, work_on
+
+    settings = load_settings()
+    session = open_session(settings, f"{source}:plan")
+    try:
+        with work_on(session, settings):
+            return plan_run(settings, find_source(settings.sources, source), interval_us, session, sample=SAMPLE)
+    finally:
+        session.stop()

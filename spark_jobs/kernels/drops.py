@@ -1,0 +1,127 @@
+"""When the drops of a source start: by a fixed length, or by the calendar of a time zone.
+
+Drop `n` is `[start(n), start(n + 1))`, so there is no hole and no overlap, whatever clocks do. All times are int64
+microseconds since 1970-01-01T00:00:00Z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from spark_jobs.kernels.midnights import FIRST_US, LAST_US, local_date, midnight
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+
+DAYS = {"day": 1, "week": 7}
+"""Days of the units of a calendar whose drops begin on any day."""
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+"""Months of those whose drops begin on the first day of a month."""
+_DAY_US = 86_400_000_000
+_DENSE = 4
+"""Bounds are listed for a whole range of drops where it has at most so many for each one that is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """The drops of a source, numbered from 0 at `start_us`; numbers before it are negative.
+
+    Without `calendar` each is `every_us` long. With it a drop is so many units of the calendar of `timezone`, from one
+    local midnight to another, and `every_us` says only about how long it is. `start_us` is such a midnight then, of the
+    first day of a month where the unit is a month or longer.
+    """
+
+    start_us: int
+    every_us: int
+    calendar: tuple[int, str] | None = None
+    timezone: str = "UTC"
+
+    def start(self, number: int) -> int:
+        """When a drop starts; the first or last instant of the years 1 to 9999 where the calendar has no such day."""
+        if self.calendar is None:
+            return self.start_us + number * self.every_us
+        return _calendar_start(self.start_us, self.calendar, self.timezone, number)
+
+    def number_at(self, time_us: int) -> int:
+        """The number of the drop that holds a time."""
+        if self.calendar is None:
+            return (time_us - self.start_us) // self.every_us
+        time_us = min(max(time_us, FIRST_US), LAST_US)
+        count, unit = self.calendar
+        zone = ZoneInfo(self.timezone)
+        day, first = local_date(time_us, zone), local_date(self.start_us, zone)
+        if unit in DAYS:
+            number = (day.toordinal() - first.toordinal()) // (count * DAYS[unit])
+        else:
+            number = (_month(day) - _month(first)) // (count * MONTHS[unit])
+        # where clocks went back over midnight, the date of the time may be one that begins later
+        return number - 1 if self.start(number) > time_us else number
+
+    def starts(self, numbers: Ints) -> Ints:
+        """`start` of each number."""
+        if self.calendar is None:
+            return self.start_us + numbers * self.every_us
+        import numpy as np
+
+        if not numbers.size:
+            return numbers.astype(np.int64)
+        least, greatest = int(numbers.min()), int(numbers.max())
+        if greatest - least < _DENSE * numbers.size:
+            table = np.array([self.start(number) for number in range(least, greatest + 1)], np.int64)
+            return table[numbers - least]
+        distinct, place = np.unique(numbers, return_inverse=True)
+        return np.array([self.start(number) for number in distinct.tolist()], np.int64)[place]
+
+    def numbers_at(self, times: Ints) -> Ints:
+        """`number_at` of each time."""
+        if self.calendar is None:
+            return (times - self.start_us) // self.every_us
+        import numpy as np
+
+        if not times.size:
+            return times.astype(np.int64)
+        near = np.array(sorted(self._near(times)), np.int64)
+        bounds = np.array([self.start(number) for number in near.tolist()], np.int64)
+        return near[np.maximum(np.searchsorted(bounds, times, side="right") - 1, 0)]
+
+    def _near(self, times: Ints) -> Iterable[int]:
+        """The numbers of the drops that hold these times, and of some others."""
+        import numpy as np
+
+        first, last = (self.number_at(int(time)) for time in (times.min(), times.max()))
+        if last - first < _DENSE * times.size:
+            return range(first, last + 1)
+        days = np.unique(times // _DAY_US).tolist()
+        ends = [self.number_at(day * _DAY_US + beside) for day in days for beside in (0, _DAY_US - 1)]
+        return {number for low, high in zip(ends[::2], ends[1::2], strict=True) for number in range(low, high + 1)}
+
+
+UTC_DAYS = Drops(0, _DAY_US)
+"""The days since 1970."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _calendar_start(start_us: int, calendar: tuple[int, str], timezone: str, number: int) -> int:
+    (count, unit), zone = calendar, ZoneInfo(timezone)
+    first = local_date(start_us, zone)
+    if unit in DAYS:
+        ordinal = first.toordinal() + number * count * DAYS[unit]
+        day = date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
+    else:
+        year, month = divmod(_month(first) + number * count * MONTHS[unit], 12)
+        day = date(year, month + 1, 1) if 1 <= year <= date.max.year else None
+    if day is None:
+        return FIRST_US if number < 0 else LAST_US
+    return min(max(midnight(day, zone), FIRST_US), LAST_US)
+
+
+def _month(day: date) -> int:
+    return day.year * 12 + day.month - 1

@@ -1,0 +1,134 @@
+"""Runs in a real Airflow that wait without a slot: for somebody's approval of their plan, and for files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from spark_jobs.server.airflow_api import AirflowApi
+from tests.installations import TIDEMARK, Installation
+from tests.jobs.harness import SOURCE
+
+pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1500)]
+
+RUNS = "dags/meters/dagRuns"
+DAY = "2024-01-01"
+ENDED = ("success", "failed")
+METERS = SOURCE.replace("format: ndjson}", "format: ndjson, wait: 2 h}") + "dag: {schedule: manual}\n"
+LINE = '{"id": "1", "meter": "m", "at": "%sT01:00:00Z", "seen": "%sT02:00:00Z", "load": 3, "heat": 1.5}\n'
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    home = tmp_path_factory.mktemp("waits")
+    made = Installation(home)
+    (home / "sources").mkdir()
+    (home / "sources" / "meters.yml").write_text(METERS)
+    made.environment["TIDEMARK_SOURCES"] = str(home / "sources")
+    write_file(made, DAY)
+    try:
+        started = made.run(str(TIDEMARK), "up")
+        assert started.returncode == 0, started.stdout + started.stderr
+        yield made
+    finally:
+        made.run(str(TIDEMARK), "down")
+
+
+@pytest.fixture
+def api(installation: Installation) -> Iterator[AirflowApi]:
+    with AirflowApi(installation.settings) as opened:
+        opened.patch("dags/meters", {"is_paused": False})
+        yield opened
+
+
+def write_file(installation: Installation, day: str) -> None:
+    folder = installation.settings.landing_folder / "meters" / day
+    folder.mkdir(parents=True)
+    (folder / "a.ndjson").write_text(LINE % (day, day))
+
+
+def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.5)
+
+
+def trigger(api: AirflowApi, day: str, **conf: Any) -> str:
+    run: str = api.post(RUNS, {"logical_date": None, "conf": {"from": day, "to": day, **conf}})["dag_run_id"]
+    return run
+
+
+def state(api: AirflowApi, run: str, task: str = "land") -> Any:
+    return api.get(f"{RUNS}/{run}/taskInstances/{task}")["state"]
+
+
+def states(api: AirflowApi, run: str) -> dict[str, Any]:
+    listed = api.get(f"{RUNS}/{run}/taskInstances")["task_instances"]
+    return {each["task_id"]: each["state"] for each in listed}
+
+
+def end(api: AirflowApi, run: str) -> str:
+    until(lambda: api.get(f"{RUNS}/{run}")["state"] in ENDED, 300, f"{run} never ended: {states(api, run)}")
+    return str(api.get(f"{RUNS}/{run}")["state"])
+
+
+def asked(api: AirflowApi, run: str) -> dict[str, Any]:
+    """What the run's first task asks, once it waits for an answer."""
+    until(lambda: state(api, run) in ("awaiting_input", *ENDED), 300, "nothing was ever asked")
+    found: dict[str, Any] = api.get(f"{RUNS}/{run}/taskInstances/land/-1/hitlDetails")
+    return found
+
+
+def answer(api: AirflowApi, run: str, option: str) -> None:
+    body = {"chosen_options": [option], "params_input": {}}
+    api.patch(f"{RUNS}/{run}/taskInstances/land/-1/hitlDetails", body)
+
+
+def test_a_rejected_plan_changes_nothing_and_an_approved_one_is_what_runs(
+    installation: Installation, api: AirflowApi
+) -> None:
+    first = trigger(api, DAY, plan=True)
+    told = asked(api, first)
+    assert told["options"] == ["Approve", "Reject"]
+    assert told["subject"].startswith(f"meters, {DAY}: the run would change ")
+    assert "| silver" in told["body"].replace("&#46;", ".")
+    answer(api, first, "Reject")
+    assert end(api, first) == "success"
+    assert set(states(api, first).values()) == {"skipped"}
+    assert installation.json("status", "--drops", "meters")[0]["state"] == "missing"
+
+    second = trigger(api, DAY, plan=True)
+    asked(api, second)
+    answer(api, second, "Approve")
+    assert end(api, second) == "success"
+    assert set(states(api, second).values()) == {"success"}
+    assert installation.sql("SELECT sum(readings) AS n FROM gold.meters") == [{"n": 1}]
+
+    events = api.get("assets/events", source_dag_id="meters", source_run_id=second, source_task_id="publish")[
+        "asset_events"
+    ]
+    by_name = {(each["name"], each.get("partition_key")): each["extra"] for each in events}
+    assert set(by_name) == {("published/meters", None), ("drops/meters", DAY)}
+    extra = by_name["published/meters", None]
+    assert (extra["run_id"], extra["from"], extra["to"], extra["rows"]) == (second, DAY, DAY, 1)
+    assert extra["changed"]
+    assert "/runs/meters/" in extra["page"]
+
+
+def test_a_drop_without_a_file_is_waited_for_without_a_slot(installation: Installation, api: AirflowApi) -> None:
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    run = trigger(api, today, pass_gap=True)
+    until(lambda: state(api, run) in ("deferred", *ENDED), 120, "the task never began")
+    assert state(api, run) == "deferred"
+    time.sleep(8)
+    assert state(api, run) == "deferred"
+    write_file(installation, today)
+    assert end(api, run) == "success"
+    assert states(api, run)["land"] == "success"
+    (found,) = installation.sql(f"SELECT count(*) AS n FROM bronze.files WHERE path LIKE '%{today}%'")
+    assert found["n"] == 1
