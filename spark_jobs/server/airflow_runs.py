@@ -18,9 +18,12 @@ UNDER_WAY = ("queued", "running")
 
 class AirflowRuns:
     """The runs of one DAG. Where Airflow was never started, or is down, none is on; an Airflow that is too busy to
-    answer is waited for."""
+    answer is waited for.
 
-    def __init__(self, settings: Settings, dag: str, drops: Schedule) -> None:
+    `drops` are its source's; without them, for what goes before every drop, no run is earlier.
+    """
+
+    def __init__(self, settings: Settings, dag: str, drops: Schedule | None) -> None:
         self._settings = settings
         self._dag = dag
         self._drops = drops
@@ -36,6 +39,8 @@ class AirflowRuns:
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run that has not ended and whose drops begin before `lo_us`. Those of a paused DAG do not
         count, since they do not get on."""
+        if self._drops is None:
+            return None
         try:
             dag = self._ask(f"dags/{self._dag}")
             if dag is None or dag["is_paused"]:
