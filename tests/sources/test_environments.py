@@ -137,7 +137,8 @@ def test_the_commands(settings, production: Path, monkeypatch: pytest.MonkeyPatc
     assert document["sources"] == {"a": "same"}
     (Path(document["folder"]) / "a.yml").write_text("changed\n")
     assert run(["env", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["environments"] == [{**document, "sources": {"a": "changed"}}]
+    (listed,) = json.loads(capsys.readouterr().out)["environments"]
+    assert listed == {**document, "sources": {"a": "changed"}, "built": {}}
     assert run(["plan", "b", "--from", "2013-01-01", "--to", "2013-01-01", "--env", "dev"]) != 0
     assert "one of the sources a" in capsys.readouterr().err
     save = str(production / "plan.json")
