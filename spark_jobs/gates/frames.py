@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
@@ -54,10 +55,10 @@ def _standing(rows: pa.Table) -> pa.Table:
     back = order[diffs[order] < 0]
     # of each row the last time that it went
     last = back[np.append(row_ids[back][1:] != row_ids[back][:-1], True)[: back.size]]
-    place = np.searchsorted(row_ids[last], row_ids)
-    known = place < last.size
+    place: npt.NDArray[np.int64] = np.searchsorted(row_ids[last], row_ids)
+    known: npt.NDArray[np.bool_] = place < last.size
     known[known] = row_ids[last][place[known]] == row_ids[known]
-    gone = np.zeros(len(rows), bool)
+    gone: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
     gone[known] = landings[known] < landings[last][place[known]]
     return rows.filter(pa.array((diffs > 0) & ~gone))
 
