@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
@@ -34,17 +35,33 @@ OF_ROW = ("row_id", "entity", "event_time")
 
 
 def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
-    """The rows that these landings brought: `OF_ROW`, `seq_no`, `late_by` and the named columns (None: all)."""
+    """The rows that these landings brought and have not taken back: `OF_ROW`, `seq_no`, `late_by` and the named columns
+    (None: all)."""
     wanted = [c for c in source.columns if columns is None or c in columns]
     arrays = {"row_id": "row_ids", "event_time": "event_times", **{c: f"c_{c}" for c in wanted}}
-    same = ["entity", "seq_no"]
-    landed = of_landings(landings) & (pc.field("diff") > 0)
-    stored = lake.stored(chunks(source), ["rows", *same, *arrays.values()], landed)
+    same = ["entity", "seq_no", "landing", "diff"]
+    stored = lake.stored(chunks(source), ["rows", *same, *arrays.values()], of_landings(landings))
     tables = [chunk_rows(table, rows="rows", arrays=arrays, same=same) for table in (stored.none(), *stored.tables())]
-    rows = pa.concat_tables(tables)
+    rows = _standing(pa.concat_tables(tables))
     lo_us = pa.array(source.drops.starts(numbers(rows["seq_no"])))
     late_by = pc.subtract(lo_us, rows["event_time"].cast(pa.int64()))
     return rows.append_column(LATE_BY, late_by).select([*OF_ROW, "seq_no", LATE_BY, *wanted])
+
+
+def _standing(rows: pa.Table) -> pa.Table:
+    """The rows that came and were not taken back by a later landing. A landing that changes a row takes it back and
+    brings the new one under the same id."""
+    row_ids, landings, diffs = (rows[name].to_numpy() for name in ("row_id", "landing", "diff"))
+    order = np.lexsort((landings, row_ids))
+    back = order[diffs[order] < 0]
+    # of each row the last time that it went
+    last = back[np.append(row_ids[back][1:] != row_ids[back][:-1], True)[: back.size]]
+    place: npt.NDArray[np.int64] = np.searchsorted(row_ids[last], row_ids)
+    known: npt.NDArray[np.bool_] = place < last.size
+    known[known] = row_ids[last][place[known]] == row_ids[known]
+    gone: npt.NDArray[np.bool_] = np.zeros(len(rows), np.bool_)
+    gone[known] = landings[known] < landings[last][place[known]]
+    return rows.filter(pa.array((diffs > 0) & ~gone))
 
 
 def published_rows(

@@ -43,7 +43,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def expect_whole_publications(site: Site, landing: Path, publications: int, count: int) -> None:
     """So many publications under so many readers, with failures in between."""
-    chance = random.Random(seed_of_environment())
+    seed = seed_of_environment()
+    print(f"seed {seed}")
+    chance = random.Random(seed)
     header, rows = sample_rows("flights")
     by_day: dict[str, list[str]] = {}
     for day, line in rows:
@@ -65,11 +67,11 @@ def expect_whole_publications(site: Site, landing: Path, publications: int, coun
 
 
 def test_readers_of_joined_names_see_whole_publications_whatever_fails_between_them(site: Site) -> None:
-    expect_whole_publications(site, Path(site.settings.landing), publications=4, count=5)
+    expect_whole_publications(site, Path(site.settings.landing), publications=3, count=4)
 
 
 def test_every_published_table_is_an_undisturbed_lakes_after_each_of_some_faults(site: Site, tmp_path: Path) -> None:
-    plan = Plan(seed_of_environment(), faults=6, days=7, sources=("weather",), audits=False, kinds=QUICK)
+    plan = Plan(seed_of_environment(), faults=4, days=7, sources=("weather",), audits=False, kinds=QUICK)
     account = Campaign(plan, tmp_path).on(site)
     print(account)
     assert [fault.line for fault in account.lost] == []

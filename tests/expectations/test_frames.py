@@ -124,3 +124,34 @@ def test_a_chunk_without_values_takes_none_from_another(heats: list[list[float |
     write_deltalake(str(path), pa.Table.from_pylist(stored, schema=CHUNKS))
     read = landed_rows(StoredLake(folder), source, range(len(heats)), ["heat"])
     assert read.select(["row_id", "entity", "seq_no", "late_by", "heat"]).sort_by("row_id").to_pylist() == rows
+
+
+def test_rows_that_a_later_landing_has_taken_back_are_not_held_against_checks(tmp_path: Path) -> None:
+    (tmp_path / "meters.yml").write_text(SOURCE)
+    source = load_source(tmp_path / "meters.yml")
+
+    def chunk(landing: int, diff: int, heats: dict[int, float]) -> dict[str, Any]:
+        at = [source.drops.interval(0)[0] + row_id for row_id in heats]
+        rows = {"rows": len(heats), "row_ids": list(heats), "event_times": at, "c_heat": list(heats.values())}
+        return {"entity": "m", "seq_no": 0, "landing": landing, "diff": diff, **rows}
+
+    stored = [
+        chunk(1, 1, {1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}),
+        # a changed row keeps its id; one went; one went and came back
+        chunk(2, -1, {1: 1.0, 3: 3.0, 4: 4.0}),
+        chunk(2, 1, {1: 1.5}),
+        chunk(3, 1, {4: 4.0}),
+        # of a landing that is in the trace already
+        chunk(0, 1, {9: 9.0}),
+        chunk(3, -1, {9: 9.0}),
+    ]
+    path = tmp_path / "bronze.db" / chunks(source).table
+    write_deltalake(str(path), pa.Table.from_pylist(stored, schema=CHUNKS))
+    read = landed_rows(StoredLake(tmp_path), source, [1, 2, 3], ["heat"])
+    assert sorted(zip(*read.select(["row_id", "heat"]).to_pydict().values(), strict=True)) == [
+        (1, 1.5),
+        (2, 2.0),
+        (4, 4.0),
+    ]
+    nothing = landed_rows(StoredLake(tmp_path), source, [7], ["heat"])
+    assert nothing.num_rows == 0

@@ -138,6 +138,24 @@ def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: SparkSes
     assert {table: published(lake, table) for table in TABLES} != before
 
 
+@pytest.mark.parametrize("way", ["a corrected file", "a retraction"])
+def test_what_failed_a_check_goes_on_once_it_is_corrected(lake: SparkSession, bare: Settings, way: str) -> None:
+    home = write_source(bare, SOURCE + CHECKS)
+    write_drops(home, GOOD)
+    run(lake, home, 0, 0)
+    before = {table: published(lake, table) for table in TABLES}
+    write_drops(home, [Reading(1, 1500, "a", 101), Reading(1, 1510, "a", 9)])
+    with pytest.raises(GateFailed, match="load_low"):
+        run(lake, home, 1, 1)
+    if way == "a retraction":
+        run(lake, home, 1, 1, retract=True)
+        assert {table: published(lake, table) for table in TABLES} == before
+    write_drops(home, [Reading(1, 1500, "a", 100), Reading(1, 1510, "a", 9)])
+    run(lake, home, 1, 1)
+    assert not_passed(lake, "test-1-1") == {}
+    assert {table: published(lake, table) for table in TABLES} != before
+
+
 def test_published_tables_are_checked_as_they_would_be(lake: SparkSession, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, GOOD)
