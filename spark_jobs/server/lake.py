@@ -129,19 +129,20 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
         "spark.scheduler.allocation.file": str(settings.server_dir / "conf" / "fairscheduler.xml"),
         # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s
         "spark.connect.execute.manager.detachedTimeout": "30s",
-        **_lineage(settings),
+        **lineage_conf(settings),
     }
 
 
-def _lineage(settings: Settings) -> dict[str, str]:
+def lineage_conf(settings: Settings) -> dict[str, str]:
     """Spark's own integration with OpenLineage, where it is wanted. Where events go is in the file of the settings,
     not here: Spark's configuration is for every client to read."""
     if settings.lineage is None:
         return {}
-    return {
+    ours = {
         "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",
         "spark.openlineage.namespace": settings.lineage_namespace,
         "spark.openlineage.appName": "tidemark_lake",
         # a statement names values: an entity that is to be erased, a password
         "spark.openlineage.facets.sql.disabled": "true",
     }
+    return ours | {name: value for name, value in settings.spark_conf.items() if name in ours}

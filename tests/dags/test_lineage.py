@@ -15,6 +15,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.lineage import dataset_name, stage_lineage
 from spark_jobs.model import STAGES
 from spark_jobs.server.airflow_parts import airflow_environment
+from spark_jobs.server.lake import lineage_conf
 from spark_jobs.sources import find_source
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown
 
@@ -93,3 +94,14 @@ def test_nothing_is_told_unless_it_is_configured(settings: Settings, tmp_path: P
     environment = airflow_environment(wanted)
     assert environment["AIRFLOW__OPENLINEAGE__CONFIG_PATH"] == str(tmp_path / "openlineage.yml")
     assert json.dumps(environment).count("TIDEMARK_LINEAGE") >= 1
+
+
+def test_what_spark_tells_goes_without_statements_and_can_be_left_out(settings: Settings, tmp_path: Path) -> None:
+    assert not [name for name in lineage_conf(settings) if name]
+    wanted = settings.model_copy(update={"lineage": tmp_path / "openlineage.yml"})
+    conf = lineage_conf(wanted)
+    assert conf["spark.openlineage.facets.sql.disabled"] == "true"
+    # every client can read Spark's configuration
+    assert not [value for value in conf.values() if "openlineage.yml" in value]
+    without = wanted.model_copy(update={"spark_conf": {"spark.extraListeners": "", "spark.other": "x"}})
+    assert lineage_conf(without) == conf | {"spark.extraListeners": ""}
