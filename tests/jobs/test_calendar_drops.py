@@ -22,8 +22,10 @@ from tests.jobs.harness import SOURCE, published, write_source
 
 pytestmark = pytest.mark.spark
 
-NEW_YORK = SOURCE.replace("start: 2024-01-01\n", "start: 2026-03-06\ntimezone: America/New_York\n").replace(
-    "late: {policy: reemit, limit: 12 hours}", "late: {policy: next_window}"
+NEW_YORK = (
+    SOURCE.replace("start: 2024-01-01\n", "start: 2026-03-06\ntimezone: America/New_York\n")
+    .replace("kind: sliding", "kind: tumbling")
+    .replace("late: {policy: reemit, limit: 12 hours}", "late: next_window")
 )
 DAYS = 4
 """The third one, 2026-03-08, has 23 hours."""

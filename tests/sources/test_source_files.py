@@ -716,3 +716,51 @@ def test_a_deadline_counts_from_the_end_of_the_drop(deadline: str) -> None:
 def test_wrong_alerts_are_refused_with_what_would_be_right(section: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         Dag.model_validate(section)
+
+
+NEW_YORK = {"timezone": "America/New_York"}
+
+
+def test_drops_are_of_the_calendar_of_their_time_zone() -> None:
+    source = read({**shop(), **NEW_YORK, "start": "2026-03-01"})
+    assert (source.drops.calendar, source.drops.every) == ((1, "day"), "1 day of America/New_York")
+    assert [source.drops.label(n) for n in (0, 7)] == ["2026-03-01", "2026-03-08"]
+    assert source.start_us == 1_772_341_200_000_000  # 05:00 UTC
+    assert read({**shop(), **NEW_YORK, "start": "2026-03-01T05:00:00Z"}).drops == source.drops
+    monthly = read({**shop(), "every": "1 month"})
+    assert monthly.drops.calendar == (1, "month")
+    hourly = {"path": "shop/{date}/{hour}-{minute}/*", "format": "ndjson"}
+    assert read({**shop(), "every": "5 min", "landing": hourly}).drops.every == "5 minutes"
+
+
+def test_a_zone_changes_the_definition_of_drops_and_nothing_changes_where_there_is_none() -> None:
+    plain = read(shop()).definition_parts()
+    assert read({**shop(), "timezone": "UTC"}).definition_parts() == plain
+    waits = {**shop(), "dag": {"after": ["till"]}, "landing": {**shop()["landing"], "wait": "2 h"}}
+    assert read(waits).definition_parts() == plain
+    other = read({**shop(), **NEW_YORK}).definition_parts()
+    assert {name for name in plain if plain[name] != other[name]} == {"drops"}
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "expected"),
+    [
+        ({"timezone": "Mars/Olympus"}, "timezone", ""),
+        (
+            {**NEW_YORK, "every": "1 h", "landing": {"path": "shop/{date}/{hour}", "format": "ndjson"}},
+            "timezone",
+            "no hour comes twice",
+        ),
+        ({**NEW_YORK, "start": "2026-03-01T00:00:00Z"}, "start", "midnight of America/New_York"),
+        ({"every": "1 month", "start": "2026-03-02"}, "start", "first day of a month"),
+        ({"every": "0 months"}, "every", "a count from 1"),
+        ({"dag": {"schedule": "manual", "after": ["till"]}}, "dag", "`schedule` is `every`"),
+        ({"landing": {"path": "shop/{date}", "format": "ndjson", "wait": "0 s"}}, "landing.wait", "greater than zero"),
+    ],
+)
+def test_drops_that_would_have_no_name_of_their_own_are_refused(
+    change: dict[str, Any], path: str, expected: str
+) -> None:
+    found = problems({**shop(), **change})
+    assert list(found) == [path]
+    assert expected in found[path][0]
