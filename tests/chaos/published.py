@@ -114,6 +114,9 @@ def differences(found: Published, wanted: Published, *, exact: bool) -> dict[str
         other = found[name]
         if bag.rows != other.rows:
             wrong[name] = f"{other.rows} rows, not {bag.rows}"
+        elif name.startswith("bronze."):
+            # they say which landing brought a row, and when: another one after a fault; the audit proves the rest
+            continue
         elif bag.values != other.values:
             wrong[name] = "other values"
         elif exact and bag.exact != other.exact:

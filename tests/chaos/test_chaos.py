@@ -16,7 +16,8 @@ from tests.chaos.days import write_sources
 from tests.chaos.publications import publish, readers, torn
 from tests.chaos.site import Site
 
-pytestmark = [pytest.mark.server]
+# the short ones are to join `make test` once a quiet machine has shown what they take
+pytestmark = [pytest.mark.server, pytest.mark.long]
 
 QUICK = (
     *("kill of the command", "interrupt", "cut connections", "full disk", "kill of workers"),
@@ -81,7 +82,6 @@ def test_every_published_table_is_an_undisturbed_lakes_after_each_of_some_faults
     assert audit.ok, audit.text
 
 
-@pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_readers_of_joined_names_see_whole_publications_fifty_times(tmp_path: Path) -> None:
     site = Site(tmp_path, write_sources(tmp_path), tmp_path / "landing", reader_statements=64)
@@ -92,7 +92,6 @@ def test_readers_of_joined_names_see_whole_publications_fifty_times(tmp_path: Pa
         site.close()
 
 
-@pytest.mark.long
 @pytest.mark.timeout(14400)
 def test_the_campaign(tmp_path: Path) -> None:
     account = Campaign(plan_of_environment(), tmp_path).run()
