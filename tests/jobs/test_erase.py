@@ -207,9 +207,8 @@ def test_what_lands_of_it_again_is_not_kept(lake: SparkSession, home: Settings) 
 
 
 STEPS = [
-    "account",
     "versions",
-    *(pytest.param(step, marks=pytest.mark.long) for step in ("histories", "rows", "search")),
+    *(pytest.param(step, marks=pytest.mark.long) for step in ("histories", "account", "rows", "search")),
 ]
 
 
