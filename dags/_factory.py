@@ -110,6 +110,15 @@ def assets(source: Source, stage: str) -> list[Asset]:
     return [Asset(name=path, uri=f"tidemark://{path}") for path in written[stage]]
 
 
+def _origin(source: Source) -> str:
+    """What a drop is read from, for people."""
+    landing = source.landing
+    if landing.kind == "files":
+        return f"`{landing.path}` ({landing.format}) below the landing directory"
+    read = f"the topic `{landing.topic}`" if landing.kind == "topic" else f"`{landing.table or landing.query}`"
+    return f"{read} of the connection `{landing.connection}`"
+
+
 def documentation(source: Source) -> str:
     """The DAG's page in Airflow."""
     windows = [
@@ -125,7 +134,7 @@ def documentation(source: Source) -> str:
     lines = [
         f"{source.description}",
         "",
-        f"Reads `{source.landing.path}` ({source.landing.format}) below the landing directory: one drop every"
+        f"Reads {_origin(source)}: one drop every"
         f" {format_duration(source.every_us)} since {instant_at(source.start_us):%Y-%m-%d %H:%M} UTC. {state}",
         *table,
         "",

@@ -61,7 +61,7 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
         LandingUnreachable: a remote landing directory does not answer.
     """
     landing: LandingDirectory = RemoteDirectory(str(root)) if is_remote(root) else LocalDirectory(local_path(root))
-    folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
+    folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
     try:
         names = _names(landing, folder, pattern)
     except UnusableFileError as unusable:

@@ -149,6 +149,7 @@ class Landing(Section):
     `null_values`: texts that stand for no value, by default the empty one; JSON's and Parquet's null always does.
     """
 
+    kind: Literal["files"] = "files"
     path: Annotated[str, AfterValidator(_check_path)]
     format: Annotated[str, BeforeValidator(_lower), AfterValidator(_check_format)]
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","

@@ -17,9 +17,10 @@ from pydantic import (
     model_validator,
 )
 
-from spark_jobs.sources.columns import Column, Landing
+from spark_jobs.sources.columns import Column
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import Schedule
+from spark_jobs.sources.extracts import AnyLanding, Extract
 from spark_jobs.sources.problems import refuse
 from spark_jobs.sources.quantities import DAY_US, Instant, PositiveDuration, Size
 from spark_jobs.sources.section import Identifier, Section
@@ -132,7 +133,7 @@ class Source(Section):
     description: str = ""
     start_us: Instant = Field(alias="start")
     every_us: PositiveDuration = Field(default=DAY_US, alias="every")
-    landing: Landing
+    landing: AnyLanding
     columns: dict[Identifier, Column] = Field(min_length=1)
     unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
     timelines: NameMap
@@ -158,6 +159,21 @@ class Source(Section):
     def drops(self) -> Schedule:
         """The drops of this source: sequence numbers, intervals, row ids."""
         return Schedule(start_us=self.start_us, every_us=self.every_us)
+
+    @property
+    def path(self) -> str:
+        """The pattern of the files of a drop, relative to the landing directory; of what is read elsewhere that of the
+        extracts."""
+        if not isinstance(self.landing, Extract):
+            return self.landing.path
+        return (
+            f"{self.name}/{{date}}/*" if self.every_us % DAY_US == 0 else f"{self.name}/{{date}}T{{hour}}{{minute}}/*"
+        )
+
+    @property
+    def extract(self) -> Extract | None:
+        """What the drops are read from, where it is no files."""
+        return self.landing if isinstance(self.landing, Extract) else None
 
     @property
     def primary_timeline(self) -> str:

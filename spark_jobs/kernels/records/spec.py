@@ -84,6 +84,7 @@ class RecordSpec:
     more lines than `max_lines` is rejected whole, as is one of more than `max_expansion` times its size, decompressed.
     `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` (first start
     and length, in microseconds) gives by its number. Nothing is kept of records about entities of `erased`.
+    `may_be_empty`: a file without records is one, and not rejected.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -102,6 +103,7 @@ class RecordSpec:
     drops: tuple[int, int] = (0, 0)
     drop_lo_us: int = 0
     erased: Erasures | None = None
+    may_be_empty: bool = False
 
     def of_drop(self, seq_no: int) -> RecordSpec:
         """The same for the files of one drop."""
