@@ -45,6 +45,12 @@ class FileDamaged(TidemarkError):
     code = "file_damaged"
 
 
+class ScratchLost(TidemarkError):
+    """The folder that Spark keeps blocks in was removed while it runs. Facts: `log`."""
+
+    code = "scratch_lost"
+
+
 class Unexpected(TidemarkError):
     """Something that nobody foresaw. Facts: `log`."""
 
@@ -73,6 +79,15 @@ _KINDS: list[tuple[type[TidemarkError], re.Pattern[str], str, str, str]] = [
         "one that ended in the middle of it, however often it was tried",
         "see in the kernel's log whether it was killed for its memory (`dmesg`), make `memory.max_bytes` of the source"
         " smaller if so, and do the same again",
+    ),
+    (
+        ScratchLost,
+        re.compile(
+            r"(NoSuchFile|FileNotFound|Failed to create|No such file).*/(blockmgr|spark)-[0-9a-f]{8}-", re.DOTALL
+        ),
+        "Spark's scratch folder (`tmp` of the home) to stay while the lake server runs",
+        "that somebody has removed it",
+        "`tidemark up` starts the server anew; then do the same again",
     ),
     (
         FileDamaged,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -17,7 +18,9 @@ from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
 from spark_jobs.server import processes
 from spark_jobs.server.guard import guard_jar
+from spark_jobs.server.health import connect_health
 from spark_jobs.server.java import find_java
+from spark_jobs.server.lake import NAME, lost_folders
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.logins import expect_private
 from spark_jobs.server.ports import expect_free
@@ -58,12 +61,23 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
             progress("the settings have changed: ending what runs")
             _end_supervisor(settings, running)
             running = None
+        if running and (lost := lost_under_server(settings, running)):
+            progress(f"{', '.join(map(str, lost))} is gone: ending what runs without it")
+            _end_supervisor(settings, running)
+            running = None
         try:
             _bring_up(settings, running, airflow=airflow, progress=progress)
         except SupervisorGone:
             # it was about to end when it was asked
             _bring_up(settings, None, airflow=airflow, progress=progress)
     return status(settings)
+
+
+def lost_under_server(settings: Settings, running: SupervisorState) -> list[Path]:
+    """The folders that a lake server has lost; none of one that is starting, which has yet to make them."""
+    lost, part = lost_folders(settings), running.part(NAME)
+    serves = lost and part is not None and part.condition == "running" and connect_health(settings).ok
+    return lost if serves else []
 
 
 def serve(settings: Settings, *, airflow: bool = True) -> None:

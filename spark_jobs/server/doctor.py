@@ -14,6 +14,7 @@ from pathlib import Path
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.model import Finding
+from spark_jobs.server.control import lost_under_server
 from spark_jobs.server.jars import needed
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import holder
@@ -39,6 +40,7 @@ def examine(settings: Settings, *, deep: bool = False) -> list[Finding]:
         lambda: _disk(settings),
         lambda: _private(settings),
         lambda: _services(now),
+        lambda: _folders(settings, now),
         lambda: _ports(settings, now),
         lambda: _writer(settings, now),
         lambda: _tables(settings, deep=deep),
@@ -122,6 +124,12 @@ def _private(settings: Settings) -> Iterator[Finding]:
     if mode & 0o077:
         finding = f"{settings.home} has mode {mode:04o}: other users may look into it"
         yield Finding("privacy", "wrong", finding, f"run `chmod 700 {shlex.quote(str(settings.home))}` as its owner")
+
+
+def _folders(settings: Settings, now: Status) -> Iterator[Finding]:
+    for folder in lost_under_server(settings, now.supervisor) if now.supervisor else ():
+        advice = "`tidemark up` starts the server again; then `tidemark doctor --repair`"
+        yield Finding("lake server", "wrong", f"{folder} was removed while it runs", advice)
 
 
 def _services(now: Status) -> Iterator[Finding]:

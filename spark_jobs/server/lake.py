@@ -90,6 +90,16 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     )
 
 
+def lost_folders(settings: Settings) -> list[Path]:
+    """Folders of the home that a lake server which serves works in, and that somebody has removed: Spark's scratch
+    space, and the catalog where it is embedded. Only a new server makes them anew."""
+    scratch, catalog = settings.home / "tmp", settings.home / "metastore"
+    lost = [] if any(scratch.glob("blockmgr-*")) else [scratch]
+    if settings.metastore_url is None and not (catalog / "service.properties").exists():
+        lost.append(catalog)
+    return lost
+
+
 def ensure_token(settings: Settings) -> str:
     """Spark Connect's token: the knob, else one generated at the first start and kept in a file of mode 0600."""
     token = settings.connect_token()

@@ -17,6 +17,7 @@ CASES = [
     (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), "memory_exhausted"),
     (MemoryError(), "memory_exhausted"),
     (RuntimeError("SparkException: Python worker exited unexpectedly (crashed)\n\tat x"), "worker_died"),
+    (RuntimeError("java.nio.file.NoSuchFileException: /home/tmp/blockmgr-a8bac8fb-be44/0c/temp_1"), "scratch_lost"),
     (RuntimeError("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file"), "file_damaged"),
     (KeyError("departed"), "unexpected"),
 ]

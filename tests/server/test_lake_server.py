@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -21,6 +22,7 @@ from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.server import control, doctor, processes
 from spark_jobs.server.errors import LakeBusy, PortTaken, ServerUnreachable
 from spark_jobs.server.health import connect_health, sql_health, thrift_query
+from spark_jobs.server.lake import lost_folders
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.logins import login
 from spark_jobs.server.status import Status, running_supervisor, status
@@ -249,6 +251,22 @@ def test_a_killed_server_comes_back_with_its_tables(lake_server):
     assert recovered(lake_server).ok
     assert jvm(lake_server).pid != killed.pid
     assert thrift_query(lake_server, "SELECT n FROM default.kept", role="writer") == [(7,)]
+
+
+def test_a_server_whose_folders_were_removed_is_started_anew(lake_server):
+    before = jvm(lake_server)
+    assert lost_folders(lake_server) == []
+    # what the catalog alone knows is lost with it: it comes back for the tests that follow
+    catalog, aside = lake_server.home / "metastore", lake_server.home / "aside"
+    catalog.rename(aside)
+    assert lost_folders(lake_server) == [catalog]
+    aside.rename(catalog)
+    shutil.rmtree(lake_server.home / "tmp")
+    wrong = [finding for finding in doctor.examine(lake_server) if finding.verdict == "wrong"]
+    assert [finding.found for finding in wrong] == [f"{lake_server.home / 'tmp'} was removed while it runs"]
+    assert control.up(lake_server, airflow=False).ok
+    assert not before.is_running()
+    assert thrift_query(lake_server, "SELECT count(*) FROM range(3) GROUP BY id % 2 ORDER BY 1") == [(1,), (2,)]
 
 
 def recovered(settings: Settings) -> Status:
