@@ -263,7 +263,7 @@ def test_a_server_whose_folders_were_removed_is_started_anew(lake_server):
     aside.rename(catalog)
     shutil.rmtree(lake_server.home / "tmp")
     wrong = [finding for finding in doctor.examine(lake_server) if finding.verdict == "wrong"]
-    assert [finding.found for finding in wrong] == [f"{lake_server.home / 'tmp'} was removed while it runs"]
+    assert f"{lake_server.home / 'tmp'} was removed while it runs" in [finding.found for finding in wrong]
     assert control.up(lake_server, airflow=False).ok
     assert not before.is_running()
     assert thrift_query(lake_server, "SELECT count(*) FROM range(3) GROUP BY id % 2 ORDER BY 1") == [(1,), (2,)]

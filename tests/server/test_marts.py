@@ -144,10 +144,12 @@ def test_views_that_the_catalog_has_lost_come_back(flights: Installation) -> Non
 
 
 def test_every_mart_and_every_column_of_it_says_what_it_is(flights: Installation) -> None:
+    # what a team says of its own models is the team's
+    shipped = {model.stem for model in (CHECKOUT / "dbt" / "models").rglob("*.sql")}
     for database in ("marts", "marts_staging"):
-        names = [row["tableName"] for row in flights.sql(f"SHOW TABLES IN {database}")]
+        names = {row["tableName"] for row in flights.sql(f"SHOW TABLES IN {database}")} & shipped
         assert len(names) >= 3
-        for name in names:
+        for name in sorted(names):
             described = flights.sql(f"DESCRIBE EXTENDED {database}.{name}")
             columns = list(takewhile(lambda row: row["col_name"] and row["col_name"][0] != "#", described))
             assert [row["col_name"] for row in columns if not row["comment"]] == [], (database, name)
