@@ -111,7 +111,15 @@ def test_the_other_parts_of_a_source_file_are_shown_as_they_are_read() -> None:
             **part,
         }
         assert parse_source(yaml.safe_dump(document), file="meters.yml").state is not None
-    assert [next(iter(part)) for part in shown] == ["landing", "state", "state", "compaction", "checks", "dag"]
+    assert [next(iter(part)) for part in shown] == [
+        "start",
+        "landing",
+        "state",
+        "state",
+        "compaction",
+        "checks",
+        "dag",
+    ]
 
 
 def test_the_page_shows_every_type_of_a_column() -> None:
