@@ -252,6 +252,14 @@ class OverlayLake(Lake):
         """Refused: no committed row is changed from here."""
         raise NotImplementedError(f"no row of {table.qualified} is changed by a lake that keeps its writes")
 
+    def copy_source(self, table: Table, source: str, copy: str) -> int:
+        """Refused: no source is renamed from here."""
+        raise NotImplementedError(f"no source of {table.qualified} is copied by a lake that keeps its writes")
+
+    def remove_source(self, table: Table, source: str) -> None:
+        """Refused: no source is removed from here."""
+        raise NotImplementedError(f"no source of {table.qualified} is removed by a lake that keeps its writes")
+
     def forget_versions(self, table: Table, source: str | None = None) -> None:
         """Refused: no version is forgotten from here."""
         raise NotImplementedError(f"no version of {table.qualified} goes by a lake that keeps its writes")
