@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -70,22 +70,17 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.gap is not None:
         yield f"\n**The run would be refused** unless `pass_gap` is set: {_cell(plan.gap)}"
     columns = ["drop", "new", "changed", "known", "taken back", "bytes", "rows", "rejects", "duplicates", "rows back"]
-    files = [(d.drop, *map(len, (d.new, d.changed, d.known, d.retracted)), d.bytes, d.rows) for d in plan.drops]
-    counts = [(d.rejects, d.duplicates, d.rows_back) for d in plan.drops]
-    yield from _table(columns, [(*a, *b) for a, b in zip(files, counts, strict=True)])
+    yield from _table(columns, [drop.figures for drop in plan.drops])
     yield from _table(
         ["published rows of", "inserted", "changed", "removed"], [(t.table, *t.counts.values()) for t in plan.tables]
     )
     for table in plan.tables:
         if table.sample:
-            names = [column for column in table.sample[0] if column not in ("change", "diff")]
             yield f"\n`{table.table}`, the first of {table.rows} rows:"
-            yield from _table(
-                ["diff", *names], [(f"{r['diff']:+d}", *(r[name] for name in names)) for r in table.sample]
-            )
+            yield from _table(*table.sample_rows())
 
 
-def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> Iterator[str]:
+def _table(columns: list[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
     if rows:
         yield ""
         yield f"| {' | '.join(columns)} |"

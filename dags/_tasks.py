@@ -84,11 +84,11 @@ class StageOperator(BaseOperator):
             self._tell_assets(context, lo, hi, summary)
             self._tell_warnings(context["run_id"])
         if summary.get("empty_drops"):
-            told = f"no file for {', '.join(summary['empty_drops'])}: taken as empty"
-            self.log.warning("%s", told)
-            self._tell("empty", context["run_id"], told)
+            message = f"no file for {', '.join(summary['empty_drops'])}: taken as empty"
+            self.log.warning("%s", message)
+            self._tell("empty", context["run_id"], message)
             if not summary["files"] and not summary["known_files"]:
-                raise AirflowSkipException(told)
+                raise AirflowSkipException(message)
         return summary
 
     def answered(self, context: Any, event: Mapping[str, Any], planned: str) -> dict[str, Any]:

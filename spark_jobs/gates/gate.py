@@ -101,16 +101,16 @@ def _verdict(
     row: Mapping[str, Measure],
     result: ExpectationValidationResult,
 ) -> Verdict:
-    found = observed({measure: row[measure] for measure in invariant.measures})
+    shown = observed({measure: row[measure] for measure in invariant.measures})
     error = raised(result)
     if error is not None:
-        found += f" (the rows that break it can't be shown: {' '.join(error.split())})"
+        shown += f" (the rows that break it can't be shown: {' '.join(error.split())})"
     failing = result.result.get("unexpected_count")
     return Verdict(
         gate,
         invariant.measure,
         invariant.guarantee,
-        found,
+        shown,
         "passed" if result.success else "failed",
         expected=invariant.bounds,
         relation=relation,

@@ -77,15 +77,15 @@ class Build:
 
     def to_json(self) -> str:
         """As it is kept in the environment's folder."""
-        given = {**asdict(self), "base": self.base.to_json()}
-        return json.dumps({**given, "kept": None if self.kept is None else self.kept.to_json()})
+        document = {**asdict(self), "base": self.base.to_json()}
+        return json.dumps({**document, "kept": None if self.kept is None else self.kept.to_json()})
 
     @classmethod
     def from_json(cls, text: str) -> Build:
         """Read what `to_json` gave."""
-        given = json.loads(text)
-        base, kept = Base.from_json(given["base"], "a build"), given["kept"]
-        return cls(**{**given, "base": base, "kept": None if kept is None else KeptRows.from_json(kept)})
+        document = json.loads(text)
+        base, kept = Base.from_json(document["base"], "a build"), document["kept"]
+        return cls(**{**document, "base": base, "kept": None if kept is None else KeptRows.from_json(kept)})
 
     def stands(self, lake: Lake, source: Source) -> bool:
         """Whether nothing has landed or been published since."""
@@ -139,14 +139,14 @@ def require_build(environment: Environment, source: str) -> Build:
     Raises:
         ParameterError: it was not built.
     """
-    found = find_build(environment, source)
-    if found is None:
+    built = find_build(environment, source)
+    if built is None:
         raise ParameterError(
             expected=f"a source that {environment.name} has tables of: {', '.join(environment.builds()) or '(none)'}",
             found=repr(source),
             next_step=f"build them: `tidemark env build {environment.name} {source}`",
         )
-    return found
+    return built
 
 
 def differences(lake: Lake, build: Build, source: Source, sample: int) -> Iterator[tuple[Difference, list[str]]]:
@@ -226,7 +226,7 @@ class _Shown:
 
     lake: Lake
     environment: str
-    made: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
 
     def copy(self, layer: str, table: str, rows: DataFrame) -> None:
         database = self._database(layer, table, _VIEWED)
@@ -234,7 +234,7 @@ class _Shown:
             # a catalog that was lost leaves the files of tables, and none can be created over them
             self.lake.remove_folder(Table(database, table, "", ()))
         write_copy(self.lake, database, table, rows, f"{table} as {self.environment} would have it.")
-        self.made[f"{database}.{table}"] = _COPIED
+        self.tables[f"{database}.{table}"] = _COPIED
 
     def view(self, layer: str, table: str) -> None:
         database = self._database(layer, table, _COPIED)
@@ -243,7 +243,7 @@ class _Shown:
             f"COMMENT {literal(f'{table} as production has it: {self.environment} changes none of its rows.')} "
             f"AS SELECT * FROM {qualified(layer, table)}"
         )
-        self.made[f"{database}.{table}"] = _VIEWED
+        self.tables[f"{database}.{table}"] = _VIEWED
 
     def _database(self, layer: str, table: str, other_kind: str) -> str:
         """The database, without a thing of that name that an earlier build made otherwise."""
@@ -273,7 +273,7 @@ def _show(
             shown.copy("gold", source.name, _states(rehearsal, source, after))
         else:
             shown.view("gold", source.name)
-    return shown.made
+    return shown.tables
 
 
 def _publication_after(source: Source, rehearsal: Rehearsal) -> Publication:

@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, ensure_source
 from spark_jobs.definitions.definition import definitions
-from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.erase_account import Bronze, count_out, left_without
 from spark_jobs.jobs.erase_history import Restatement, histories_without
 from spark_jobs.jobs.erase_texts import redact_quality, scrub_home
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.pins import copy_again
+from spark_jobs.jobs.published import check_published
 from spark_jobs.jobs.visits import sweep_under, visit_source
 from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.landing.erasures import (
@@ -37,7 +38,7 @@ from spark_jobs.landing.erasures import (
     new_erasure,
     record_step,
 )
-from spark_jobs.landing.ledger import pending_landings, versions
+from spark_jobs.landing.ledger import versions
 from spark_jobs.model import Frontier
 from spark_jobs.sources import Source, environments
 from spark_jobs.storage import publication
@@ -48,8 +49,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.shown_marts import STAGING, ShownMarts, note_shown, shown_marts, staged
-from spark_jobs.storage.sql import qualified
+from spark_jobs.storage.shown_marts import ShownMarts, note_shown, remove_mart, shown_marts
 from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
@@ -63,12 +63,6 @@ class EntityUnknown(ParameterError):
     """The source has no row of the entity, and no erasure of it was begun. Facts: `source`."""
 
     code = "entity_unknown"
-
-
-class SourceUnpublished(TidemarkError):
-    """What has landed of the source is not all published. Facts: `source`."""
-
-    code = "source_unpublished"
 
 
 @dataclass
@@ -189,7 +183,7 @@ class _Work:
 
     def begin(self, on_step: Callable[[str], None]) -> None:
         """What needs the entity's rows: histories are restated by them, and they are counted out."""
-        self._refuse_unpublished()
+        check_published(self.lake, self.source, self.standing, self.shown, "erased")
         account, rejects = self.bronze.account(), self.bronze.rejects()
         if not (account.lines or rejects or self.erasure.step):
             self.report.files = _landed_files(self.settings, self.lake, self.source, self.entity)
@@ -204,17 +198,6 @@ class _Work:
         count_out(self.bronze, account, self.erasure.erasure, self.fence)
         self.report.rows, self.report.records = account.rows, rejects
         self.erasure = record_step(self.lake, self.source, self.erasure, COUNTED, account.rows + rejects)
-
-    def _refuse_unpublished(self) -> None:
-        pending = pending_landings(self.lake, self.source, self.standing.landed_through)
-        if pending or self.standing.seal_us != self.shown.published_us:
-            raise SourceUnpublished(
-                expected=f"all that has landed of {self.source.name} to be published",
-                found="a run that has landed or sealed something and not published it",
-                consequence="nothing was erased",
-                next_step="run its drops again to the end (`tidemark status` names them), then erase",
-                source=self.source.name,
-            )
 
     def _move_since(self, restatement: Restatement) -> None:
         """Where the past of restated windows is not known any more, no read is given it."""
@@ -300,10 +283,7 @@ class _Work:
         """The marts are built anew; what they were built from is gone."""
         shown = shown_marts(self.settings.home, self.source.name)
         for mart in shown.versions:
-            if self.lake.is_stored(STAGING, mart):
-                self.lake.define(f"DROP VIEW IF EXISTS {qualified('marts', mart)}")
-                self.lake.define(f"DROP TABLE IF EXISTS {qualified(STAGING, mart)}")
-                self.lake.remove_folder(staged(mart))
+            remove_mart(self.lake, mart)
         note_shown(self.settings.home, self.source.name, ShownMarts())
         self.report.marts = marts_follow(self.settings, self.lake, self.source, self.shown.published_us)
 

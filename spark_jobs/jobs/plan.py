@@ -68,6 +68,12 @@ class PlannedDrop:
         """As the command's document has it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
+    @property
+    def figures(self) -> tuple[Any, ...]:
+        """The drop and its numbers as people see them: files by kind, bytes, rows that land and that go back."""
+        files = (len(paths) for paths in (self.new, self.changed, self.known, self.retracted))
+        return (self.drop, *files, self.bytes, self.rows, self.rejects, self.duplicates, self.rows_back)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 
@@ -19,15 +18,14 @@ from spark_jobs.backup import back_up
 from spark_jobs.config import Settings
 from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.names import forget_names
-from spark_jobs.jobs.source_parts import SHARED, SourceParts, hold_source, known_parts, source_parts
+from spark_jobs.jobs.source_parts import SourceParts, hold_source, known_parts, remove_rows, source_parts
 from spark_jobs.sources import environments
 from spark_jobs.storage.fence import Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.lake_format import check_format
 from spark_jobs.storage.people_tables import ERASURES
-from spark_jobs.storage.shown_marts import MARTS, STAGING, forget_shown, staged
+from spark_jobs.storage.shown_marts import forget_shown, remove_mart
 from spark_jobs.storage.source_changes import DROP, FINISHED, begin_change, record_change, unfinished_change
-from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import PUBLISHED
 
 
@@ -102,10 +100,7 @@ def remove_source(
         on_step("tables")
         for table in (*parts.histories, *parts.tables):
             lake.drop(table)
-        for table in (PUBLISHED, *SHARED):
-            if table != ERASURES and lake.is_stored(table.database, table.table):
-                lake.remove_source(table, source)
-                lake.remove_files(f"{table.database}.db/{table.table}/source={quote(source)}")
+        remove_rows(lake, source, keep=(ERASURES,))
         if kind == DROP and parts.file is not None:
             on_step("file")
             parts.file.unlink(missing_ok=True)
@@ -124,9 +119,7 @@ def _take_out_of_sight(
     on_step("names")
     forget_names(settings, lake, parts.source, parts.windows)
     for mart in parts.marts:
-        if lake.is_stored(STAGING, mart):
-            lake.define(f"DROP VIEW IF EXISTS {qualified(MARTS, mart)}")
-            lake.drop(staged(mart))
+        remove_mart(lake, mart)
     forget_shown(settings.home, parts.source)
     for environment in environments(settings.home):
         drop_tables(lake, environment, [parts.source])

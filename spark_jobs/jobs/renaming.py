@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,13 +24,13 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import FIXED_PART, check_version
-from spark_jobs.errors import ParameterError, TidemarkError
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.names import forget_names, names_follow
 from spark_jobs.jobs.pins import pins
-from spark_jobs.jobs.source_parts import SHARED, hold_source, known_parts, own_tables, source_parts
+from spark_jobs.jobs.published import check_published
+from spark_jobs.jobs.source_parts import SHARED, hold_source, known_parts, own_tables, remove_rows, source_parts
 from spark_jobs.landing.erasures import check_finished
-from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source, environments, find_source, read_sources
 from spark_jobs.sources.folder import source_files
 from spark_jobs.sources.problems import SourceFileError
@@ -66,12 +65,6 @@ class NameTaken(ParameterError):
     code = "name_taken"
 
 
-class RunUnfinished(TidemarkError):
-    """What has landed of the source is not all published. Facts: `source`."""
-
-    code = "run_unfinished"
-
-
 @dataclass
 class Renamed:
     """What a rename does. tables: rows that go on under the new name, by table. marts: those whose models name the
@@ -92,7 +85,7 @@ def find_rename(settings: Settings, spark: SparkSession, old: str, new: str) -> 
     Raises:
         SourceUnknown: there is no source `old`.
         NameTaken, SourceFileError: there is a source, or a table, of the new name, or none can have it.
-        RunUnfinished: what has landed is not all published.
+        SourceUnpublished: what has landed is not all published.
         DefinitionChanged: the source file says something else than what is published.
     """
     lake = Lake(spark)
@@ -101,8 +94,9 @@ def find_rename(settings: Settings, spark: SparkSession, old: str, new: str) -> 
     _refuse_taken(settings, lake, source, renamed)
     check_tables(lake, source)
     check_finished(lake, source)
-    _refuse_unpublished(lake, source)
-    check_version(source, publication.load(lake, source), accepted=False)
+    shown = publication.load(lake, source)
+    check_published(lake, source, frontiers.load(lake, source), shown, "renamed")
+    check_version(source, shown, accepted=False)
     return _report(settings, lake, old, new)
 
 
@@ -211,10 +205,7 @@ class _Work:
         for pin in pins(self.lake):
             for what in _OF_PINS:
                 self.lake.drop(Table(PINS.database, f"{pin.name}__{self.old}_{what}", "", ()))
-        for table in (PUBLISHED, *SHARED):
-            if self.lake.is_stored(table.database, table.table):
-                self.lake.remove_source(table, self.old)
-                self.lake.remove_files(f"{table.database}.db/{table.table}/source={quote(self.old)}")
+        remove_rows(self.lake, self.old)
         self.change = record_change(self.lake, self.change, FINISHED)
 
     def _rename_file(self) -> Source:
@@ -243,8 +234,8 @@ class _Work:
             place = qualified(table.database, table.table)
             self.lake.define(f"COMMENT ON TABLE {place} IS {literal(table.comment)}")
             if table.identity:
-                told = self.lake.properties(table).get(IDENTITY, "").split(",")
-                identity = ",".join([self.new, *told[1:]])
+                _, *keys = self.lake.properties(table).get(IDENTITY, "").split(",")
+                identity = ",".join([self.new, *keys])
                 self.lake.define(f"ALTER TABLE {place} SET TBLPROPERTIES ({literal(IDENTITY)} = {literal(identity)})")
 
     def _rename_pins(self) -> None:
@@ -296,11 +287,11 @@ def _refuse_taken(settings: Settings, lake: Lake, source: Source, renamed: Sourc
     # a run of a file that was renamed by hand was refused, and has left tables without rows and a row of itself
     ignored = {table.qualified for table in (ERASURES, *QUALITY)}
     stand = [table for table, rows in parts.rows(lake).items() if rows and table not in ignored]
-    found = [str(parts.file)] if parts.file and not by_hand else stand
-    if found:
+    taken = [str(parts.file)] if parts.file and not by_hand else stand
+    if taken:
         raise NameTaken(
             expected="a name that no source has",
-            found=f"{renamed.name!r}, and {', '.join(found[:3])}",
+            found=f"{renamed.name!r}, and {', '.join(taken[:3])}",
             consequence="nothing was renamed",
             next_step=f"choose another name, or `tidemark source drop {renamed.name}` first",
             source=source.name,
@@ -311,16 +302,3 @@ def _refuse_taken(settings: Settings, lake: Lake, source: Source, renamed: Sourc
     clashes = replace(folder, sources=others).clashes(renamed)
     if clashes:
         raise SourceFileError(f"{renamed.name}.yml", clashes)
-
-
-def _refuse_unpublished(lake: Lake, source: Source) -> None:
-    standing, shown = frontiers.load(lake, source), publication.load(lake, source)
-    pending = pending_landings(lake, source, standing.landed_through)
-    if pending or standing.seal_us != shown.published_us:
-        raise RunUnfinished(
-            expected=f"all that has landed of {source.name} to be published",
-            found="a run that has landed or sealed something and not published it",
-            consequence="nothing was renamed",
-            next_step=f"run its drops to the end, then rename: `tidemark status --drops {source.name}` names them",
-            source=source.name,
-        )

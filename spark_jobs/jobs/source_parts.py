@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +111,13 @@ def known_parts(settings: Settings, lake: Lake, source: str) -> SourceParts:
 def own_tables(source: str) -> list[Table]:
     """The names of the tables of what landed of a source, and of its updates."""
     return [Table("bronze", f"{source}{_CHUNKS}", "", ()), Table("trace", f"{source}_updates", "", ())]
+
+
+def remove_rows(lake: Lake, source: str, *, keep: Sequence[Table] = ()) -> None:
+    """Take the rows of a source out of all tables that sources share, but for those to `keep`."""
+    for table in (PUBLISHED, *SHARED):
+        if table not in keep and lake.is_stored(table.database, table.table):
+            lake.remove_source(table, source)
 
 
 def histories(lake: Lake, source: str) -> list[Table]:

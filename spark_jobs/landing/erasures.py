@@ -13,7 +13,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.records.erased import Erasures, erased_hash
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import ERASURES
+from spark_jobs.storage.people_tables import ERASURES, last_steps
 
 BEGUN, COUNTED, FINISHED = "begun", "counted", "finished"
 """The steps of an erasure; see the column `step`."""
@@ -42,14 +42,8 @@ class Erasure:
 
 def erasures(lake: Lake, source: Source) -> list[Erasure]:
     """All erasures of the source, oldest first."""
-    rows = lake.records(ERASURES, pc.field("source") == source.name)
-    rows.sort(key=lambda row: (row["recorded_at"], row["number"]))
-    newest: dict[str, Erasure] = {}
-    for row in rows:
-        before = newest.get(row["erasure"])
-        if before is None or row["number"] > before.number:
-            newest[row["erasure"]] = Erasure(**{name: row[name] for name in Erasure.__slots__})
-    return list(newest.values())
+    last = last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure")
+    return [Erasure(**{name: row[name] for name in Erasure.__slots__}) for row in last]
 
 
 def erased_entities(lake: Lake, source: Source) -> Erasures | None:

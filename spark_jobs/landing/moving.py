@@ -65,7 +65,7 @@ def _in_landing(source: Source, version: Version) -> bool:
     return its_folder == folder and fnmatch.fnmatchcase(its_name, pattern)
 
 
-def refuse_cut_anew(lake: Lake, source: Source, found: Survey, listed: Iterable[LandingFile]) -> None:
+def refuse_cut_anew(lake: Lake, source: Source, surveyed: Survey, listed: Iterable[LandingFile]) -> None:
     """Refuse new files that repeat landed ones which are gone: all rows of a new one are in those, or all rows of one
     of those are in the new ones. Nothing to refuse where rows have a `delta_id`.
 
@@ -75,9 +75,9 @@ def refuse_cut_anew(lake: Lake, source: Source, found: Survey, listed: Iterable[
     if source.delta_id is not None:
         return
     paths = {file.path for file in listed}
-    new = [file for file in found.read if file.path not in found.before and file.problem is None]
+    new = [file for file in surveyed.read if file.path not in surveyed.before and file.problem is None]
     drops = {file.seq_no for file in new}
-    gone = [v for p, v in found.before.items() if v.kind == LANDED and p not in paths and v.seq_no in drops]
+    gone = [v for p, v in surveyed.before.items() if v.kind == LANDED and p not in paths and v.seq_no in drops]
     if not new or not gone:
         return
     near = F.col("seq_no").between(min(drops), max(drops))
@@ -100,9 +100,9 @@ def _texts(rows: DataFrame, source: Source) -> DataFrame:
 
 def _contained(files: DataFrame, others: DataFrame) -> list[str]:
     """The files that have rows, and none that is not among `others`."""
-    own = files.select("file").distinct()
+    with_rows = files.select("file").distinct()
     more = files.join(others.select("text"), "text", "left_anti").select("file").distinct()
-    return sorted(row.file for row in own.join(more, "file", "left_anti").collect())
+    return sorted(row.file for row in with_rows.join(more, "file", "left_anti").collect())
 
 
 def _cut_anew(source: Source, gone: list[str], new: list[str], seq_no: int) -> FilesCutAnew:

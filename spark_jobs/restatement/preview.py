@@ -40,6 +40,11 @@ class Difference:
         """Published rows that would differ."""
         return sum(self.counts.values())
 
+    def sample_rows(self) -> tuple[list[str], list[list[Any]]]:
+        """The sample as people see it, which has a row: names of its columns, and each update with its sign first."""
+        values = [column for column in self.sample[0] if column not in ("change", "diff")]
+        return ["diff", *values], [[f"{row['diff']:+d}", *(row[column] for column in values)] for row in self.sample]
+
 
 def differences(lake: OverlayLake, source: Source, sample: int) -> list[Difference]:
     """One per published table of the source, from what was written to `lake`; `sample` rows each, 0 gives all."""

@@ -21,7 +21,7 @@ def renamed_source(file: Path, new: str) -> tuple[str, Source]:
     old = file.stem
     text = file.read_text(encoding="utf-8-sig")
     named = re.compile(_NAMED.format(name=re.escape(old)), re.MULTILINE)
-    renamed, count = named.subn(lambda found: f"{found[1]}{found[2]}{new}{found[2]}", text)
+    renamed, count = named.subn(lambda line: f"{line[1]}{line[2]}{new}{line[2]}", text)
     if count != 1:
         problem = Problem("source", f"one line `source: {old}`, to be renamed", f"{count} of them")
         raise SourceFileError(file.name, [problem])

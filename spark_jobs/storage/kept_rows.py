@@ -42,10 +42,10 @@ class KeptRows:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Self:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` gave."""
-        files = {table: [WrittenFile(**file) for file in listed] for table, listed in given["files"].items()}
-        return cls(given["folder"], files, given["accounts"], given["verdicts"])
+        files = {table: [WrittenFile(**file) for file in listed] for table, listed in document["files"].items()}
+        return cls(document["folder"], files, document["accounts"], document["verdicts"])
 
     def append(self, lake: Lake, table: Table, token: int) -> int:
         """Append the rows of one table under the token; returns how many there are."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -260,10 +261,11 @@ class Lake(StandingTables):
         return rows
 
     def remove_source(self, table: Table, source: str) -> None:
-        """Take the rows of one source out of a shared table, in one commit that rewrites no file; none if there are
-        none."""
+        """Take the rows of one source out of a shared table, in one commit that rewrites no file, none if there are
+        none; then remove the files, those of earlier versions among them."""
         if self.in_use(table, source).files:
             self.replace_files(table, [], "source", [source])
+        self.remove_files(f"{self._below_root(table)}/source={quote(source)}")
 
     def forget_versions(self, table: Table, source: str | None = None) -> None:
         """Leave of a table its newest version alone; of a shared one only files of `source` go."""

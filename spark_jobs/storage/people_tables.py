@@ -1,6 +1,10 @@
-"""Tables of what people do beside runs: pins of published tables, dismissals of records in quarantine, erasures."""
+"""Tables of what people do beside runs: pins of published tables, dismissals of records in quarantine, erasures, and
+changes of whole sources."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import SOURCE
@@ -88,3 +92,14 @@ SOURCE_CHANGES = Table(
     ),
     ("source",),
 )
+
+
+def last_steps(rows: Iterable[Mapping[str, Any]], change: str) -> list[Mapping[str, Any]]:
+    """Of rows with one step each the last step of every change, by its `number`; `change` is the column that names
+    changes. Oldest change first."""
+    last: dict[str, Mapping[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: (row["recorded_at"], row["number"])):
+        before = last.get(row[change])
+        if before is None or row["number"] > before["number"]:
+            last[row[change]] = row
+    return list(last.values())

@@ -65,6 +65,13 @@ def staged(mart: str) -> Table:
     return Table(STAGING, mart, "", ())
 
 
+def remove_mart(lake: StandingTables, mart: str) -> None:
+    """Let nobody see a mart any more, and remove its table; nothing if there is none."""
+    if lake.is_stored(STAGING, mart):
+        lake.define(f"DROP VIEW IF EXISTS {qualified(MARTS, mart)}")
+        lake.drop(staged(mart))
+
+
 def show(lake: StandingTables, mart: str, tested: NotedTable | None) -> None:
     """Let people see this version of a mart from now on, in one change of the catalog; of a mart that is no table, what
     it is now and from now on."""

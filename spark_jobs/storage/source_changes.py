@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import SOURCE_CHANGES
+from spark_jobs.storage.people_tables import SOURCE_CHANGES, last_steps
 from spark_jobs.storage.tables import DATABASES
 
 RENAME, DROP, RESET = "rename", "drop", "reset"
@@ -60,13 +60,8 @@ def source_changes(lake: Lake) -> list[SourceChange]:
     """All changes, oldest first; the table is there once something was changed."""
     if not lake.is_stored(SOURCE_CHANGES.database, SOURCE_CHANGES.table):
         return []
-    rows = sorted(lake.records(SOURCE_CHANGES), key=lambda row: (row["recorded_at"], row["number"]))
-    newest: dict[str, SourceChange] = {}
-    for row in rows:
-        before = newest.get(row["change"])
-        if before is None or row["number"] > before.number:
-            newest[row["change"]] = SourceChange(**{name: row[name] for name in SourceChange.__slots__})
-    return list(newest.values())
+    last = last_steps(lake.records(SOURCE_CHANGES), "change")
+    return [SourceChange(**{name: row[name] for name in SourceChange.__slots__}) for row in last]
 
 
 def unfinished_change(lake: Lake, source: str) -> SourceChange | None:

@@ -14,20 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.benchmarks.commands import seconds
 from tests.installations import TIDEMARK, Installation
 
 COUNTS = (
     "SELECT (SELECT count(*) FROM bronze.deltas), (SELECT count(*) FROM silver.departure_delays),"
     " (SELECT count(*) FROM silver.rotations), (SELECT sum(flights) FROM gold.flights)"
 )
-
-
-def seconds(installation: Installation, *arguments: str) -> float:
-    """Wall time of one command, which must succeed."""
-    begun = time.perf_counter()
-    done = installation.run(str(TIDEMARK), *arguments, timeout_s=3600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return time.perf_counter() - begun
 
 
 def copied(folder: Path, to: Path) -> float:
@@ -51,20 +44,20 @@ def main() -> None:
         first, second = (Installation(Path(folder) / name) for name in ("home", "restored"))
         second.environment["TIDEMARK_SOURCES"] = str(Path(folder) / "restored-sources")
         try:
-            seconds(first, "up", "--no-airflow")
+            seconds(first, ("up", "--no-airflow"))
             first.json("prepare", "--from", "2013-01-01", "--to", until, wait_s=900)
             print("| what | seconds | aim |\n| --- | ---: | ---: |")
-            line(f"run up to {until}", seconds(first, "run", "flights", "--from", "2013-01-01", "--to", until))
-            line("backup, the first set", seconds(first, "backup", str(place)))
-            line("backup, a second set", seconds(first, "backup", str(place)))
-            line("verify", seconds(first, "verify", str(place)))
+            line(f"run up to {until}", seconds(first, ("run", "flights", "--from", "2013-01-01", "--to", until)))
+            line("backup, the first set", seconds(first, ("backup", str(place))))
+            line("backup, a second set", seconds(first, ("backup", str(place))))
+            line("verify", seconds(first, ("verify", str(place))))
             wanted = first.sql(COUNTS)
             first.run(str(TIDEMARK), "down")
-            line("restore", seconds(second, "restore", str(place)), "60")
+            line("restore", seconds(second, ("restore", str(place))), "60")
             line("floor: a plain copy of the lake", copied(Path(first.settings.lake), Path(folder) / "copy"))
             size = sum(file.stat().st_size for file in Path(first.settings.lake).rglob("*") if file.is_file())
-            seconds(second, "up", "--no-airflow")
-            line("doctor --repair: names and marts", seconds(second, "doctor", "--repair"))
+            seconds(second, ("up", "--no-airflow"))
+            line("doctor --repair: names and marts", seconds(second, ("doctor", "--repair")))
             assert second.sql(COUNTS) == wanted
         finally:
             for installation in (first, second):

@@ -32,19 +32,12 @@ from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
 from spark_jobs.storage.tables import STATE
-from tests.jobs.harness import SOURCE, Reading, run, write_drops, write_source
+from tests.jobs.harness import SOURCE, run, write_drops, write_source
+from tests.jobs.test_definitions import READINGS
 from tests.jobs.test_plan import listing
 
 pytestmark = pytest.mark.spark
 
-NIGHT = 24 * 60
-READINGS = [
-    Reading(0, 10, "a", 5),
-    Reading(0, 65, "a", 7),
-    Reading(0, NIGHT - 30, "b", 2),
-    Reading(1, 100, "a", 3),  # late beyond any limit of half a day
-    Reading(1, NIGHT + 30, "a", 4),
-]
 CHANGED = (
     SOURCE.replace("mean: avg(heat)}", "mean: avg(heat), low: min(load)}")
     .replace("limit: 12 hours", "limit: 3 days")
@@ -62,7 +55,7 @@ def home(spark_settings: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
-def made(home: Settings, text: str, name: str = "dev") -> Environment:
+def environment_with(home: Settings, text: str, name: str = "dev") -> Environment:
     """An environment with another file of the source."""
     environment = create_environment(home.home, name, home.sources)
     (environment.folder / "meters.yml").write_text(text)
@@ -106,7 +99,7 @@ def test_an_environment_shows_what_production_does_once_it_has_the_file(
 ) -> None:
     run(lake, home, 0, 1)
     before, files = (rows(lake, "silver.hourly"), rows(lake, "gold.meters")), listing(home.sources, home.landing)
-    environment = made(home, text)
+    environment = environment_with(home, text)
     done = built(lake, home, environment)
     assert (rows(lake, "silver.hourly"), rows(lake, "gold.meters")) == before
     assert listing(home.sources, home.landing) == files
@@ -134,15 +127,19 @@ def test_an_environment_shows_what_production_does_once_it_has_the_file(
 
 def test_differences_are_those_from_production_as_it_is(lake: SparkSession, home: Settings) -> None:
     run(lake, home, 0, 1)
-    environment = made(home, CHANGED)
+    environment = environment_with(home, CHANGED)
     done = built(lake, home, environment)
     source = find_source(environment.folder, "meters")
-    told = {d.table: (d.counts, lacking) for d, lacking in differences(Lake(lake), done, source, 0)}
+    compared = {d.table: (d.counts, lacking) for d, lacking in differences(Lake(lake), done, source, 0)}
     # minute 100 counts, which was late: with it alone, and with minutes 65 and 10
-    assert told["dev__silver.hourly"][1] == ["low"]
-    assert told["dev__silver.hourly"][0]["inserted"] > 0
-    assert told["dev__silver.quarters"] == ({"inserted": 3, "changed": 0, "removed": 0}, [])
-    assert told["dev__silver.shifts"] == told["dev__gold.meters"] == (dict.fromkeys(told["dev__gold.meters"][0], 0), [])
+    assert compared["dev__silver.hourly"][1] == ["low"]
+    assert compared["dev__silver.hourly"][0]["inserted"] > 0
+    assert compared["dev__silver.quarters"] == ({"inserted": 3, "changed": 0, "removed": 0}, [])
+    assert (
+        compared["dev__silver.shifts"]
+        == compared["dev__gold.meters"]
+        == (dict.fromkeys(compared["dev__gold.meters"][0], 0), [])
+    )
     production, here = (
         {(r.meter, r.window_start): (r.n, r.total) for r in lake.table(f"{prefix}silver.hourly").collect()}
         for prefix in ("", "dev__")
@@ -152,7 +149,7 @@ def test_differences_are_those_from_production_as_it_is(lake: SparkSession, home
         "changed": sum(here[key] != production[key] for key in here.keys() & production.keys()),
         "removed": len(production.keys() - here.keys()),
     }
-    assert told["dev__silver.hourly"][0] == counts
+    assert compared["dev__silver.hourly"][0] == counts
     write_source(home, CHANGED)
     run(lake, home, 0, 1, accept_definition=True)
     now = list(differences(Lake(lake), done, source, 0))
@@ -162,7 +159,7 @@ def test_differences_are_those_from_production_as_it_is(lake: SparkSession, home
 
 def test_a_build_that_production_left_behind_is_not_promoted(lake: SparkSession, home: Settings) -> None:
     run(lake, home, 0, 0)
-    environment = made(home, CHANGED)
+    environment = environment_with(home, CHANGED)
     source = find_source(environment.folder, "meters")
     first = built(lake, home, environment)
     assert first.stands(Lake(lake), source)
@@ -195,7 +192,7 @@ class _Killed(BaseException):
 @pytest.mark.parametrize("stage", [*(pytest.param(s, marks=pytest.mark.long) for s in ("land", "compact")), "publish"])
 def test_an_interrupted_promotion_leaves_production_as_it_was(lake: SparkSession, home: Settings, stage: str) -> None:
     run(lake, home, 0, 1)
-    environment = made(home, CHANGED)
+    environment = environment_with(home, CHANGED)
     built(lake, home, environment)
     before = shown_of(lake)
 
@@ -215,7 +212,7 @@ def test_an_interrupted_promotion_leaves_production_as_it_was(lake: SparkSession
 @pytest.mark.long
 def test_files_that_are_read_otherwise_are_read_again_by_the_promotion(lake: SparkSession, home: Settings) -> None:
     run(lake, home, 0, 1)
-    environment = made(home, SOURCE.replace("delta_id: id\n", ""))
+    environment = environment_with(home, SOURCE.replace("delta_id: id\n", ""))
     done = built(lake, home, environment)
     assert done.kept is None
     in_environment = {table: rows(lake, table) for table in done.tables}
@@ -227,7 +224,7 @@ def test_files_that_are_read_otherwise_are_read_again_by_the_promotion(lake: Spa
 @pytest.mark.long
 def test_states_by_chains_are_promoted(lake: SparkSession, home: Settings) -> None:
     run(lake, home, 0, 1)
-    environment = made(home, WITH_CHAINS)
+    environment = environment_with(home, WITH_CHAINS)
     done = built(lake, home, environment)
     assert {STATE.qualified, CHAINS.qualified} <= {*done.kept.files}
     in_environment = rows(lake, "dev__gold.meters")
@@ -240,7 +237,7 @@ def test_dropped_it_leaves_nothing(lake: SparkSession, home: Settings) -> None:
     run(lake, home, 0, 0)
     root = Path(lake_root(lake))
     before = listing(root)
-    environment, other = made(home, CHANGED), made(home, CHANGED, "other")
+    environment, other = environment_with(home, CHANGED), environment_with(home, CHANGED, "other")
     built(lake, home, environment)
     built(lake, home, other)
     # built again with production's file every table is a view
@@ -259,4 +256,4 @@ def test_dropped_it_leaves_nothing(lake: SparkSession, home: Settings) -> None:
 
 def test_a_source_without_drops_is_not_built(lake: SparkSession, home: Settings) -> None:
     with pytest.raises(NothingPublished, match="plan meters"):
-        built(lake, home, made(home, CHANGED))
+        built(lake, home, environment_with(home, CHANGED))

@@ -16,9 +16,10 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs import erase as erasing
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.environments import build
-from spark_jobs.jobs.erase import EntityUnknown, Erased, SourceUnpublished, erase, find
+from spark_jobs.jobs.erase import EntityUnknown, Erased, erase, find
 from spark_jobs.jobs.erase_texts import names_entity
 from spark_jobs.jobs.pins import make_pin
+from spark_jobs.jobs.published import SourceUnpublished
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.landing.erasures import ErasureUnfinished, erased_entities, erasures
 from spark_jobs.sources import Source, create_environment, find_source

@@ -140,21 +140,7 @@ def for_people(made: Plan) -> Group:
         "duplicates",
         "rows back",
     ]
-    drops = [
-        (
-            d.drop,
-            len(d.new),
-            len(d.changed),
-            len(d.known),
-            len(d.retracted),
-            d.bytes,
-            d.rows,
-            d.rejects,
-            d.duplicates,
-            d.rows_back,
-        )
-        for d in made.drops
-    ]
+    drops = [drop.figures for drop in made.drops]
     counts = [(t.table, *t.counts.values()) for t in made.tables]
     parts: list[Any] = [table(columns, drops)]
     if made.changed_definition:
@@ -174,7 +160,5 @@ def for_people(made: Plan) -> Group:
 
 def sample_table(difference: Difference) -> Any:
     """The updates of its sample."""
-    values = [column for column in difference.sample[0] if column not in ("change", "diff")]
-    rows = [[f"{row['diff']:+d}", *[row[column] for column in values]] for row in difference.sample]
-    title = f"{difference.table}, the first of {difference.rows} rows"
-    return table(["diff", *values], rows, title=title)
+    columns, rows = difference.sample_rows()
+    return table(columns, rows, title=f"{difference.table}, the first of {difference.rows} rows")
