@@ -10,13 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from great_expectations.render.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
-from jinja2 import ChoiceLoader, FileSystemLoader
+from jinja2 import BytecodeCache, ChoiceLoader, FileSystemLoader
+from jinja2.bccache import Bucket
 
 TEMPLATES = Path(__file__).parent / "docs_templates"
 
 
+class _Compiled(BytecodeCache):
+    """The templates that this process has compiled: each view has an environment of its own, which would compile them
+    again."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self._codes:
+            bucket.bytecode_from_string(self._codes[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._codes[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
+
+
 def _ours_first(environment: Any) -> None:
     environment.loader = ChoiceLoader([FileSystemLoader(TEMPLATES), environment.loader])
+    environment.bytecode_cache = _COMPILED
 
 
 class OfflinePageView(DefaultJinjaPageView):

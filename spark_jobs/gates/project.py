@@ -1,17 +1,22 @@
 """The Great Expectations project of an installation: a file-backed context under `TIDEMARK_HOME/quality`.
 
-It keeps suites, checkpoints, validation results and Data Docs. Gates of several sources may run at once in several
-processes, and Great Expectations writes its files without locks: whoever uses the project holds it (`held_project`).
+It keeps suites, validation results and Data Docs. Gates of several sources may run at once in several processes, and
+Great Expectations writes its files without locks: whoever uses the project holds it (`held_project`).
+
+A gate is judged in memory, in a context of the process's own: a context of files reads its settings and writes its
+definitions again for each step of a validation, which took three quarters of a small run.
 """
 
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +27,11 @@ from spark_jobs.config import Settings
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
-    from great_expectations.checkpoint import Checkpoint
-    from great_expectations.core import ExpectationValidationResult
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.data_context import FileDataContext
-    from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
+    from great_expectations.datasource.fluent import PandasDatasource
+    from great_expectations.datasource.fluent.pandas_datasource import DataFrameAsset
 
 KEPT_RESULTS = 800
 """Validation results kept, newest first: 100 days of two sources. Each costs every run 0.5 ms (the index page)."""
@@ -67,14 +73,35 @@ def held_project(settings: Settings) -> Iterator[FileDataContext]:
         yield _open(folder)
 
 
+_opened: dict[Path, tuple[tuple[int, int], FileDataContext]] = {}
+"""The context that this process opened last, with the state of its settings then."""
+
+
 def _open(folder: Path) -> FileDataContext:
+    """The context of the project, opened anew only where its settings were written since."""
+    file = folder / "gx" / "great_expectations.yml"
+    if folder in _opened and file.exists():
+        state, context = _opened[folder]
+        if state == _state(file):
+            return context
+    context = _open_anew(folder)
+    _opened.clear()
+    _opened[folder] = _state(file), context
+    return context
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """When a file was written, and which it is."""
+    status = file.stat()
+    return status.st_mtime_ns, status.st_ino
+
+
+def _open_anew(folder: Path) -> FileDataContext:
     import great_expectations as gx
-    from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = gx.get_context(mode="file", project_root_dir=folder)
     standing = (context.variables.data_docs_sites or {}).get(_SITE, {})
     if standing.get("site_index_builder") != _site()["site_index_builder"]:
-        context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
         context.update_data_docs_site(_SITE, _site())
     return context
 
@@ -99,7 +126,7 @@ def _site() -> Any:
 class Batch:
     """What a suite is held against: one measured row, or a pandas frame.
 
-    `name` is that of its suite, with the source it names the checkpoint. `breaking_rows` finds the rows that break an
+    `name` is that of its suite. `breaking_rows` finds the rows that break an
     invariant, by its measures. `result_format` is Great Expectations' own.
     """
 
@@ -126,47 +153,93 @@ def validate(
     settings: Settings, batch: Batch, suite: Callable[[], ExpectationSuite], *, run_id: str
 ) -> list[ExpectationValidationResult]:
     """Hold a batch against a suite, keep the result among the project's, and return what came of each expectation."""
+    preload()
+    result = _judge(batch, suite())
     with held_project(settings) as context:
-        from great_expectations import RunIdentifier
-
-        outcome = _checkpoint(context, batch, suite()).run(
-            batch_parameters={"dataframe": batch.as_frame()}, run_id=RunIdentifier(run_name=run_name(run_id))
-        )
-        note_results(settings, outcome.run_results)
+        if _stored_suite(_suite_file(settings, batch.name)) != _without_ids(suite().to_json_dict()):
+            context.suites.add_or_update(suite())
+        _store(settings, context, batch.name, result, run_name(run_id))
         forget_old_results(context)
-    (result,) = outcome.run_results.values()
     return list(result.results)
 
 
-def _checkpoint(context: FileDataContext, batch: Batch, suite: ExpectationSuite) -> Checkpoint:
-    """The checkpoint of a suite of a source, which stores the result."""
-    import great_expectations as gx
+_judging = threading.Lock()
 
-    asset = context.data_sources.add_or_update_pandas(_DATA_SOURCE).add_dataframe_asset(batch.source)
-    name = f"{batch.name}.{batch.source}"
-    definition = gx.ValidationDefinition(
-        name=name,
-        data=asset.add_batch_definition_whole_dataframe(batch.name),
-        suite=context.suites.add_or_update(suite),
+
+def _judge(batch: Batch, suite: ExpectationSuite) -> ExpectationSuiteValidationResult:
+    """What Great Expectations finds, in memory."""
+    # one context for all threads, which keeps what is defined in it
+    with _judging:
+        batch_of = _definition(batch.source, batch.name).get_batch
+        return batch_of({"dataframe": batch.as_frame()}).validate(suite, result_format=batch.result_format)
+
+
+@functools.cache
+def _definition(source: str, suite: str) -> BatchDefinition:
+    return _asset(source).add_batch_definition_whole_dataframe(suite)
+
+
+@functools.cache
+def _asset(source: str) -> DataFrameAsset:
+    return _data_source().add_dataframe_asset(source)
+
+
+@functools.cache
+def _data_source() -> PandasDatasource:
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+    return context.data_sources.add_pandas(_DATA_SOURCE)
+
+
+def _store(
+    settings: Settings, context: FileDataContext, suite: str, result: ExpectationSuiteValidationResult, run: str
+) -> None:
+    """Keep a validation result, and remember that the Data Docs lack it."""
+    from great_expectations import RunIdentifier
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
     )
-    return context.checkpoints.add_or_update(
-        gx.Checkpoint(
-            name=name,
-            validation_definitions=[context.validation_definitions.add_or_update(definition)],
-            result_format=batch.result_format,
-        )
+
+    run_id = RunIdentifier(run_name=run)
+    result.meta |= {"run_id": run_id, "validation_time": run_id.run_time}
+    key = ValidationResultIdentifier(
+        expectation_suite_identifier=ExpectationSuiteIdentifier(name=suite),
+        run_id=run_id,
+        batch_identifier=result.batch_id,
     )
+    context.validation_results_store.set(key, result)
+    with _pending_pages(settings).open("a") as pending:
+        pending.write(f"{json.dumps(key.to_tuple())}\n")
+
+
+def _suite_file(settings: Settings, name: str) -> Path:
+    return quality_dir(settings) / "gx" / "expectations" / f"{name}.json"
+
+
+def _stored_suite(file: Path) -> Any:
+    """A suite as the project has it, without ids; None if it has none that can be read."""
+    try:
+        return _without_ids(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return None
+
+
+def _without_ids(part: Any) -> Any:
+    """A suite as JSON without the ids that storing it gives to it and to its expectations."""
+    if isinstance(part, list):
+        return [_without_ids(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {name: value if name == "kwargs" else _without_ids(value) for name, value in part.items() if name != "id"}
 
 
 def run_name(run_id: str) -> str:
     """`run_id` as the name of a folder: Airflow's holds colons and plus signs."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", run_id) or "run"
-
-
-def note_results(settings: Settings, results: Iterable[ValidationResultIdentifier]) -> None:
-    """Remember results that the Data Docs don't show yet. Held like the project."""
-    with _pending_pages(settings).open("a") as pending:
-        pending.writelines(f"{json.dumps(result.to_tuple())}\n" for result in results)
 
 
 def build_data_docs(settings: Settings) -> int:
@@ -186,10 +259,17 @@ def build_data_docs(settings: Settings) -> int:
         kept = {key.to_tuple() for key in context.validation_results_store.list_keys()}
         shown: list[Any] = [result for result in results if result.to_tuple() in kept]
         suites = {result.expectation_suite_identifier.name: result.expectation_suite_identifier for result in shown}
+        changed = [suite for name, suite in suites.items() if not _has_page(settings, name)]
         if shown:
-            context.build_data_docs(resource_identifiers=[*shown, *suites.values()])
+            context.build_data_docs(resource_identifiers=[*shown, *changed])
         pending.unlink(missing_ok=True)
     return len(lines)
+
+
+def _has_page(settings: Settings, suite: str) -> bool:
+    """Whether the Data Docs have a page of a suite that is no older than the suite."""
+    page = data_docs_index(settings).parent / "expectations" / f"{suite}.html"
+    return page.exists() and page.stat().st_mtime_ns >= _suite_file(settings, suite).stat().st_mtime_ns
 
 
 def _pending_pages(settings: Settings) -> Path:
