@@ -21,14 +21,18 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 AUDIT_SECONDS ?= 600
 AUDIT ?=
 
-.PHONY: help setup setup-s3 setup-lineage up down demo test test-long test-fast chaos lint format sbom audit clean check-tools
+.PHONY: help setup setup-s3 setup-postgresql setup-kafka setup-lineage up down demo test test-long test-fast chaos lint format sbom audit clean check-tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.ready .jars/.ready ## the environment from the lock, and Delta's jars (nothing to do the second time)
 
 setup-s3: setup .jars/s3/.ready ## what a lake on S3 needs beside it: 13 MB of jars
+
+setup-postgresql: setup .jars/postgresql/.ready ## what sources that read tables of PostgreSQL need beside it: its driver, 1 MB
+
+setup-kafka: setup .jars/kafka/.ready ## what sources that read topics need beside it: 10 MB of jars
 
 setup-lineage: setup .jars/lineage/.ready ## what telling lineage needs (TIDEMARK_LINEAGE): 43 MB of jar, and Airflow's provider
 
@@ -41,11 +45,11 @@ down: ## end the lake server and Airflow
 demo: setup ## the whole way on real input: a week of flights through Airflow, then the results
 	$(BIN)/tidemark demo
 
-test: setup lint ## lint, types and every test but the long ones: two files at a time, then those with servers
+test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones: two files at a time, then those with servers
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
 	$(BIN)/pytest -m "(server or airflow) and not long" --durations=40
 
-test-long: setup ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
+test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
 	$(BIN)/pytest -m long
 
 chaos: setup ## 200 faults against runs of seven days, each followed by the way on; TIDEMARK_CHAOS_SEED, _FAULTS and _SECONDS choose
@@ -112,8 +116,8 @@ check-tools:
 	$(BIN)/python -m spark_jobs.server.jars
 	@touch $@
 
-.jars/s3/.ready: spark_jobs/server/jars-s3.lock .jars/.ready
-	$(BIN)/python -m spark_jobs.server.jars s3
+.jars/%/.ready: spark_jobs/server/jars-%.lock .jars/.ready
+	$(BIN)/python -m spark_jobs.server.jars $*
 	@touch $@
 
 .jars/lineage/.ready: spark_jobs/server/jars-lineage.lock lineage.lock .jars/.ready

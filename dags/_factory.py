@@ -50,7 +50,7 @@ def source_dag(source: Source) -> DAG:
                 source=source.name,
                 drops=source.drops,
                 notify=source.dag.notify,
-                waits=source.landing.wait_us is not None or bool(source.dag.after),
+                waits=source.wait_us is not None or bool(source.dag.after),
                 inlets=[asset(f"published/{name}") for name in source.dag.after] if stage == FIRST else [],
                 outlets=assets(source, stage),
                 weight_rule=DayFirst(),
@@ -120,6 +120,15 @@ def asset(path: str) -> Asset:
     return Asset(name=path, uri=f"tidemark://{path}")
 
 
+def _origin(source: Source) -> str:
+    """What a drop is read from, for people."""
+    landing = source.landing
+    if landing.kind == "files":
+        return f"`{landing.path}` ({landing.format}) below the landing directory"
+    read = f"the topic `{landing.topic}`" if landing.kind == "topic" else f"`{landing.table or landing.query}`"
+    return f"{read} of the connection `{landing.connection}`"
+
+
 def documentation(source: Source) -> str:
     """The DAG's page in Airflow."""
     windows = [
@@ -135,8 +144,8 @@ def documentation(source: Source) -> str:
     lines = [
         f"{source.description}",
         "",
-        f"Reads `{source.landing.path}` ({source.landing.format}) below the landing directory: one drop every"
-        f" {source.drops.every} since {instant_at(source.start_us):%Y-%m-%d %H:%M} UTC. {state}",
+        f"Reads {_origin(source)}: one drop every {source.drops.every} since"
+        f" {instant_at(source.start_us):%Y-%m-%d %H:%M} UTC. {state}",
         *table,
         "",
         "Every stage ends with its gate. **If a gate fails** the task fails without a retry, nothing is published, and"

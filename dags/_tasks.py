@@ -343,6 +343,8 @@ def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:
 
     settings = load_settings()
     checked = find_source(settings.sources, source)
+    if checked.extract is not None:
+        yield f"drops that were not read yet are read by the run, through the connection {checked.extract.connection}"
     for seq_no in checked.drops.spanned(_micros(lo), _micros(hi)):
         files = list_drop_files(settings.landing, checked, seq_no)
         size = sum(file.size for file in files)

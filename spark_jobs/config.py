@@ -59,6 +59,14 @@ class Settings(BaseSettings):
         default=None,
         description="a folder of a team's own Python: aggregates, formats of landed files, and DAGs in its `dags`",
     )
+    connections: Path = Field(
+        default_factory=lambda known: known["home"] / "connections.yml",
+        description="the file that says how databases and Kafka are reached, readable by its owner alone;"
+        " TIDEMARK_CONNECTION_<NAME>, a JSON object, goes before it",
+    )
+    jdbc_jars: str = Field(
+        default="", description="further JDBC drivers for Spark: paths of jars, with a colon between them"
+    )
     dags: Path = Field(default=CHECKOUT / "dags", description="the folder that Airflow reads DAGs from")
 
     # --- the lake server --------------------------------------------------------------------------------------------
@@ -207,7 +215,7 @@ class Settings(BaseSettings):
         default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"
     )
 
-    @field_validator("home", "jars", "sources", "expectations", "dags", "plugins", "lineage")
+    @field_validator("home", "jars", "sources", "expectations", "dags", "plugins", "lineage", "connections")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         # symbolic links are kept, as users named them

@@ -28,7 +28,7 @@ from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, guard_jar
-from spark_jobs.server.jars import needed
+from spark_jobs.server.jars import further_jars, needed
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import LakeLock
 
@@ -70,7 +70,7 @@ def connect_url(settings: Settings, app_name: str = "tidemark") -> str:
 
 def classic_conf(settings: Settings) -> dict[str, str]:
     """Configuration shared by server, tests and jobs: Delta, the catalog, sizes for one machine, UTC, loopback."""
-    jars = ":".join(str(jar) for jar in [*lake_jars(settings), guard_jar(settings)])
+    jars = ":".join(str(jar) for jar in [*lake_jars(settings), *further_jars(settings), guard_jar(settings)])
     scratch = settings.home / "tmp"
     return {
         "spark.master": settings.master,

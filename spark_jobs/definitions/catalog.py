@@ -18,6 +18,7 @@ from spark_jobs.sources import Source
 from spark_jobs.storage import bronze_views, past, views
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.chain_views import chain_views
+from spark_jobs.storage.extract_table import EXTRACTS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.lake_format import check_format, mark_format
 from spark_jobs.storage.people_tables import DISMISSALS, ERASURES
@@ -91,7 +92,7 @@ def check_tables(lake: Lake, source: Source) -> None:
     """
     check_format(lake)
     # what was checked, or erased, is written by runs alone: no answer depends on it
-    tables = [table for table in source_tables(source) if table not in (*QUALITY, ERASURES)]
+    tables = [table for table in source_tables(source) if table not in (*QUALITY, ERASURES, EXTRACTS)]
     present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}
     if chunks(source).table not in present["bronze"]:
         return
@@ -200,7 +201,8 @@ def source_tables(source: Source) -> list[Table]:
 
 def _shared_tables(source: Source) -> list[Table]:
     """Tables that other sources have rows in, too."""
-    return [*SHARED, *QUALITY, DISMISSALS, ERASURES, *([CHAINS] if source.keeps_chains else [])]
+    of_kind = [*([CHAINS] if source.keeps_chains else []), *([EXTRACTS] if source.extract else [])]
+    return [*SHARED, *QUALITY, DISMISSALS, ERASURES, *of_kind]
 
 
 def _own_tables(source: Source) -> list[Table]:

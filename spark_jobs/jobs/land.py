@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from spark_jobs.definitions.catalog import ensure_source, widen_tables
 from spark_jobs.definitions.versions import check_version
 from spark_jobs.errors import ParameterError
+from spark_jobs.extraction.extraction import Extraction
 from spark_jobs.gates.measures import bronze as measure_bronze
 from spark_jobs.jobs.base import Base, base_of
 from spark_jobs.jobs.checks import check_landed, verify_checks
@@ -21,6 +23,7 @@ from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
 from spark_jobs.landing.moving import moved_files, refuse_cut_anew
 from spark_jobs.landing.reader import LandingFile, list_drop_files
 from spark_jobs.landing.survey import Survey, survey, survey_retraction
+from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.source_changes import check_unchanging
 from spark_jobs.trace.horizon import check_drops
 
@@ -51,7 +54,8 @@ def land_files(stage: Stage) -> None:
     if stage.request.takes_drops:
         stage.check_gap()
     stage.withdraw()
-    drops = None if stage.rereads else stage.drops
+    # what was extracted may concern files of other drops
+    drops = None if stage.rereads or stage.source.extract is not None else stage.drops
     known = ledger.known(stage.lake, stage.source, drops, stage.frontiers.landed_through)
     moved = moved_files(stage.source, files, known.files)
     if moved:
@@ -84,11 +88,14 @@ def listed_files(stage: Stage) -> list[LandingFile]:
     Raises:
         ParameterError: the one file that the run is about is not there.
     """
+    extracted, roots = _extracted(stage)
     drops = {n for n in stage.drops if stage.request.takes_drops or stage.frontiers.has_landed(range(n, n + 1))}
+    drops |= extracted
     if stage.rereads:
         landed = {n for first, past in stage.frontiers.landed for n in range(first, past)}
         drops |= {n for n in landed if stage.source.drops.interval(n)[1] > stage.frontiers.horizon_us}
-    files = [f for n in sorted(drops) for f in list_drop_files(stage.settings.landing, stage.source, n)]
+    by_path = {f.path: f for root in roots for n in sorted(drops) for f in list_drop_files(root, stage.source, n)}
+    files = sorted(by_path.values(), key=lambda file: (file.seq_no, file.path))
     asked = stage.request
     if asked.only_file is not None and not asked.retract and asked.only_file not in {f.path for f in files}:
         raise ParameterError(
@@ -98,6 +105,24 @@ def listed_files(stage: Stage) -> list[LandingFile]:
             next_step=f"name one of {', '.join(f.path for f in files[:5]) or 'none'}",
         )
     return files
+
+
+def _extracted(stage: Stage) -> tuple[set[int], list[Path | str]]:
+    """Read what the interval's drops are made of, where no files bring it and nobody has read it yet. The drops whose
+    files that concerns, and the landing directories with files of this run: those of the second go before."""
+    landing, request = stage.settings.landing, stage.request
+    if stage.source.extract is None or not request.takes_drops or request.only_file is not None:
+        return set(), [landing]
+    stage.check_gap()
+    plan = isinstance(stage.lake, OverlayLake)
+    extraction = Extraction(stage.settings, stage.lake, stage.source, stage.fence, stage.run_id, plan)
+    landed = [n for n in stage.drops if stage.frontiers.has_landed(range(n, n + 1))]
+    before = extraction.readings.committed
+    drops = extraction.extract(stage.drops, landed=landed, reread=request.reread)
+    new = extraction.readings.all[before:]
+    if new:
+        stage.summary.update(extracted_rows=sum(r.rows for r in new), gone_rows=sum(r.gone for r in new))
+    return drops, [landing, *([extraction.into] if plan else [])]
 
 
 def _survey(stage: Stage, files: list[LandingFile], known: dict[str, Version]) -> Survey:

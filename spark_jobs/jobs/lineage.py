@@ -65,7 +65,7 @@ def _landing(settings: Settings, source: Source) -> Dataset:
     """Where the source's files land: the folder below which they all are."""
     from openlineage.client.event_v2 import Dataset
 
-    folder = source.landing.path.partition("{")[0].rpartition("/")[0]
+    folder = source.path.partition("{")[0].rpartition("/")[0]
     root = str(settings.landing).rstrip("/")
     return Dataset(*dataset_name(f"{root}/{folder}" if folder else root))
 

@@ -16,6 +16,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import ensure_source
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import ParameterError
+from spark_jobs.extraction.extraction import forget_plans
 from spark_jobs.jobs.base import Base
 from spark_jobs.jobs.beginning import begun_frontiers, gap_of
 from spark_jobs.jobs.compact import restate_states
@@ -167,6 +168,7 @@ def rehearse_run(
             tokens = range(begun + 1, lease.fence.token + 1)
             yield Rehearsal(lake, base, before, files, known, stages, tokens, lease.past)
         finally:
+            forget_plans(settings, source)
             lake.close()
 
 

@@ -53,7 +53,7 @@ def rehearse(source: Source, landing_root: Path) -> int:
     0 for a source of Parquet files or of a plugin's format, which are read by other means, and where the made-up rows
     are none of the source's.
     """
-    if source.landing.format not in ("csv", "ndjson"):
+    if source.landing.form not in ("csv", "ndjson"):
         return 0
     _write_specimen(source, landing_root)
     # its rows are made up: no check knows them
@@ -83,10 +83,10 @@ def _write_specimen(source: Source, landing_root: Path) -> None:
         {source.header_name(name): _value(column, start_s + 60 * i) for name, column in source.columns.items()}
         for i in range(3)
     ]
-    path = landing_root / source.drops.path(source.landing.path, 0).replace("*", "specimen")
+    path = landing_root / source.drops.path(source.path, 0).replace("*", "specimen")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
-        if source.landing.format == "ndjson":
+        if source.landing.form == "ndjson":
             file.writelines(json.dumps(row) + "\n" for row in rows)
         else:
             writer = csv.DictWriter(file, list(rows[0]), delimiter=source.landing.delimiter)

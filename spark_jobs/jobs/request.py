@@ -18,7 +18,8 @@ class Request:
     same, and no others. `accept_definition`: what a changed source file affects is recomputed. `pass_gap`: the seal may
     move past drops that were never run. `planned`: what a plan was made on, which must still stand. `overrides`: checks
     that may fail without stopping it, each with the reason that somebody gives. `promotes`: rows of the changed
-    definition that were worked out before, on the same `planned`.
+    definition that were worked out before, on the same `planned`. `reread`: drops of a table or topic are read once
+    more, and what differs lands.
     """
 
     only_file: str | None = None
@@ -29,6 +30,7 @@ class Request:
     planned: Base | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
     promotes: KeptRows | None = None
+    reread: bool = False
 
     @classmethod
     def of_plan(

@@ -61,7 +61,7 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
         LandingUnreachable: a remote landing directory does not answer.
     """
     landing = _directory(root)
-    folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
+    folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
     try:
         names = _names(landing, folder, pattern)
     except UnusableFileError as unusable:
@@ -75,7 +75,7 @@ def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
     Raises:
         LandingUnreachable: a remote landing directory does not answer.
     """
-    folder, _, pattern = source.drops.path(source.landing.path, seq_no).rpartition("/")
+    folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
     try:
         return bool(_names(_directory(root), folder, pattern))
     except UnusableFileError:

@@ -60,7 +60,7 @@ def moved_files(source: Source, listed: Iterable[LandingFile], before: Mapping[s
 
 def _in_landing(source: Source, version: Version) -> bool:
     """Whether a file of this path would be one of its drop's, by the source's `landing.path` as it is now."""
-    folder, _, pattern = source.drops.path(source.landing.path, version.seq_no).rpartition("/")
+    folder, _, pattern = source.drops.path(source.path, version.seq_no).rpartition("/")
     its_folder, _, its_name = version.path.rpartition("/")
     return its_folder == folder and fnmatch.fnmatchcase(its_name, pattern)
 

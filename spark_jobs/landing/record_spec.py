@@ -41,6 +41,8 @@ def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
         checks=tuple(_row_check(source, name, check) for name, check in source.quarantining.items()),
         drops=source.drops,
         erased=erased,
+        # all rows of an extract may be gone
+        may_be_empty=source.extract is not None,
     )
 
 

@@ -89,7 +89,11 @@ def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.R
             if isinstance(form, Parser):
                 blocks = parsed(form, blocks)
             read = read_csv if form == "csv" else read_ndjson
-            yield from read(blocks, spec)
+            try:
+                yield from read(blocks, spec)
+            except FileRejectedError as refused:
+                if refused.rule != "empty_file" or not spec.may_be_empty:
+                    raise
             checksum = hashed.finish()
     if checksum != file.checksum:
         raise _changed()

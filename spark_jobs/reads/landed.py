@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import drop_of, line_of
+from spark_jobs.sources.extracts import place_in_topic
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import FILES, LANDINGS, chunks
 
@@ -43,7 +44,8 @@ def with_landings(lake: Lake, source: Source, updates: Sequence[Row], read: Sequ
         # what went was of the files as they were until then
         path, line = files.place_of(update["row_id"], (landing or 0) if came else (landing or 0) - 1)
         told = {name: value for name, value in update.items() if name != "token"}
-        return {"file": path, "line": line, "run_id": runs.get(landing or 0), "landing": landing, **told}
+        offset = place_in_topic(path or "", line or 0) if source.landing.kind == "topic" else {}
+        return {"file": path, "line": line, **offset, "run_id": runs.get(landing or 0), "landing": landing, **told}
 
     return [named(update) for update in updates]
 

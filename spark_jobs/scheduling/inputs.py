@@ -40,7 +40,7 @@ class Inputs:
 
     def _unlanded(self, now: datetime) -> str | None:
         """Drops without a file, for as long as the source file says."""
-        wait_us = self._source.landing.wait_us
+        wait_us = self._source.wait_us
         if wait_us is None or now >= (until := instant_at(self._hi_us + wait_us)):
             return None
         from spark_jobs.landing.files import has_drop_files

@@ -2,16 +2,18 @@
 
 `jars.lock` pins every jar that Delta needs and pyspark does not bring: what else Delta depends on (Parquet, Hadoop,
 zstd, …) is in pyspark, in the versions that Spark was tested with. `jars-s3.lock` does the same for a lake on S3,
-`jars-lineage.lock` for telling lineage; they are nothing to anybody else. The jars are downloaded by Ivy, which is in
-pyspark, in set-up; nothing is resolved or downloaded at run time.
+`jars-postgresql.lock` and `jars-kafka.lock` for sources that read tables and topics, `jars-lineage.lock` for telling
+lineage; they are nothing to anybody else. The jars are downloaded by Ivy, which is in pyspark, in set-up; nothing is
+resolved or downloaded at run time.
 
-    python -m spark_jobs.server.jars        # what `make setup` calls
-    python -m spark_jobs.server.jars s3     # what `make setup-s3` calls; with lineage: `make setup-lineage`
+    python -m spark_jobs.server.jars                # what `make setup` calls
+    python -m spark_jobs.server.jars postgresql     # what `make setup-postgresql` calls
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,7 @@ from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.s3 import is_s3
 from spark_jobs.server.errors import JarsMissing
-from spark_jobs.server.guard import guard_jar
+from spark_jobs.server.guard import guard_jar, topics_jar
 from spark_jobs.server.java import find_java
 
 
@@ -60,7 +62,7 @@ class JarSet:
 
     def pinned(self) -> list[Jar]:
         """The jars of the lock."""
-        lines = Path(__file__).with_name(self.lock).read_text().splitlines()
+        lines = (Path(__file__).parent / self.lock).read_text().splitlines()
         return [Jar(*line.split()) for line in lines if line and not line.startswith("#")]
 
     def folder(self, jars: Path) -> Path:
@@ -71,6 +73,10 @@ class JarSet:
         """Names of those that are missing from the jars folder or differ from their pin."""
         folder = self.folder(jars)
         return [jar.file_name for jar in self.pinned() if _sha256(folder / jar.file_name) != jar.sha256]
+
+    def is_there(self, settings: Settings) -> bool:
+        """Whether the jars have been fetched."""
+        return all((self.folder(settings.jars) / jar.file_name).exists() for jar in self.pinned())
 
     def files(self, settings: Settings) -> list[Path]:
         """The jars, in the order of their names; not read, so what is in them is taken on trust.
@@ -121,12 +127,36 @@ class JarSet:
 
 DELTA = JarSet("jars.lock", "", "setup")
 S3 = JarSet("jars-s3.lock", "s3", "setup-s3")
+POSTGRESQL = JarSet("jars-postgresql.lock", "postgresql", "setup-postgresql")
+KAFKA = JarSet("jars-kafka.lock", "kafka", "setup-kafka")
 LINEAGE = JarSet("jars-lineage.lock", "lineage", "setup-lineage")
+OPTIONAL = {"s3": S3, "postgresql": POSTGRESQL, "kafka": KAFKA, "lineage": LINEAGE}
+"""What `make setup` leaves out."""
 
 
 def needed(settings: Settings) -> list[JarSet]:
-    """What an installation needs."""
-    return [DELTA, *([S3] if is_s3(settings.lake) else []), *([LINEAGE] if settings.lineage else [])]
+    """What an installation needs; what reads tables and topics is taken along where it was fetched."""
+    fetched = [jars for jars in (POSTGRESQL, KAFKA) if jars.is_there(settings)]
+    asked = [*([S3] if is_s3(settings.lake) else []), *([LINEAGE] if settings.lineage else [])]
+    return [DELTA, *asked, *fetched]
+
+
+def further_jars(settings: Settings) -> list[Path]:
+    """Jars beside the pinned ones: drivers of databases that somebody brought, and what asks Kafka for offsets.
+
+    Raises:
+        JarsMissing: there is no driver where TIDEMARK_JDBC_JARS says.
+    """
+    drivers = [Path(place).expanduser() for place in settings.jdbc_jars.split(os.pathsep) if place]
+    if missing := [str(driver) for driver in drivers if not driver.is_file()]:
+        raise JarsMissing(
+            expected="the JDBC drivers that TIDEMARK_JDBC_JARS names",
+            found=f"no file {', '.join(missing)}",
+            next_step=f"correct it: paths of jars, with {os.pathsep!r} between them",
+            folder=str(Path(missing[0]).parent),
+            jars=missing,
+        )
+    return [*drivers, *([topics_jar(settings, KAFKA.folder(settings.jars))] if KAFKA.is_there(settings) else [])]
 
 
 def _run_ivy(scratch: Path, jars: list[Jar]) -> str:
@@ -170,17 +200,17 @@ def _sha256(file: Path) -> str | None:
 
 
 def main(names: list[str]) -> int:
-    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so; `s3` or `lineage`
-    among the names: also those of that set, whatever the settings are now."""
+    """Fetch the jars for the settings of the environment, compile the guard of SQL, and say so; `names`: of `OPTIONAL`,
+    to be fetched whether or not they are needed now."""
     settings = load_settings()
-    named = {"s3": S3, "lineage": LINEAGE}
-    sets = list(dict.fromkeys([*needed(settings), *(named[name] for name in names)]))
+    sets = list({**dict.fromkeys(needed(settings)), **dict.fromkeys(OPTIONAL[name] for name in names)})
     try:
         for jars in sets:
             fetched = jars.fetch(settings)
             done = "downloaded to" if fetched else "in"
             sys.stdout.write(f"{len(jars.pinned())} jars {done} {jars.folder(settings.jars)}\n")
         guard_jar(settings)
+        further_jars(settings)
     except TidemarkError as refusal:
         sys.stderr.write(f"{refusal}\n")
         return 1

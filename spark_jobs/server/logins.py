@@ -17,7 +17,7 @@ from spark_jobs.server.errors import LoginMissing, PlaintextRefused
 
 READABLE = (
     *("silver.*", "gold.*", "marts.*", "quality.*", "pins.*"),
-    *("bronze.deltas", "bronze.files", "bronze.quarantine", "bronze.duplicates"),
+    *("bronze.deltas", "bronze.files", "bronze.extracts", "bronze.quarantine", "bronze.duplicates"),
     *("trace.publications", "trace.*_updates"),
     *("*__silver.*", "*__gold.*"),
 )

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.server.jars import DELTA, S3
+from spark_jobs.server.jars import DELTA, OPTIONAL
 
 
 def with_jars(bill: dict[str, Any]) -> dict[str, Any]:
-    """A bill in CycloneDX's JSON with the jars of `jars.lock` and `jars-s3.lock` among its components."""
+    """A bill in CycloneDX's JSON with the jars of every lock among its components."""
     jars = [
         {
             "type": "library",
@@ -27,7 +27,7 @@ def with_jars(bill: dict[str, Any]) -> dict[str, Any]:
             "purl": purl,
             "hashes": [{"alg": "SHA-256", "content": jar.sha256}],
         }
-        for jar in [*DELTA.pinned(), *S3.pinned()]
+        for jar in [jar for jars in (DELTA, *OPTIONAL.values()) for jar in jars.pinned()]
     ]
     return {**bill, "components": [*bill["components"], *jars]}
 

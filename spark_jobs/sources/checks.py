@@ -15,6 +15,7 @@ from spark_jobs.sources.calls import Aggregate
 from spark_jobs.sources.columns import Column, Landing
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import alignment_problem, schedule
+from spark_jobs.sources.extracts import AnyLanding
 from spark_jobs.sources.problems import Problem, join_path, name_problem, show
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at
 from spark_jobs.sources.state import DeleteWhen
@@ -118,8 +119,8 @@ def _check_drops(draft: Draft) -> Iterator[Problem]:
     if problem:
         yield Problem("start" if problem[0].startswith("a start") else "every", *problem)
         return
-    landing: Landing | None = draft.values.get("landing")
-    if landing is not None:
+    landing: AnyLanding | None = draft.values.get("landing")
+    if isinstance(landing, Landing):
         needed = ["{date}", *(["{hour}"] if every_us < DAY_US else []), *(["{minute}"] if every_us % HOUR_US else [])]
         missing = [placeholder for placeholder in needed if placeholder not in landing.path]
         if missing:

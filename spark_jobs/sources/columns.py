@@ -151,6 +151,7 @@ class Landing(Section):
     `null_values`: texts that stand for no value, by default the empty one; JSON's and Parquet's null always does.
     """
 
+    kind: Literal["files"] = "files"
     path: Annotated[str, AfterValidator(_check_path)]
     wait_us: PositiveDuration | None = Field(default=None, alias="wait")
     format: Annotated[str, BeforeValidator(_lower), AfterValidator(_check_format)]

@@ -18,9 +18,10 @@ from pydantic import (
     model_validator,
 )
 
-from spark_jobs.sources.columns import Column, Landing, Zone
+from spark_jobs.sources.columns import Column, Zone
 from spark_jobs.sources.data_checks import DataCheck
 from spark_jobs.sources.drops import Schedule, schedule
+from spark_jobs.sources.extracts import AnyLanding, Extract
 from spark_jobs.sources.problems import refuse
 from spark_jobs.sources.quantities import DAY_US, Every, Instant, PositiveDuration, Size, local_start
 from spark_jobs.sources.section import Identifier, Section
@@ -138,7 +139,7 @@ class Source(Section):
     timezone: Zone | None = None
     start_us: Instant = Field(alias="start")
     every: Every = DAY_US
-    landing: Landing
+    landing: AnyLanding
     columns: dict[Identifier, Column] = Field(min_length=1)
     unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
     timelines: NameMap
@@ -170,6 +171,28 @@ class Source(Section):
     def drops(self) -> Schedule:
         """The drops of this source: sequence numbers, intervals, row ids."""
         return schedule(self.start_us, self.every, self.timezone)
+
+    @property
+    def path(self) -> str:
+        """The pattern of the files of a drop, relative to the landing directory; of what is read elsewhere that of the
+        extracts."""
+        if not isinstance(self.landing, Extract):
+            return self.landing.path
+        return (
+            f"{self.name}/{{date}}/*"
+            if self.drops.every_us % DAY_US == 0
+            else f"{self.name}/{{date}}T{{hour}}{{minute}}/*"
+        )
+
+    @property
+    def wait_us(self) -> int | None:
+        """How long a run in Airflow waits for files of its drops, in microseconds; None: not at all."""
+        return None if isinstance(self.landing, Extract) else self.landing.wait_us
+
+    @property
+    def extract(self) -> Extract | None:
+        """What the drops are read from, where it is no files."""
+        return self.landing if isinstance(self.landing, Extract) else None
 
     @property
     def primary_timeline(self) -> str:

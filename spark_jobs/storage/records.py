@@ -17,6 +17,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.commits import commit
 from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.extract_table import EXTRACTS
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.people_tables import ERASURES, SOURCE_CHANGES
 from spark_jobs.storage.quality_tables import QUALITY
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     from deltalake import CommitProperties, DeltaTable
 
-RECORDS = frozenset(table.qualified for table in (FILES, FRONTIERS, PUBLISHED, ERASURES, SOURCE_CHANGES, *QUALITY))
+RECORDS = frozenset(
+    table.qualified for table in (FILES, FRONTIERS, PUBLISHED, ERASURES, SOURCE_CHANGES, EXTRACTS, *QUALITY)
+)
 """The tables that are records."""
 
 Rows = list[dict[str, Any]]

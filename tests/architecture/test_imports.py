@@ -44,6 +44,7 @@ LAYERS: dict[str, set[str]] = {
     "checkpoints": {"kernels", "storage"},
     "storage": {"kernels", "s3", "session_settings", "sources"},
     "landing": {"exchange", "kernels", "plugins", "sources", "storage"},
+    "extraction": {"config", "landing", "server.guard", "sources", "storage"},
     "trace": {"exchange", "kernels", "sources", "storage"},
     "definitions": {"aggregates", "kernels", "sources", "storage"},
     "restatement": {
@@ -72,6 +73,7 @@ LAYERS: dict[str, set[str]] = {
             "config",
             "definitions",
             "expectations",
+            "extraction",
             "gates",
             "kernels",
             "landing",
@@ -136,6 +138,7 @@ LIBRARIES: dict[str, set[str]] = {
     "windows": SPARK,
     "storage": {*SPARK, "delta", "deltalake"},
     "landing": SPARK,
+    "extraction": {*SPARK, "py4j"},
     "trace": SPARK,
     "definitions": SPARK,
     "restatement": SPARK,

@@ -53,3 +53,13 @@ def test_a_lake_and_a_landing_on_s3_publish_the_golden_bags(settings: Settings, 
             TEST_LANDING=f"s3a://{BUCKET}/landing",
             **environment,
         )
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_files_that_arrive_on_s3_land_in_a_lake_on_the_disk(settings: Settings, tmp_path: Path) -> None:
+    with s3_server(tmp_path) as environment:
+        passes_on_a_cluster(
+            f"{GOLDEN}::test_days_of_flights[two]", TEST_LANDING=f"s3a://{BUCKET}/landing", **environment
+        )

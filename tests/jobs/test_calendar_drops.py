@@ -56,7 +56,7 @@ def _write(settings: Settings, source: Source) -> None:
         lo, hi = (instant_at(time) for time in source.drops.interval(number))
         times = [lo + timedelta(hours=h) for h in range(0, 24, 2) if lo + timedelta(hours=h) < hi]
         times += [lo - timedelta(minutes=m) for m in (20, 150) if number]
-        path = settings.landing / source.drops.path(source.landing.path, number).replace("*", "a.ndjson")
+        path = settings.landing / source.drops.path(source.path, number).replace("*", "a.ndjson")
         path.parent.mkdir(parents=True)
         lines = [
             {"id": f"{number}-{i}", "meter": "m", "at": t.isoformat(), "seen": lo.isoformat(), "load": i, "heat": i / 3}

@@ -77,7 +77,7 @@ def test_missing_jars_name_the_way_to_get_them(settings):
 
 def test_only_a_lake_on_s3_asks_for_the_jars_of_s3(settings, tmp_path):
     copies = tmp_path / "jars"
-    shutil.copytree(settings.jars, copies, ignore=shutil.ignore_patterns("s3"))
+    shutil.copytree(settings.jars, copies, ignore=shutil.ignore_patterns("s3", "kafka", "postgresql", "broker"))
     local = settings.model_copy(update={"jars": copies, "landing": "s3a://bucket/landing"})
     assert [jar.name for jar in lake_jars(local)] == sorted(jar.file_name for jar in jars.DELTA.pinned())
     with pytest.raises(JarsMissing, match="make setup-s3"):

@@ -72,5 +72,5 @@ def _for_people(path: Path, guess: Guess) -> Group:
     return Group(
         table(["column", "type", "in the files"], columns, title=str(path)),
         Text(f"\nentity {source.entity}, event time {source.primary_timeline}; {guess.rows} rows read{rejected}"),
-        Text(f"Look through {path}; files land as {source.landing.path}, and `tidemark plan {source.name}` says more."),
+        Text(f"Look through {path}; files land as {source.path}, and `tidemark plan {source.name}` says more."),
     )

@@ -55,6 +55,9 @@ def run(
         bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
     ] = False,
     pass_gap: PassGapOption = False,
+    reread: Annotated[
+        bool, typer.Option("--reread", help="Read drops of a table or topic once more; what differs lands.")
+    ] = False,
     override: Annotated[
         list[str] | None,
         typer.Option("--override", help="A check that may fail in this run; with --because. Repeatable."),
@@ -79,7 +82,9 @@ def run(
     checked = known_source(settings, source)
     planned = None if plan is None else _planned(checked, plan, file, first, last)
     overrides = _overrides(override or [], because)
-    request = Request(only_file=file, accept_definition=accept_definition, pass_gap=pass_gap, overrides=overrides)
+    request = Request(
+        only_file=file, accept_definition=accept_definition, pass_gap=pass_gap, overrides=overrides, reread=reread
+    )
     if planned is not None:
         request = Request.of_plan(planned, pass_gap=pass_gap, overrides=overrides)
         lo, hi = of_micros(planned.lo_us), of_micros(planned.hi_us)

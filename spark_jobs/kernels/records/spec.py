@@ -84,7 +84,8 @@ class RecordSpec:
     `rules.DRIFT_RULES`). Of each rule `max_rejects` rejects of a file are kept one by one, see `rejects`. A file with
     more lines than `max_lines` is rejected whole, as is one of more than `max_expansion` times its size, decompressed.
     `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` gives by its
-    number. Nothing is kept of records about entities of `erased`.
+    number. Nothing is kept of records about entities of `erased`. `may_be_empty`: a file without records is one, and
+    not rejected.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -103,6 +104,7 @@ class RecordSpec:
     drops: Drops = UTC_DAYS
     drop_lo_us: int = 0
     erased: Erasures | None = None
+    may_be_empty: bool = False
 
     def of_drop(self, seq_no: int) -> RecordSpec:
         """The same for the files of one drop."""

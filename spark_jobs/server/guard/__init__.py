@@ -26,6 +26,9 @@ LOG_STORE = f"{PACKAGE}.AtomicLog"
 S3_LOG_STORE = f"{PACKAGE}.ConditionalLog"
 
 _SOURCES = sorted(Path(__file__).parent.glob("*.scala"))
+_OF_TOPICS = sorted((Path(__file__).parent / "topics").glob("*.scala"))
+TOPIC_OFFSETS = "tidemark.topics.TopicOffsets"
+"""Class of the function that asks Kafka for offsets."""
 
 
 def guard_jar(settings: Settings) -> Path:
@@ -35,34 +38,48 @@ def guard_jar(settings: Settings) -> Path:
         JavaUnusable: there is no Java to compile with.
         GuardBroken: the compiler refused the sources.
     """
+    return _compiled(settings.jars / "guard", "tidemark-guard", _SOURCES, settings.jars)
+
+
+def topics_jar(settings: Settings, kafka: Path) -> Path:
+    """The jar of what asks Kafka for offsets, compiled if it is not there; `kafka`: the folder of Kafka's client.
+
+    Raises:
+        JavaUnusable: there is no Java to compile with.
+        GuardBroken: the compiler refused the sources.
+    """
+    return _compiled(settings.jars / "topics", "tidemark-topics", _OF_TOPICS, kafka)
+
+
+def _compiled(folder: Path, prefix: str, sources: list[Path], beside: Path) -> Path:
     name = hashlib.sha256(pyspark.__version__.encode())
-    for source in _SOURCES:
+    for source in sources:
         name.update(source.read_bytes())
-    jar = settings.jars / "guard" / f"tidemark-guard-{name.hexdigest()[:16]}.jar"
+    jar = folder / f"{prefix}-{name.hexdigest()[:16]}.jar"
     if not jar.exists():
-        _compile(jar, settings.jars)
+        _compile(jar, sources, beside)
     return jar
 
 
-def _compile(jar: Path, delta: Path) -> None:
+def _compile(jar: Path, sources: list[Path], beside: Path) -> None:
     jar.parent.mkdir(parents=True, exist_ok=True)
     spark_jars = Path(pyspark.__file__).parent / "jars"
     with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
         classes = Path(scratch) / "classes"
         classes.mkdir()
         command = [
-            *(str(find_java().executable), "-Xss4m", "-Dscala.usejavacp=true", "-cp", f"{spark_jars}/*:{delta}/*"),
-            *("scala.tools.nsc.Main", "-nowarn", "-d", str(classes), *map(str, _SOURCES)),
+            *(str(find_java().executable), "-Xss4m", "-Dscala.usejavacp=true", "-cp", f"{spark_jars}/*:{beside}/*"),
+            *("scala.tools.nsc.Main", "-nowarn", "-d", str(classes), *map(str, sources)),
         ]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
         if answer.returncode:
             raise GuardBroken(
-                expected="the guard of SQL to compile",
+                expected="the guard of SQL, and what asks Kafka for offsets, to compile",
                 found=(answer.stdout + answer.stderr)[-2000:],
                 consequence="the lake server does not start without it",
                 next_step="run `make setup`; where the sources were edited, correct them",
             )
-        packed = shutil.make_archive(str(Path(scratch) / "guard"), "zip", classes)
+        packed = shutil.make_archive(str(Path(scratch) / "packed"), "zip", classes)
         Path(packed).replace(jar)
     for older in jar.parent.glob("*.jar"):
         if older != jar:

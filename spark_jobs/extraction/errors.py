@@ -1,0 +1,35 @@
+"""What can be wrong with a table, a topic, or the way there."""
+
+from __future__ import annotations
+
+from spark_jobs.errors import TidemarkError
+
+
+class ConnectionUnknown(TidemarkError):
+    """No connection has the name, or what is said of it can't be used. Fact: `connection`."""
+
+    code = "connection_unknown"
+
+
+class OriginUnreachable(TidemarkError):
+    """A database or broker does not answer, or refuses the user. Facts: `connection`, `origin`."""
+
+    code = "origin_unreachable"
+
+
+class OriginUnsuitable(TidemarkError):
+    """The table, query or topic is not there, or not as the source file says. Facts: `connection`, `origin`."""
+
+    code = "origin_unsuitable"
+
+
+class OffsetsLost(TidemarkError):
+    """Kafka has removed messages that no drop had read. Facts: `topic`, `lost`: partition -> [first, last] offset."""
+
+    code = "offsets_lost"
+
+
+class ExtractLost(TidemarkError):
+    """A file that was extracted is gone, and had not landed. Facts: `source`, `path`."""
+
+    code = "extract_lost"

@@ -1,0 +1,139 @@
+"""Read the drops of a run that nobody has read yet, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from spark_jobs.config import Settings
+from spark_jobs.extraction.changes import Writer, files_of
+from spark_jobs.extraction.connections import connection
+from spark_jobs.extraction.folder import Folder
+from spark_jobs.extraction.readings import ExtractFile, Reading, Readings, check_there, reveal, sweep
+from spark_jobs.extraction.tables import Table
+from spark_jobs.extraction.topics import Topic
+from spark_jobs.sources import Source
+from spark_jobs.sources.extracts import TableLanding, TopicLanding
+from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLANS = ".plans"
+"""Folder of a source, hidden, into which plans read."""
+
+
+@dataclass
+class Extraction:
+    """Reading for one run. `plan`: the files are for this process alone, below the folder of plans; the landing
+    directory stays as it is."""
+
+    settings: Settings
+    lake: Lake
+    source: Source
+    fence: Fence
+    run_id: str
+    plan: bool = False
+    readings: Readings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.readings = Readings.load(self.lake, self.source)
+        self._landing = Folder(str(self.settings.landing))
+        self._into = self._landing.below(_plans(self.source)) if self.plan else self._landing
+
+    @property
+    def into(self) -> str:
+        """The landing directory in which this run's files are."""
+        return self._into.root
+
+    def extract(self, drops: Sequence[int], *, landed: Sequence[int], reread: bool) -> set[int]:
+        """Read those of `drops` that were not read yet and have not `landed` (`reread`: all); returns the drops whose
+        files the readings of these drops have written.
+
+        Raises:
+            TidemarkError: the table or topic can't be read, or what was read of it is gone.
+        """
+        # once in a run, however often its stage is tried
+        done = {reading.seq_no for reading in self.readings.all if reading.run_id == self.run_id}
+        unread = [n for n in drops if (reread and n not in done) or not (self.readings.of_drop(n) or n in landed)]
+        if unread:
+            # a run may have been killed when its readings counted and its files had no names yet
+            reveal(self.readings.of_last_run, self._landing)
+            if not self.plan:
+                sweep(self.readings, unread, self._landing, self.source)
+            self._read(unread, reread)
+            self.readings.commit(self.lake, self.source, self.fence, self.run_id)
+        of_drops = [reading for n in drops for reading in self.readings.of_drop(n)]
+        for folder in {self._landing, self._into}:
+            reveal(of_drops, folder)
+        new = self.readings.files(n for n in drops if n not in landed)
+        check_there((f for f in new if not self._into.has(f.path)), self._landing, self.source)
+        return {file.seq_no for reading in of_drops for file in reading.files}
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.lake.spark
+
+    def _read(self, drops: Sequence[int], reread: bool) -> None:
+        landing = self.source.landing
+        if isinstance(landing, TopicLanding):
+            of_kafka = connection(self.settings, landing.connection, "servers")
+            topic = Topic(self._spark, self.source, landing, of_kafka, drops)
+            for seq_no in drops:
+                self._read_topic(topic, seq_no, reread)
+        elif isinstance(landing, TableLanding):
+            of_database = connection(self.settings, landing.connection, "url")
+            table = Table(self._spark, self.source, landing, of_database)
+            for seq_no in drops:
+                self._read_table(table, seq_no, reread)
+
+    def _read_topic(self, topic: Topic, seq_no: int, reread: bool) -> None:
+        ranges = topic.ranges(seq_no, self.readings, reread=reread)
+        told = {str(partition): list(bounds) for partition, bounds in sorted(ranges.items())}
+        files: tuple[ExtractFile, ...] = ()
+        if any(first < past for first, past in ranges.values()):
+            with topic.connection.scrubbing(topic.refusal):
+                files = files_of(topic.write(ranges, self._into, self._folder(seq_no)), {}, seq_no)
+        rows = sum(file.rows for file in files)
+        self.readings.all.append(Reading(seq_no, self.readings.next_number, topic.origin, told, rows, files=files))
+
+    def _read_table(self, table: Table, seq_no: int, reread: bool) -> None:
+        told, lines = table.rows(seq_no, self.readings, reread=reread)
+        reading = Reading(seq_no, self.readings.next_number, table.origin, told)
+        if lines is not None:
+            before = [(file, self._place(file)) for file in table.compared(seq_no, self.readings)]
+            leaving = table.leaves(seq_no, self.readings, reread=reread)
+            with table.reading():
+                writer = Writer(self._spark, self._into)
+                changes = writer.change(lines, before, leaving, seq_no, self._prefix(seq_no))
+            reading = replace(reading, rows=changes.rows, gone=changes.gone, files=changes.files)
+        self.readings.all.append(reading)
+
+    def _prefix(self, seq_no: int) -> str:
+        """How the paths of a reading's files begin. The first one's say nothing of the order of runs, on which row ids
+        must not depend."""
+        folder = self._folder(seq_no)
+        again = len(self.readings.of_drop(seq_no))
+        return f"{folder}/rows" if not again else f"{folder}/rows-read-again-{again}"
+
+    def _folder(self, seq_no: int) -> str:
+        return self.source.drops.path(self.source.path, seq_no).rpartition("/")[0]
+
+    def _place(self, file: ExtractFile) -> str:
+        """Where a file is read now: in this run it may have no name yet."""
+        for path in (file.hidden, file.path):
+            if self._into.has(path):
+                return self._into.location(path)
+        return self._landing.location(file.path)
+
+
+def forget_plans(settings: Settings, source: Source) -> None:
+    """Remove what plans of a source have read."""
+    if source.extract is not None:
+        Folder(str(settings.landing)).remove(_plans(source))
+
+
+def _plans(source: Source) -> str:
+    return f"{source.name}/{PLANS}"

@@ -1,0 +1,151 @@
+"""What workers do with lines of extracts: write them, read them, and leave some out. An extract is a gzip of lines of
+NDJSON. A line that is empty stands for a row that is gone: the lines after it keep their numbers, and their row ids.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO
+
+import pyarrow as pa
+
+from spark_jobs.extraction.folder import Folder
+from spark_jobs.landing.opened import open_file
+from spark_jobs.sources.extracts import ENDING
+
+LINES_PER_FILE = 1_000_000
+"""A file is one task's when it lands."""
+WRITTEN = "path STRING, hidden STRING, rows BIGINT, bytes BIGINT, checksum STRING"
+"""What is said of each file that was written."""
+_WRITTEN = pa.schema(
+    [
+        ("path", pa.string()),
+        ("hidden", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("checksum", pa.string()),
+    ]
+)
+LINES = "path STRING, line BIGINT, text STRING"
+_BATCH = 10_000
+
+
+class _Counted(io.RawIOBase):
+    """A file whose bytes are counted and hashed as they are written."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw, self.digest, self.bytes = raw, hashlib.sha256(), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, block: bytes) -> int:  # type: ignore[override]
+        self._raw.write(block)
+        self.digest.update(block)
+        self.bytes += len(block)
+        return len(block)
+
+
+class Written:
+    """A file of an extract as it is written: hidden, until a commit says that it counts."""
+
+    def __init__(self, path: str, raw: IO[bytes], hidden: str) -> None:
+        self.path, self.hidden, self.rows, self.lines = path, hidden, 0, 0
+        self._counted = _Counted(raw)
+        # level 1: rows are written faster than a database gives them; no name and no time: equal rows, equal bytes
+        self._packed = gzip.GzipFile("", "wb", 1, self._counted, mtime=0)
+
+    def add(self, line: bytes) -> None:
+        """One more row, which has no line end in it."""
+        self._packed.write(line)
+        self._packed.write(b"\n")
+        self.rows += 1
+        self.lines += 1
+
+    def skip(self, lines: int) -> None:
+        """Lines without a row."""
+        self._packed.write(b"\n" * lines)
+        self.lines += lines
+
+    def finish(self) -> pa.RecordBatch:
+        """Say what was written."""
+        self._packed.close()
+        told = [self.path, self.hidden, self.rows, self._counted.bytes, self._counted.digest.hexdigest()]
+        return pa.RecordBatch.from_arrays(
+            [pa.array([v], f.type) for v, f in zip(told, _WRITTEN, strict=True)], schema=_WRITTEN
+        )
+
+
+@contextmanager
+def writing(folder: Folder, path: str) -> Iterator[Written]:
+    """A file that will be at `path`. Each attempt has a hidden name of its own."""
+    parent, _, name = path.rpartition("/")
+    hidden = f"{parent}/.{name}.{uuid.uuid4().hex[:16]}"
+    with folder.new_file(hidden) as raw:
+        yield Written(path, raw, hidden)
+
+
+def write_lines(
+    batches: Iterable[pa.RecordBatch], *, folder: Folder, prefix: str, most: int = LINES_PER_FILE
+) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow` over one partition: the texts of the first column as files `<prefix>-00000…`."""
+    texts = (text for batch in batches for text in batch.column(0).to_pylist())
+    number, text = 0, next(texts, None)
+    while text is not None:
+        with writing(folder, f"{prefix}-{number:05}{ENDING}") as file:
+            while text is not None and file.lines < most:
+                file.add(text.encode())
+                text = next(texts, None)
+            done = file.finish()
+        yield done
+        number += 1
+
+
+def read_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: the rows of the files in the columns `path` and `location`."""
+    schema = pa.schema([("path", pa.string()), ("line", pa.int64()), ("text", pa.string())])
+    for batch in batches:
+        for path, location in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            numbers: list[int] = []
+            texts: list[str] = []
+            for number, line in _numbered(location):
+                if line:
+                    numbers.append(number)
+                    texts.append(line.decode("utf-8", "replace"))
+                if len(texts) == _BATCH:
+                    yield pa.RecordBatch.from_arrays(
+                        [pa.array([path] * len(texts)), pa.array(numbers), pa.array(texts)], schema=schema
+                    )
+                    numbers, texts = [], []
+            arrays = [
+                pa.array([path] * len(texts), pa.string()),
+                pa.array(numbers, pa.int64()),
+                pa.array(texts, pa.string()),
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def leave_out(batches: Iterable[pa.RecordBatch], *, folder: Folder) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: the files in the columns `path` and `location` anew, the lines in `lines` empty."""
+    for batch in batches:
+        for path, location, gone in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            going = set(gone)
+            with writing(folder, path) as file:
+                for number, line in _numbered(location):
+                    if line and number not in going:
+                        file.add(line)
+                    else:
+                        file.skip(1)
+                done = file.finish()
+            yield done
+
+
+def _numbered(location: str) -> Iterator[tuple[int, bytes]]:
+    with open_file(location) as opened, gzip.open(opened.raw) as lines:
+        for number, line in enumerate(lines, 1):
+            yield number, line.rstrip(b"\n")
