@@ -13,6 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaMember
+from py4j.protocol import STATIC_PREFIX
+
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.jars import JarSet
@@ -76,8 +79,10 @@ class Broker:
         """Remove what is before an offset."""
         java, jvm = self._admin(spark)
         place = jvm.org.apache.kafka.common.TopicPartition(topic, partition)
-        records = jvm.org.apache.kafka.clients.admin.RecordsToDelete.beforeOffset(before)
-        java.deleteRecords({place: records}).all().get()
+        # the class has a method of this name that is not static, too, which Py4J takes for the only one
+        kind = f"{STATIC_PREFIX}org.apache.kafka.clients.admin.RecordsToDelete"
+        before_offset = JavaMember("beforeOffset", None, kind, jvm._gateway_client)
+        java.deleteRecords({place: before_offset(before)}).all().get()
         java.close()
 
     def send(
@@ -107,6 +112,25 @@ class Broker:
         if commit is not None:
             producer.commitTransaction() if commit else producer.abortTransaction()
         producer.close()
+        for partition in {one[0] for one in messages} if commit is not None else ():
+            self._await_end(spark, topic, partition)
+
+    def _await_end(self, spark: SparkSession, topic: str, partition: int) -> None:
+        """Wait until the mark that ends a transaction is written: the broker answers before it is."""
+        java, jvm = self._admin(spark)
+        place = jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+        of_end = {place: jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()}
+        levels, options = jvm.org.apache.kafka.common.IsolationLevel, jvm.org.apache.kafka.clients.admin
+
+        def end(level: Any) -> int:
+            asked = java.listOffsets(of_end, options.ListOffsetsOptions(level))
+            return int(asked.partitionResult(place).get().offset())
+
+        deadline = time.monotonic() + 30
+        while end(levels.READ_COMMITTED) != end(levels.READ_UNCOMMITTED):
+            assert time.monotonic() < deadline, f"a transaction of {topic} is open"
+            time.sleep(0.05)
+        java.close()
 
     def _admin(self, spark: SparkSession) -> tuple[Any, Any]:
         jvm: Any = spark._jvm  # type: ignore[attr-defined]

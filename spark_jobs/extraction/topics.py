@@ -39,6 +39,8 @@ _DEFAULTS = {
     "allow.auto.create.topics": "false",
 }
 _FOR_OFFSETS = {
+    # mostly the one message that Kafka's index by time points to
+    "max.partition.fetch.bytes": "65536",
     "default.api.timeout.ms": _ANSWER_MS,
     "request.timeout.ms": _ANSWER_MS,
     "socket.connection.setup.timeout.ms": "5000",

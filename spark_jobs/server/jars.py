@@ -165,7 +165,8 @@ def _run_ivy(scratch: Path, jars: list[Jar]) -> str:
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     command = [
         *(str(find_java().executable), f"-Divy.home={scratch / 'ivy'}", "-cp", str(ivy), "org.apache.ivy.Main"),
-        *("-ivy", str(scratch / "ivy.xml"), "-types", "jar"),
+        # a bundle is a jar with a manifest for OSGi
+        *("-ivy", str(scratch / "ivy.xml"), "-types", "jar", "bundle"),
         *("-retrieve", f"{scratch / 'jars'}/[artifact]-[revision].[ext]"),
     ]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,10 +1,12 @@
 package tidemark.topics
 
+import java.time.Duration
 import java.util.{Collections, Properties}
 
 import com.fasterxml.jackson.databind.ObjectMapper
 import org.apache.kafka.clients.consumer.KafkaConsumer
 import org.apache.kafka.common.TopicPartition
+import org.apache.kafka.common.errors.TimeoutException
 import org.apache.kafka.common.serialization.ByteArrayDeserializer
 import org.apache.spark.sql.api.java.UDF1
 
@@ -16,6 +18,9 @@ import scala.jdk.CollectionConverters._
   * same settings. It takes {"client": {setting: text}, "topic": text, "times_ms": [number]} and gives
   * {"partitions": {number: {"first": offset, "next": offset, "at": {time: offset}}}}, where a time has no offset if the
   * partition has no message at or after it; or {"error": class, "message": text}.
+  *
+  * Kafka's index by time counts what is no message, too: a mark that ends a transaction has the broker's time, which may
+  * be years after that of the messages around it. So where the index points to, the messages are read on from there.
   */
 class TopicOffsets extends UDF1[String, String] {
 
@@ -40,9 +45,14 @@ class TopicOffsets extends UDF1[String, String] {
           node.put("first", first.get(one).longValue)
           node.put("next", next.get(one).longValue)
           val at = node.putObject("at")
-          request.get("times_ms").forEach { time =>
-            val asked = Collections.singletonMap(one, java.lang.Long.valueOf(time.asLong))
-            Option(consumer.offsetsForTimes(asked).get(one)).foreach(hit => at.put(time.asText, hit.offset))
+          var reached = first.get(one).longValue
+          request.get("times_ms").asScala.map(_.asLong).toSeq.sorted.foreach { time =>
+            val asked = Collections.singletonMap(one, java.lang.Long.valueOf(time))
+            Option(consumer.offsetsForTimes(asked).get(one)).foreach { hit =>
+              // what is at or after a later time is so for an earlier one, too
+              reached = firstMessage(consumer, one, time, reached.max(hit.offset), next.get(one).longValue)
+              if (reached < next.get(one).longValue) at.put(time.toString, reached)
+            }
           }
         }
       } finally consumer.close()
@@ -55,4 +65,22 @@ class TopicOffsets extends UDF1[String, String] {
     }
     json.writeValueAsString(answer)
   }
+
+  /** The first message from `begin` on whose timestamp is `time` or later; `end` if there is none. */
+  private def firstMessage(
+      consumer: KafkaConsumer[Array[Byte], Array[Byte]], of: TopicPartition, time: Long, begin: Long, end: Long): Long = {
+    consumer.assign(Collections.singletonList(of))
+    consumer.seek(of, begin)
+    var last = System.nanoTime
+    while (consumer.position(of) < end) {
+      val before = consumer.position(of)
+      val records = consumer.poll(Duration.ofSeconds(1)).records(of).asScala
+      records.find(one => one.timestamp >= time).foreach(one => return one.offset.min(end))
+      if (consumer.position(of) > before) last = System.nanoTime
+      if (System.nanoTime - last > Patience) throw new TimeoutException(s"no messages of $of from $before on")
+    }
+    end
+  }
+
+  private val Patience = 20L * 1000 * 1000 * 1000
 }
