@@ -104,8 +104,8 @@ def _of_file(file: Path, name: str, variable: str) -> Any:
     try:
         mode = file.stat().st_mode
         if stat.S_IMODE(mode) & 0o077:
-            found = f"mode {stat.S_IMODE(mode):o}: others may read its passwords"
-            raise _unknown(name, f"{file} to be readable by its owner alone", found, f"chmod 600 {file}")
+            mode_found = f"mode {stat.S_IMODE(mode):o}: others may read its passwords"
+            raise _unknown(name, f"{file} to be readable by its owner alone", mode_found, f"chmod 600 {file}")
         document, problems = read_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise _unknown(name, expected, f"no such file ({type(error).__name__})") from None

@@ -91,17 +91,17 @@ class Extraction:
 
     def _read_topic(self, topic: Topic, seq_no: int, reread: bool) -> None:
         ranges = topic.ranges(seq_no, self.readings, reread=reread)
-        told = {str(partition): list(bounds) for partition, bounds in sorted(ranges.items())}
+        bounds_of = {str(partition): list(bounds) for partition, bounds in sorted(ranges.items())}
         files: tuple[ExtractFile, ...] = ()
         if any(first < past for first, past in ranges.values()):
             with topic.connection.scrubbing(topic.refusal):
                 files = files_of(topic.write(ranges, self._into, self._folder(seq_no)), {}, seq_no)
         rows = sum(file.rows for file in files)
-        self.readings.all.append(Reading(seq_no, self.readings.next_number, topic.origin, told, rows, files=files))
+        self.readings.all.append(Reading(seq_no, self.readings.next_number, topic.origin, bounds_of, rows, files=files))
 
     def _read_table(self, table: Table, seq_no: int, reread: bool) -> None:
-        told, lines = table.rows(seq_no, self.readings, reread=reread)
-        reading = Reading(seq_no, self.readings.next_number, table.origin, told)
+        bounds, lines = table.rows(seq_no, self.readings, reread=reread)
+        reading = Reading(seq_no, self.readings.next_number, table.origin, bounds)
         if lines is not None:
             before = [(file, self._place(file)) for file in table.compared(seq_no, self.readings)]
             leaving = table.leaves(seq_no, self.readings, reread=reread)

@@ -75,9 +75,9 @@ class Written:
     def finish(self) -> pa.RecordBatch:
         """Say what was written."""
         self._packed.close()
-        told = [self.path, self.hidden, self.rows, self._counted.bytes, self._counted.digest.hexdigest()]
+        values = [self.path, self.hidden, self.rows, self._counted.bytes, self._counted.digest.hexdigest()]
         return pa.RecordBatch.from_arrays(
-            [pa.array([v], f.type) for v, f in zip(told, _WRITTEN, strict=True)], schema=_WRITTEN
+            [pa.array([v], f.type) for v, f in zip(values, _WRITTEN, strict=True)], schema=_WRITTEN
         )
 
 

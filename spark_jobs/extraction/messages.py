@@ -48,7 +48,7 @@ class LineMaker:
         line = value.replace(b"\n", b" ").replace(b"\r", b" ").strip(_BLANK)
         if not self.metadata or not line.startswith(b"{"):
             return line
-        added = json.dumps(self._told(message), ensure_ascii=False).encode("utf-8", "replace")
+        added = json.dumps(self._metadata_of(message), ensure_ascii=False).encode("utf-8", "replace")
         rest = line[1:].lstrip(_BLANK)
         return added[:-1] + (b"" if rest.startswith(b"}") else b", ") + rest
 
@@ -59,10 +59,10 @@ class LineMaker:
             rows = []
         if len(rows) != 1 or len(rows[0]) != len(self.header):
             return _no_record(value)
-        record = {**dict(zip(self.header, rows[0], strict=True)), **self._told(message)}
+        record = {**dict(zip(self.header, rows[0], strict=True)), **self._metadata_of(message)}
         return json.dumps(record, ensure_ascii=False).encode()
 
-    def _told(self, message: Message) -> Mapping[str, Any]:
+    def _metadata_of(self, message: Message) -> Mapping[str, Any]:
         values: dict[str, Any] = {
             "key": _text(message.key),
             "partition": message.partition,

@@ -65,8 +65,8 @@ class Reading:
     def of_row(cls, row: Mapping[str, Any]) -> Reading:
         """What `row` gave."""
         files = tuple(ExtractFile(**file) for file in json.loads(row["files"]))
-        told = {name: row[name] for name in ("seq_no", "number", "origin", "rows", "gone", "run_id")}
-        return cls(range=json.loads(row["range"]), files=files, **told)
+        values = {name: row[name] for name in ("seq_no", "number", "origin", "rows", "gone", "run_id")}
+        return cls(range=json.loads(row["range"]), files=files, **values)
 
 
 @dataclass
@@ -80,8 +80,8 @@ class Readings:
     def load(cls, lake: Lake, source: Source) -> Readings:
         """Those that are committed."""
         rows = lake.records(EXTRACTS, pc.field("source") == source.name)
-        found = sorted((Reading.of_row(row) for row in rows), key=lambda reading: reading.number)
-        return cls(found, len(found))
+        readings = sorted((Reading.of_row(row) for row in rows), key=lambda reading: reading.number)
+        return cls(readings, len(readings))
 
     @property
     def next_number(self) -> int:

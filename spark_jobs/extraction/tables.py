@@ -57,9 +57,9 @@ class Table:
         """
         options = {"loginTimeout": _SECONDS_TO_CONNECT, "connectTimeout": _SECONDS_TO_CONNECT, "fetchsize": "10000"}
         place = self.landing.table or f"({self.landing.query}) rows_of_query"
-        told = {**options, **self.connection.options, "dbtable": place, "preferTimestampNTZ": "true"}
+        options = {**options, **self.connection.options, "dbtable": place, "preferTimestampNTZ": "true"}
         with self.reading():
-            frame = self.spark.read.format("jdbc").options(**told).load()
+            frame = self.spark.read.format("jdbc").options(**options).load()
             names = frame.columns
         wanted = [self.source.header_name(column) for column in self.source.columns]
         wanted += [self.landing.increasing] if self.landing.increasing else []
@@ -83,10 +83,10 @@ class Table:
         if isinstance(kind, TimestampType | TimestampNTZType | DateType):
             self._check_overlap(overlap, "us", 'a duration such as "1 day"')
             lo_us, hi_us = self.source.drops.interval(seq_no)
-            told = {"from": _iso(lo_us - overlap.get("us", 0)), "until": _iso(hi_us)}
+            bounds = {"from": _iso(lo_us - overlap.get("us", 0)), "until": _iso(hi_us)}
             value = F.col(column)
-            read = self.frame.where((value >= _bound(told["from"], kind)) & (value < _bound(told["until"], kind)))
-            return told, self._lines(read, column)
+            read = self.frame.where((value >= _bound(bounds["from"], kind)) & (value < _bound(bounds["until"], kind)))
+            return bounds, self._lines(read, column)
         if isinstance(kind, IntegralType) or (isinstance(kind, DecimalType) and kind.scale == 0):
             self._check_overlap(overlap, "ids", "a number of ids")
             ids = self._ids(seq_no, readings, column, reread)
@@ -149,11 +149,11 @@ class Table:
             raise self._unsuitable(f"`overlap` as {expected}, since {self.landing.increasing} has such", "another one")
 
     def _refusal(self, text: str) -> Exception:
-        found = _told(text)
+        message = _message(text)
         if any(words in text for words in _NO_DRIVER):
             return self._unsuitable(
                 "the JDBC driver of the database among the jars of Spark",
-                found,
+                message,
                 "run `make setup-postgresql`, or name another database's driver with TIDEMARK_JDBC_JARS; then `tidemark"
                 " down` and `tidemark up`",
             )
@@ -161,14 +161,14 @@ class Table:
             return OriginUnreachable(
                 expected=f"the database of the connection {self.connection.name} to answer, and to accept its user and"
                 " password",
-                found=found,
+                found=message,
                 consequence="nothing was read",
                 next_step="check the connection's url, user and password, that the database runs, and the network; then"
                 " run again",
                 connection=self.connection.name,
                 origin=self.origin,
             )
-        return self._unsuitable(f"{self.origin} of the connection {self.connection.name} to be read", found)
+        return self._unsuitable(f"{self.origin} of the connection {self.connection.name} to be read", message)
 
     def _unsuitable(self, expected: str, found: str, next_step: str = "") -> OriginUnsuitable:
         return OriginUnsuitable(
@@ -181,7 +181,7 @@ class Table:
         )
 
 
-def _told(text: str) -> str:
+def _message(text: str) -> str:
     """What the driver, Spark or a worker said last, out of the text of a failure with its stacks."""
     said = text.partition("\n\tat ")[0].strip()
     if "Traceback (most recent call last)" in said:

@@ -77,20 +77,20 @@ class Topic:
         """
         own = [r for r in readings.of_drop(seq_no) if r.range]
         if reread and own:
-            return self._kept({int(p): (a, b) for p, (a, b) in own[0].range.items()}, again=True)
+            return self._without_lost({int(p): (a, b) for p, (a, b) in own[0].range.items()}, again=True)
         lo_us, hi_us = self.source.drops.interval(seq_no)
         before = max((r for r in readings.all if r.seq_no < seq_no), key=lambda r: r.seq_no, default=None)
         after = min((r for r in readings.all if r.seq_no > seq_no), key=lambda r: r.seq_no, default=None)
-        found: Ranges = {}
-        for partition, told in self._asked().items():
+        ranges: Ranges = {}
+        for partition, offsets in self._offsets().items():
             ended = _of(before, partition, 1)
-            begins = told["first"] if ended is None else ended
+            begins = offsets["first"] if ended is None else ended
             if seq_no > 0 and (before is None or before.seq_no < seq_no - 1):
-                begins = max(begins, self._at(told, lo_us))
-            ends = max(begins, self._at(told, hi_us))
+                begins = max(begins, self._at(offsets, lo_us))
+            ends = max(begins, self._at(offsets, hi_us))
             later = _of(after, partition, 0)
-            found[partition] = (begins, ends if later is None else max(begins, min(ends, later)))
-        return self._kept(found, again=False)
+            ranges[partition] = (begins, ends if later is None else max(begins, min(ends, later)))
+        return self._without_lost(ranges, again=False)
 
     def write(self, ranges: Ranges, folder: Folder, prefix: str) -> DataFrame:
         """Read these offsets into files `<prefix>/topic-<topic>-<partition>-<first offset>`; what is said of each."""
@@ -99,7 +99,7 @@ class Topic:
         options = {f"kafka.{name}": value for name, value in _DEFAULTS.items()} | {
             name: value for name, value in self.connection.options.items() if name != "servers"
         }
-        told = {
+        options = {
             **options,
             "kafka.bootstrap.servers": self.connection.options["servers"],
             "assign": json.dumps({topic: sorted(ranges)}),
@@ -108,7 +108,7 @@ class Topic:
             "includeHeaders": "true",
             "failOnDataLoss": "true",
         }
-        read = self.spark.read.format("kafka").options(**told).load()
+        read = self.spark.read.format("kafka").options(**options).load()
         columns = ("partition", "offset", "value", "key", "unix_millis(timestamp) AS ms", "headers")
         maker = LineMaker(
             self.landing.header,
@@ -138,7 +138,7 @@ class Topic:
             )
         return self._unreachable(" ".join(text.split())[:300])
 
-    def _asked(self) -> dict[int, dict[str, Any]]:
+    def _offsets(self) -> dict[int, dict[str, Any]]:
         """What Kafka says of each partition now: `first`, `next`, and `at` the ends of the drops."""
         if self._partitions:
             return self._partitions
@@ -153,28 +153,28 @@ class Topic:
         with self.connection.scrubbing(self.refusal):
             self.spark.udf.registerJavaFunction(_FUNCTION, TOPIC_OFFSETS, "string")
             rows = self.spark.createDataFrame([(asked,)], "asked STRING").select(
-                F.call_function(_FUNCTION, F.col("asked")).alias("told")
+                F.call_function(_FUNCTION, F.col("asked")).alias("answer")
             )
-            told = json.loads(rows.collect()[0].told)
-        if "error" in told:
-            said = self.connection.without_secrets(f"{told['error']}: {told['message']}")[:300]
-            if told["error"] in _NOT_THERE:
-                raise self._unsuitable(f"{self.origin} on {self.connection.options['servers']}", said)
-            raise self._unreachable(said)
-        if not told["partitions"]:
+            answer = json.loads(rows.collect()[0].answer)
+        if "error" in answer:
+            message = self.connection.without_secrets(f"{answer['error']}: {answer['message']}")[:300]
+            if answer["error"] in _NOT_THERE:
+                raise self._unsuitable(f"{self.origin} on {self.connection.options['servers']}", message)
+            raise self._unreachable(message)
+        if not answer["partitions"]:
             raise self._unsuitable(f"{self.origin} on {self.connection.options['servers']}", "no such topic")
-        self._partitions = {int(number): partition for number, partition in told["partitions"].items()}
+        self._partitions = {int(number): partition for number, partition in answer["partitions"].items()}
         return self._partitions
 
     @staticmethod
-    def _at(told: Mapping[str, Any], time_us: int) -> int:
+    def _at(offsets: Mapping[str, Any], time_us: int) -> int:
         """The first offset at or after a time: the next one that will be, if there is none yet."""
-        return int(told["at"].get(str(time_us // 1000 + (time_us % 1000 > 0)), told["next"]))
+        return int(offsets["at"].get(str(time_us // 1000 + (time_us % 1000 > 0)), offsets["next"]))
 
-    def _kept(self, ranges: Ranges, *, again: bool) -> Ranges:
+    def _without_lost(self, ranges: Ranges, *, again: bool) -> Ranges:
         """The ranges without what Kafka has removed, where the source file lets that go."""
-        told = self._asked()
-        there = {p: (told[p]["first"], told[p]["next"]) if p in told else (0, 0) for p in ranges}
+        offsets = self._offsets()
+        there = {p: (offsets[p]["first"], offsets[p]["next"]) if p in offsets else (0, 0) for p in ranges}
         lost = {
             p: [a, min(b, there[p][0]) - 1 if a < there[p][0] else b - 1]
             for p, (a, b) in ranges.items()

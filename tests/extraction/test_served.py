@@ -1,0 +1,92 @@
+"""A table and a topic through the lake server, as commands of a user read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.config import Settings
+from spark_jobs.server.jars import KAFKA, POSTGRESQL
+from tests.extraction.harness import source_with
+from tests.extraction.test_tables import BY_TIME, ROWS, insert, server, shop  # noqa: F401
+from tests.extraction.test_topics import TOPIC, message, running  # noqa: F401
+from tests.installations import ODD_NAME, TIDEMARK, Installation
+from tests.jobs.harness import write_source
+from tests.kafka import Broker
+from tests.postgres import PASSWORD, USER, Postgres
+
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        not (KAFKA.is_there(Settings()) and POSTGRESQL.is_there(Settings())),
+        reason="jars of Kafka and PostgreSQL: make setup-kafka setup-postgresql",
+    ),
+]
+DAYS = ("--from", "2024-01-01", "--to", "2024-01-03")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, shop: Postgres, running: Broker) -> Iterator[Installation]:  # noqa: F811
+    """A home with a source of a table and one of a topic, whose lake server runs."""
+    home = tmp_path / ODD_NAME
+    installed = Installation(home, sources=home / "sources", landing=home / "landing")
+    write_source(installed.settings, source_with(BY_TIME))
+    text = source_with(TOPIC.replace("T,", "served,"))
+    for name, other in {"source: meters": "source: events", "hourly": "by_hour", "shifts": "by_shift"}.items():
+        text = text.replace(name, other)
+    (installed.settings.sources / "events.yml").write_text(text)
+    file = installed.settings.connections
+    file.touch(mode=0o600)
+    reached = {
+        "shop": {"url": shop.url, "user": USER, "password": PASSWORD},
+        "events": {"servers": running.servers},
+    }
+    file.write_text(json.dumps(reached))
+    up = installed.run(str(TIDEMARK), "up", "--no-airflow")
+    assert up.returncode == 0, up.stdout + up.stderr
+    yield installed
+    installed.run(str(TIDEMARK), "down")
+
+
+def test_a_table_and_a_topic_are_read_through_the_lake_server(
+    spark: SparkSession,
+    installed: Installation,
+    shop: Postgres,  # noqa: F811
+    running: Broker,  # noqa: F811
+) -> None:
+    insert(shop, *ROWS)
+    running.create(spark, "served", 2)
+    running.send(spark, "served", *(message(*row, partition=place % 2) for place, row in enumerate(ROWS)))
+
+    planned: Any = installed.json("plan", "meters", *DAYS)
+    assert "rows-00000" in json.dumps(planned), "a plan reads the table, too"
+    assert list(installed.settings.landing.rglob("*.gz")) == []
+    for source in ("meters", "events"):
+        installed.json("run", source, *DAYS)
+    hours = {name: installed.sql(f"SELECT * FROM silver.{name}") for name in ("hourly", "by_hour")}
+    assert len(hours["hourly"]) > 0
+    assert _values(hours["hourly"]) == _values(hours["by_hour"]), "the same rows, however they are read"
+    why = installed.json("why", "events", "m-c")
+    assert {"topic": "served", "partition": 1, "offset": 2}.items() <= why["deltas"][0].items()
+    read = installed.sql("SELECT source, sum(rows) AS rows FROM bronze.extracts GROUP BY source ORDER BY source")
+    assert read == [{"source": "events", "rows": 6}, {"source": "meters", "rows": 6}]
+
+    shop.execute("UPDATE meters SET load = 50 WHERE id = 'a1'")
+    installed.json("run", "meters", "--from", "2024-01-01", "--to", "2024-01-01", "--reread")
+    changed = installed.sql("SELECT max(high) AS high FROM silver.hourly")
+    assert changed == [{"high": 50}]
+    assert installed.run(str(TIDEMARK), "audit", "meters").returncode == 0
+
+    logs = [path for path in installed.settings.home.rglob("*") if path.is_file() and path.suffix in (".log", ".txt")]
+    assert logs
+    assert [path for path in logs if PASSWORD in path.read_text(errors="replace")] == []
+
+
+def _values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("meter", "window_start", "n", "total", "high", "mean")
+    return sorted(tuple(row[name] for name in names) for row in rows)
