@@ -71,7 +71,7 @@ def test_a_table_and_a_topic_are_read_through_the_lake_server(
     hours = {name: installed.sql(f"SELECT * FROM silver.{name}") for name in ("hourly", "by_hour")}
     assert len(hours["hourly"]) > 0
     assert _values(hours["hourly"]) == _values(hours["by_hour"]), "the same rows, however they are read"
-    why = installed.json("why", "events", "m-c")
+    why = installed.json("why", "events", "events", "m-c")
     assert {"topic": "served", "partition": 1, "offset": 2}.items() <= why["deltas"][0].items()
     read = installed.sql("SELECT source, sum(rows) AS rows FROM bronze.extracts GROUP BY source ORDER BY source")
     assert read == [{"source": "events", "rows": 6}, {"source": "meters", "rows": 6}]

@@ -56,6 +56,7 @@ def ranges(lake: SparkSession) -> dict[int, dict[str, list[int]]]:
     return {row.seq_no: json.loads(row.range) for row in lake.sql(EXTRACTS).collect()}
 
 
+@pytest.mark.long
 def test_a_topic_is_read_once_whatever_the_order_of_drops(
     lake: SparkSession, spark_settings: Settings, tmp_path: Path, running: Broker
 ) -> None:
