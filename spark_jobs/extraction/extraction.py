@@ -10,7 +10,7 @@ from spark_jobs.config import Settings
 from spark_jobs.extraction.changes import Writer, files_of
 from spark_jobs.extraction.connections import connection
 from spark_jobs.extraction.folder import Folder
-from spark_jobs.extraction.readings import ExtractFile, Reading, Readings, check_there, reveal, sweep
+from spark_jobs.extraction.readings import ExtractFile, Reading, Readings, check_there, reveal, sweep, without_rows
 from spark_jobs.extraction.tables import Table
 from spark_jobs.extraction.topics import Topic
 from spark_jobs.sources import Source
@@ -63,7 +63,7 @@ class Extraction:
             reveal(self.readings.of_last_run, self._landing)
             if not self.plan:
                 sweep(self.readings, unread, self._landing, self.source)
-            self._read(unread, reread)
+            self._read(unread, [n for n in unread if n not in landed], reread)
             self.readings.commit(self.lake, self.source, self.fence, self.run_id)
         of_drops = [reading for n in drops for reading in self.readings.of_drop(n)]
         for folder in {self._landing, self._into}:
@@ -76,7 +76,8 @@ class Extraction:
     def _spark(self) -> SparkSession:
         return self.lake.spark
 
-    def _read(self, drops: Sequence[int], reread: bool) -> None:
+    def _read(self, drops: Sequence[int], new: Sequence[int], reread: bool) -> None:
+        """Read `drops`, of which `new` have not landed."""
         landing = self.source.landing
         if isinstance(landing, TopicLanding):
             of_kafka = connection(self.settings, landing.connection, "servers")
@@ -87,7 +88,7 @@ class Extraction:
             of_database = connection(self.settings, landing.connection, "url")
             table = Table(self._spark, self.source, landing, of_database)
             for seq_no in drops:
-                self._read_table(table, seq_no, reread)
+                self._read_table(table, seq_no, new, reread)
 
     def _read_topic(self, topic: Topic, seq_no: int, reread: bool) -> None:
         ranges = topic.ranges(seq_no, self.readings, reread=reread)
@@ -99,16 +100,20 @@ class Extraction:
         rows = sum(file.rows for file in files)
         self.readings.all.append(Reading(seq_no, self.readings.next_number, topic.origin, bounds_of, rows, files=files))
 
-    def _read_table(self, table: Table, seq_no: int, reread: bool) -> None:
+    def _read_table(self, table: Table, seq_no: int, new: Sequence[int], reread: bool) -> None:
         bounds, lines = table.rows(seq_no, self.readings, reread=reread)
         reading = Reading(seq_no, self.readings.next_number, table.origin, bounds)
         if lines is not None:
-            before = [(file, self._place(file)) for file in table.compared(seq_no, self.readings)]
-            leaving = table.leaves(seq_no, self.readings, reread=reread)
+            compared = table.compared(seq_no, self.readings)
+            lost = [file for file in compared if not self._is_there(file)]
+            # what is gone and has landed stays landed, so its rows must be known; the others are read anew
+            check_there((file for file in lost if file.seq_no not in new), self._landing, self.source)
+            before = [(file, self._place(file)) for file in compared if file not in lost]
+            leaving = [file for file in table.leaves(seq_no, self.readings, reread=reread) if file not in lost]
             with table.reading():
                 writer = Writer(self._spark, self._into)
                 changes = writer.change(lines, before, leaving, seq_no, self._prefix(seq_no))
-            reading = replace(reading, rows=changes.rows, gone=changes.gone, files=changes.files)
+            reading = replace(reading, rows=changes.rows, gone=changes.gone, files=changes.files + without_rows(lost))
         self.readings.all.append(reading)
 
     def _prefix(self, seq_no: int) -> str:
@@ -120,6 +125,9 @@ class Extraction:
 
     def _folder(self, seq_no: int) -> str:
         return self.source.drops.path(self.source.path, seq_no).rpartition("/")[0]
+
+    def _is_there(self, file: ExtractFile) -> bool:
+        return self._into.has(file.hidden) or self._into.has(file.path) or self._landing.has(file.path)
 
     def _place(self, file: ExtractFile) -> str:
         """Where a file is read now: in this run it may have no name yet."""

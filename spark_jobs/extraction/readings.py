@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -109,6 +109,11 @@ class Readings:
         if new := self.all[self.committed :]:
             lake.record(EXTRACTS, [reading.row(source, run_id) for reading in new], fence)
             self.committed = len(self.all)
+
+
+def without_rows(lost: Iterable[ExtractFile]) -> tuple[ExtractFile, ...]:
+    """What is said of files that are lost and whose drops are read anew."""
+    return tuple(replace(file, rows=0, bytes=0, checksum="") for file in lost)
 
 
 def reveal(readings: Sequence[Reading], folder: Folder) -> None:
