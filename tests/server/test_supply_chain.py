@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.server.audit import findings, verdict
-from spark_jobs.server.jars import DELTA, S3
+from spark_jobs.server.jars import DELTA, KAFKA, LINEAGE, POSTGRESQL, S3
 from spark_jobs.server.sbom import with_jars
 
 
@@ -20,7 +20,9 @@ def test_the_bill_has_the_packages_and_every_pinned_jar() -> None:
     assert bill["components"][0] == package
     jars = bill["components"][1:]
     assert [(jar["name"], jar["version"], jar["hashes"][0]["content"]) for jar in jars] == [
-        (jar.name, jar.revision, jar.sha256) for jar in [*DELTA.pinned(), *S3.pinned()]
+        (jar.name, jar.revision, jar.sha256)
+        for jars in (DELTA, S3, POSTGRESQL, KAFKA, LINEAGE)
+        for jar in jars.pinned()
     ]
     assert len({jar["purl"] for jar in jars}) == len(jars) > 5
 
