@@ -39,9 +39,10 @@ def test_executors_of_their_own_publish_the_golden_bags() -> None:
     passes_on_a_cluster(f"{GOLDEN}::test_days_of_flights_and_of_weather_with_chains")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("days", ["two", pytest.param("seven", marks=pytest.mark.long)])
+@pytest.mark.parametrize("days", ["two", "seven"])
 def test_a_lake_and_a_landing_on_s3_publish_the_golden_bags(settings: Settings, tmp_path: Path, days: str) -> None:
     S3.fetch(settings)
     with s3_server(tmp_path) as environment:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 __all__ = ["home"]
 
 
-@pytest.mark.parametrize("way", ["in threads", "in tasks"])
+@pytest.mark.parametrize("way", ["in threads", pytest.param("in tasks", marks=pytest.mark.long)])
 def test_keys_cut_into_slices_publish_the_same_days(
     lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:

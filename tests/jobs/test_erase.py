@@ -191,6 +191,7 @@ def rows_in_files(lake: SparkSession) -> list[Any]:
     return lake.sql(f"SELECT path, {total} AS n FROM bronze.files GROUP BY path ORDER BY path").collect()
 
 
+@pytest.mark.long
 def test_what_lands_of_it_again_is_not_kept(lake: SparkSession, home: Settings) -> None:
     run_all(lake, home)
     erase(home, planes(home), lake, GONE, "asked")
