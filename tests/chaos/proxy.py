@@ -43,7 +43,8 @@ def _cut(refused_s: float = 0.0) -> None:
 def _reset(writer: asyncio.StreamWriter) -> None:
     """End a connection as a network does that fails: with a reset, whatever is on its way."""
     connection = writer.get_extra_info("socket")
-    if connection is not None:
+    # one that has ended by itself has no socket left
+    if connection is not None and connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
