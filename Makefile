@@ -47,7 +47,7 @@ demo: setup ## the whole way on real input: a week of flights through Airflow, t
 
 test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones: two files at a time, then those with servers
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
-	$(BIN)/pytest -m "(server or airflow) and not long" --durations=40
+	$(BIN)/pytest -n 2 --dist loadfile -m "(server or airflow) and not long" --durations=40
 
 test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
 	$(BIN)/pytest -m long

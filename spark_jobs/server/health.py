@@ -66,13 +66,22 @@ def thrift_query(
     settings: Settings, statement: str, timeout_s: float = 30.0, *, role: str = "reader"
 ) -> list[tuple[Any, ...]]:
     """The rows of one statement through the Thrift port, as a JDBC client of a role would get them."""
+    from thrift.transport.TTransport import TTransportException
+
     connection = thrift_connection(settings, login(settings, role), timeout_s)
     try:
         cursor = connection.cursor()
         cursor.execute(statement)
-        return list(cursor.fetchall())
-    finally:
+        rows = list(cursor.fetchall())
+    except TTransportException:
+        # an answer that comes late would be read as that to the closing of the session
+        connection._transport.close()
+        raise
+    except BaseException:
         connection.close()
+        raise
+    connection.close()
+    return rows
 
 
 def _measured(ask: Callable[[], tuple[bool, str]], timeout_s: float) -> Health:
