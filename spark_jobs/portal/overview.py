@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates.drift import totals
+from spark_jobs.landing.erasures import FINISHED, Erasure, erasures
 from spark_jobs.portal import drops as of_drops
 from spark_jobs.portal.drops import OPEN, Drop, LateRows
 from spark_jobs.portal.held_lake import HeldLake
@@ -26,17 +27,18 @@ from spark_jobs.sources.quantities import MINUTE_US
 from spark_jobs.storage import publication
 from spark_jobs.storage.audit_notes import AuditNote
 from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.people_tables import DISMISSALS, ERASURES, SOURCE_CHANGES
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import METRICS
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.source_changes import SourceChange, unfinished_change
 from spark_jobs.storage.tables import FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE
 from spark_jobs.storage.times import instant, micros
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 
 Row = dict[str, Any]
-_READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE)
+_READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE, ERASURES, SOURCE_CHANGES)
 _CHECKED = tuple(Table("quality", name, "", ()) for name in ("results", "runs", "verdicts"))
 BEHIND = 2
 """Drops of a source that runs by itself that may be missing before it counts as behind: the one that is filling up, and
@@ -54,7 +56,8 @@ class Concern:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """A source as it stands. `runs` are newest first; `records` those in quarantine."""
+    """A source as it stands. `runs` are newest first; `records` those in quarantine; `change`: the rename, drop or
+    reset that was interrupted."""
 
     source: Source
     publication: Publication
@@ -63,6 +66,8 @@ class SourceFacts:
     runs: list[Run]
     records: list[Row]
     late: LateRows
+    erasures: list[Erasure]
+    change: SourceChange | None
     audit: AuditNote | None = None
 
     @property
@@ -77,8 +82,8 @@ class SourceFacts:
 
     @property
     def last_run(self) -> Run | None:
-        """The newest run."""
-        return self.runs[0] if self.runs else None
+        """The newest run of drops; an audit is none."""
+        return next((run for run in self.runs if not run.is_audit), None)
 
     @property
     def reached(self) -> datetime | None:
@@ -130,6 +135,13 @@ class SourceFacts:
         elif last is not None and last.state == "not published":
             words = "the last run has published nothing: it is on its way, or was interrupted"
             facts.append(Concern(2, words, ("runs", self.name, last.run_id)))
+        if self.change is not None:
+            words = f"a {self.change.kind} was interrupted, and runs wait for its end: `{self.change.command}`"
+            facts.append(Concern(0, words, ("sources", self.name)))
+        unfinished = sum(one.step != FINISHED for one in self.erasures)
+        if unfinished:
+            words = f"{counted(unfinished, 'erasure')} interrupted, and runs wait for the end: `tidemark erase` again"
+            facts.append(Concern(0, words, ("sources", self.name)))
         if self.open_records:
             facts.append(Concern(1, f"{counted(self.open_records, 'record')} in quarantine", ("quarantine", self.name)))
         if self.gaps:
@@ -144,7 +156,7 @@ class SourceFacts:
         behind = self.behind(datetime.now(UTC))
         if behind:
             facts.append(Concern(1, f"{counted(behind, 'drop')} behind its schedule", ("sources", self.name)))
-        if not self.runs:
+        if last is None:
             facts.append(Concern(3, "nothing has run yet", ("sources", self.name)))
         return sorted(facts, key=lambda concern: concern.weight)
 
@@ -180,7 +192,11 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
         if seq_no in drops:
             drops[seq_no].late = rows
     standing = frontiers.load(lake, source)
-    return SourceFacts(source, current, standing, drops, runs(lake, source, files), records, late)
+    return SourceFacts(
+        *(source, current, standing, drops, runs(lake, source, files), records, late),
+        erasures=erasures(lake, source),
+        change=unfinished_change(lake, source.name),
+    )
 
 
 def published_names(source: Source) -> list[str]:

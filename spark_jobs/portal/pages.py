@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from spark_jobs.portal.runs import Run, changes
 from spark_jobs.portal.values import counted, moment, shown
 from spark_jobs.reads.row_keys import published_table
 from spark_jobs.reads.why import why
-from spark_jobs.sources import Source, read_sources
+from spark_jobs.sources import Source, environments, read_sources
 from spark_jobs.storage.audit_notes import audit_note
 from spark_jobs.storage.kept_plans import plan_of_run
 from spark_jobs.storage.shown_marts import shown_marts
@@ -190,7 +190,17 @@ class Portal:
         folder = self._folder()
         seen = [source for name, source in folder.sources.items() if scope.sees(name)]
         facts = sorted((self.facts(source) for source in seen), key=lambda f: f.urgency)
-        return {"sources": facts, "errors": [str(error) for error in folder.errors]}
+        errors = [str(error) for error in folder.errors]
+        return {"sources": facts, "errors": errors, "environments": list(self._environments(scope))}
+
+    def _environments(self, scope: Scope) -> Iterator[dict[str, str]]:
+        """What environments have that production has not, source by source."""
+        for environment in environments(self.settings.home):
+            built = environment.builds()
+            for source, file in environment.differences(Path(self.settings.sources)).items():
+                if scope.sees(source) and (file != "same" or source in built):
+                    tables = "built" if source in built else "not built"
+                    yield {"environment": environment.name, "source": source, "file": file, "tables": tables}
 
     def _source(self, source: Source, _: str, __: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = self.facts(source)

@@ -25,6 +25,8 @@ from spark_jobs.storage.tables import FRONTIERS, STATE, VALIDITY
 from spark_jobs.storage.times import instant
 
 Row = dict[str, Any]
+AUDIT = "audit"
+"""Gate of what audits find."""
 State = Literal["published", "gate failed", "failed", "not published", "nothing new"]
 
 
@@ -50,6 +52,12 @@ class Run:
     def notable(self) -> list[Row]:
         """The results that did not hold and stopped nothing."""
         return [result for result in self.results if result["verdict"] in NOTABLE]
+
+    @property
+    def is_audit(self) -> bool:
+        """Whether it looked at the lake, and ran no drop."""
+        looked = bool(self.results) and all(result["gate"] == AUDIT for result in self.results)
+        return looked and not (self.files or self.moves or self.manifest)
 
     @property
     def state(self) -> State:

@@ -1,0 +1,97 @@
+"""Sources that are renamed, reset and dropped by the commands of a user, and what an archive brings back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.installations import ODD_NAME, TIDEMARK, Installation
+from tests.jobs.harness import SOURCE, Reading, write_drops
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+
+NIGHT = 24 * 60
+DAYS = ("--from", "2024-01-01", "--to", "2024-01-02")
+READINGS = [Reading(0, 10 + 7 * i, "xyz"[i % 3], i) for i in range(9)] + [Reading(1, 30, "x", 5)]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[Installation]:
+    """A home whose source has published two drops."""
+    with ended(tmp_path / ODD_NAME) as installed:
+        start(installed)
+        installed.settings.sources.mkdir()
+        (installed.settings.sources / "meters.yml").write_text(SOURCE)
+        write_drops(installed.settings, READINGS)
+        installed.json("run", "meters", *DAYS)
+        yield installed
+
+
+@contextmanager
+def ended(home: Path) -> Iterator[Installation]:
+    """An installation whose servers end with the test."""
+    home.mkdir()
+    installed = Installation(home, sources=home / "sources", landing=home / "landing")
+    try:
+        yield installed
+    finally:
+        installed.run(str(TIDEMARK), "down")
+
+
+def start(installed: Installation) -> None:
+    """`tidemark up`."""
+    up = installed.run(str(TIDEMARK), "up", "--no-airflow")
+    assert up.returncode == 0, up.stdout + up.stderr
+
+
+def published(installed: Installation, source: str) -> list[Any]:
+    """What people read of the source."""
+    names = ("silver.hourly", "silver.shifts", f"gold.{source}")
+    return [sorted(map(repr, installed.sql(f"SELECT * FROM {name}"))) for name in names]
+
+
+def test_a_source_is_renamed_archived_and_brought_back(installed: Installation, tmp_path: Path) -> None:
+    before, sets = published(installed, "meters"), tmp_path / "séts of 2024"
+    for refused in (("rename", "meters", "Zähler"), ("drop", "meters", "--purge", "--archive", str(sets))):
+        assert installed.run(str(TIDEMARK), "source", *refused).returncode == 2
+    planned = installed.json("source", "rename", "meters", "gauges", "--dry-run")
+    assert published(installed, "meters") == before
+    assert installed.json("source", "rename", "meters", "gauges")["tables"] == planned["tables"]
+    assert published(installed, "gauges") == before
+    assert installed.json("run", "gauges", *DAYS)["moved"] is False
+
+    assert installed.json("source", "drop", "gauges")["done"] is False
+    assert published(installed, "gauges") == before
+    dropped = installed.json("source", "drop", "gauges", "--archive", str(sets))
+    assert (dropped["done"], dropped["archive"]) == (True, str(sets))
+    assert list(installed.settings.sources.iterdir()) == []
+    assert installed.sql("SELECT source FROM bronze.files UNION SELECT source FROM trace.publications") == []
+    told = installed.run(str(TIDEMARK), "sql", "SELECT * FROM gold.gauges")
+    assert told.returncode != 0 and "Traceback" not in told.stdout + told.stderr
+    installed.run(str(TIDEMARK), "down")
+
+    with ended(tmp_path / "restored") as restored:
+        assert restored.run(str(TIDEMARK), "restore", str(sets)).returncode == 0
+        shutil.copytree(installed.settings.landing, restored.settings.landing, dirs_exist_ok=True)
+        start(restored)
+        assert restored.run(str(TIDEMARK), "doctor", "--repair").returncode == 0
+        assert published(restored, "gauges") == before
+        write_drops(restored.settings, [Reading(1, NIGHT + 5, "x", 7)])
+        assert restored.json("run", "gauges", *DAYS)["moved"] is True
+        assert restored.run(str(TIDEMARK), "audit", "gauges").returncode == 0
+
+
+def test_a_source_is_reset_and_run_again(installed: Installation) -> None:
+    before = published(installed, "meters")
+    installed.json("source", "reset", "meters", "--purge")
+    assert (installed.settings.sources / "meters.yml").exists()
+    assert installed.sql("SELECT source FROM bronze.files UNION SELECT source FROM trace.publications") == []
+    assert installed.json("run", "meters", *DAYS)["moved"] is True
+    assert published(installed, "meters") == before
+    doctor = installed.run(str(TIDEMARK), "doctor")
+    assert doctor.returncode == 0, doctor.stdout
