@@ -35,10 +35,10 @@ from spark_jobs.storage.copies import write_copy
 from spark_jobs.storage.kept_rows import KeptRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, name, qualified
 from spark_jobs.storage.tables import LATE, STATE
-from spark_jobs.storage.views import state_columns, window_columns
+from spark_jobs.storage.views import FINAL, state_columns, window_columns
 from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:
@@ -228,12 +228,12 @@ class _Shown:
     environment: str
     tables: dict[str, str] = field(default_factory=dict)
 
-    def copy(self, layer: str, table: str, rows: DataFrame) -> None:
+    def copy(self, layer: str, table: str, rows: DataFrame, columns: Sequence[Column]) -> None:
         database = self._database(layer, table, _VIEWED)
         if table not in self._tables(database):
             # a catalog that was lost leaves the files of tables, and none can be created over them
             self.lake.remove_folder(Table(database, table, "", ()))
-        write_copy(self.lake, database, table, rows, f"{table} as {self.environment} would have it.")
+        write_copy(self.lake, database, table, rows, f"{table} as {self.environment} would have it.", columns)
         self.tables[f"{database}.{table}"] = _COPIED
 
     def view(self, layer: str, table: str) -> None:
@@ -265,12 +265,13 @@ def _show(
     shown, after = _Shown(lake, environment.name), _publication_after(source, rehearsal)
     for definition in definitions(source):
         if f"window.{definition.name}" in changed or rehearsal.lake.wrote(definition.table()):
-            shown.copy("silver", definition.name, _windows(rehearsal, definition, after))
+            columns = [*definition.table().columns, FINAL]
+            shown.copy("silver", definition.name, _windows(rehearsal, definition, after), columns)
         else:
             shown.view("silver", definition.name)
     if source.state is not None:
         if "state" in changed or rehearsal.lake.wrote(STATE):
-            shown.copy("gold", source.name, _states(rehearsal, source, after))
+            shown.copy("gold", source.name, _states(rehearsal, source, after), state_columns(source)[1])
         else:
             shown.view("gold", source.name)
     return shown.tables

@@ -17,17 +17,21 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints.versions import versions_at
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.kernels.deltas.frontiers import BelowSince
 from spark_jobs.reads.point import ReadPoint
 from spark_jobs.restatement.chains import published_chains
 from spark_jobs.sources import Source
+from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.copies import write_copy
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import PINS
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.sql import literal, qualified
+from spark_jobs.storage.tables import LATE
 from spark_jobs.storage.times import instant, micros, utc_rows
+from spark_jobs.storage.views import state_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +53,11 @@ class PinEmpty(TidemarkError):
 
 
 NEWEST, TIME = "newest", "time"
+_HOLDS = (
+    Column("valid_from", "TIMESTAMP", "Event time from which the state holds."),
+    Column("valid_to", "TIMESTAMP", "Event time from which it does not hold any more; null: it holds to the end."),
+)
+"""What the versions of a state have beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +106,8 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     lake.widen([PINS])
     tables = []
     for source in sources:
-        for table, rows in copies[source.name]:
-            copied = f"{name}__{table}"
-            write_copy(
-                lake, PINS.database, copied, rows, f"{table} as known at {instant(times_us[source.name]).isoformat()}."
-            )
-            tables.append(copied)
+        for copy in copies[source.name]:
+            tables.append(copy.write(lake, name, times_us[source.name]))
     times = {source: instant(time_us) for source, time_us in times_us.items()}
     at = next(iter(times.values())) if len({*times.values()}) == 1 else None
     pin = Pin(name, at, list(times), tables, NEWEST if at_us is None else TIME, times)
@@ -110,8 +115,8 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     return pin
 
 
-def _refuse_empty(lake: Lake, source: Source, copies: Sequence[tuple[str, DataFrame]], time_us: int) -> None:
-    if any(not rows.isEmpty() for _, rows in copies):
+def _refuse_empty(lake: Lake, source: Source, copies: Sequence[_Copy], time_us: int) -> None:
+    if any(not copy.rows.isEmpty() for copy in copies):
         return
     statement = (
         f"SELECT unix_micros(min(known_from)) AS first FROM trace.publications WHERE source = {literal(source.name)}"
@@ -160,22 +165,18 @@ def copy_again(lake: Lake, source: Source) -> list[str]:
         at_us = micros(pin.times[source.name])
         try:
             ReadPoint.open(lake, source, at_us)
-            tables = list(_copied(lake, source, at_us))
+            copies = {copy.table: copy for copy in _copied(lake, source, at_us)}
         except BelowSince:
-            tables = []
-        names = {f"{pin.name}__{table}": rows for table, rows in tables}
+            copies = {}
         for table in _tables_of(source):
             stood = f"{pin.name}__{table}"
-            if stood in names:
-                write_copy(
-                    lake, PINS.database, stood, names[stood], f"{table} as known at {instant(at_us).isoformat()}."
-                )
-            elif stood in pin.tables:
-                lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, stood)}")
-            if stood in names:
+            if table in copies:
+                copies[table].write(lake, pin.name, at_us)
                 # what it had before is in files that its first version names
                 lake.forget_versions(Table(PINS.database, stood, "", ()))
-            if stood in names or stood in pin.tables:
+            elif stood in pin.tables:
+                lake.define(f"DROP TABLE IF EXISTS {qualified(PINS.database, stood)}")
+            if table in copies or stood in pin.tables:
                 copied.append(f"{PINS.database}.{stood}")
     return copied
 
@@ -207,34 +208,47 @@ def _listed(row: dict[str, Any]) -> Pin:
     return Pin(row["name"], row["at"], row["sources"], row["tables"], row.get("kind") or TIME, times)
 
 
-def _comment(table: str, time_us: int) -> str:
-    return f"{table} as known at {instant(time_us).isoformat()}."
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A table to copy: its name, what it held, and what its columns are."""
+
+    table: str
+    rows: DataFrame
+    columns: Sequence[Column]
+
+    def write(self, lake: Lake, pin: str, time_us: int) -> str:
+        """Write it for a pin, in place of an earlier one; the name of the copy."""
+        name = f"{pin}__{self.table}"
+        comment = f"{self.table} as known at {instant(time_us).isoformat()}."
+        write_copy(lake, PINS.database, name, self.rows, comment, self.columns)
+        return name
 
 
-def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[tuple[str, DataFrame]]:
-    """Names of the tables to copy, and what they held at that time."""
+def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[_Copy]:
+    """The tables to copy, as they were at that time."""
     # text in the statement: Spark does not bind parameters in a table function's arguments
-    for window in source.windows:
+    for definition in definitions(source):
         read = (
-            f"SELECT * FROM {qualified('silver', f'{window}_as_of')}"
+            f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}"
             f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
         )
-        yield window, lake.run(read)
+        yield _Copy(definition.name, lake.run(read), definition.table().columns)
     if source.windows:
         read = (
             f"SELECT * FROM silver.late_as_of({literal(source.name)},"
             f" timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
         )
-        yield f"{source.name}_late", lake.run(read)
+        yield _Copy(f"{source.name}_late", lake.run(read), LATE.columns)
     if source.state is not None:
         read = (
             f"SELECT * FROM {qualified('gold', f'{source.name}_as_of')}"
             f"(timestamp_micros(CAST({literal(str(time_us))} AS BIGINT)))"
         )
-        yield f"{source.name}_state", lake.run(read)
+        yield _Copy(f"{source.name}_state", lake.run(read), state_columns(source)[1])
     if source.keeps_chains:
         # the newest now, whatever was published while other tables were copied: folding moves what an earlier one shows
         newest = ReadPoint.open(lake, source)
         versions = versions_at(published_chains(lake, source, newest.publication), time_us, newest.horizon_us)
         times = {c: F.timestamp_micros(c) for c in ("timestamp", "valid_from", "valid_to")}
-        yield f"{source.name}_versions", versions.withColumns(times).withColumnRenamed("entity", source.entity)
+        rows = versions.withColumns(times).withColumnRenamed("entity", source.entity)
+        yield _Copy(f"{source.name}_versions", rows, [*CHAINS.columns, *state_columns(source)[1], *_HOLDS])

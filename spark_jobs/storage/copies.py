@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Column
 from spark_jobs.storage.sql import literal, qualified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def write_copy(lake: Lake, database: str, table: str, rows: DataFrame, comment: str) -> None:
-    """A table that holds `rows`, in place of one of that name."""
+def write_copy(lake: Lake, database: str, table: str, rows: DataFrame, comment: str, columns: Iterable[Column]) -> None:
+    """A table that holds `rows`, in place of one of that name. `columns` say what those of `rows` are, by name."""
+    comments = {column.name: column.short_comment for column in columns}
+    for name in rows.columns:
+        if name in comments:
+            rows = rows.withMetadata(name, {"comment": comments[name]})
     written = rows.writeTo(qualified(database, table)).using("delta")
     written.tableProperty("delta.enableDeletionVectors", "false").createOrReplace()
     lake.define(f"COMMENT ON TABLE {qualified(database, table)} IS {literal(comment)}")

@@ -45,9 +45,13 @@ class Column:
         """The column as it stands in CREATE VIEW, where the query says the type."""
         return f"{name(self.name)} {self._commented()}"
 
+    @property
+    def short_comment(self) -> str:
+        """As much of the comment as the metastore takes."""
+        return self.comment if len(self.comment) <= LONGEST_COMMENT else f"{self.comment[: LONGEST_COMMENT - 1]}…"
+
     def _commented(self) -> str:
-        told = self.comment if len(self.comment) <= LONGEST_COMMENT else f"{self.comment[: LONGEST_COMMENT - 1]}…"
-        return f"COMMENT {literal(told)}"
+        return f"COMMENT {literal(self.short_comment)}"
 
 
 @dataclass(frozen=True, slots=True)

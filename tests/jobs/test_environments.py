@@ -112,6 +112,8 @@ def test_an_environment_shows_what_production_does_once_it_has_the_file(
     }
     assert Build.from_json(done.to_json()) == done
     in_environment = shown(lake, "dev__")
+    for table in done.tables:
+        assert all(column.description for column in lake.catalog.listColumns(table)), table
     if way == "accepted":
         write_source(home, text)
         run(lake, home, 0, 1, accept_definition=True)

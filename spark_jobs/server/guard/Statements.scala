@@ -46,18 +46,31 @@ class Statements extends SparkSQLOperationManager {
   ): ExecuteStatementOperation = synchronized {
     val principal = principals.get(parent.getSessionHandle)
     require(principal != null, "a session that no login opened")
-    if (principal.isWriter) super.newExecuteStatementOperation(parent, statement, overlay, async, timeout)
-    else {
-      val session = sessionToContexts.get(parent.getSessionHandle)
-      val count = running.computeIfAbsent(principal.user, _ => new AtomicInteger)
-      val operation = new ReadersStatement(session, parent, statement, overlay, async, timeout, principal.user, count)
-      handleToOperation.put(operation.getHandle, operation)
-      operation
-    }
+    val session = sessionToContexts.get(parent.getSessionHandle)
+    val operation =
+      if (principal.isWriter) new WritersStatement(session, parent, statement, overlay, async, timeout)
+      else {
+        val count = running.computeIfAbsent(principal.user, _ => new AtomicInteger)
+        new ReadersStatement(session, parent, statement, overlay, async, timeout, principal.user, count)
+      }
+    handleToOperation.put(operation.getHandle, operation)
+    operation
   }
 }
 
-/** A statement within limits. Rows are computed as they are fetched, so time counts until the last is. */
+/** A statement that readers give way to. */
+class WritersStatement(
+    session: SparkSession, parent: HiveSession, text: String, overlay: JMap[String, String], async: Boolean, timeout: Long)
+    extends SparkExecuteStatementOperation(session, parent, text, overlay, async, timeout) {
+  override def runInternal(): Unit = Seats.write(super.runInternal())
+
+  // what runs in the background, and what is fetched
+  override def withLocalProperties[A](work: => A): A = Seats.write(super.withLocalProperties(work))
+}
+
+/** A statement within limits, which works on a seat. Rows are computed as they are fetched, so time counts until the last
+  * is.
+  */
 class ReadersStatement(
     session: SparkSession, parent: HiveSession, text: String, overlay: JMap[String, String], async: Boolean, timeout: Long,
     user: String, running: AtomicInteger)
@@ -65,6 +78,7 @@ class ReadersStatement(
   import ReadersStatement._
 
   private val counted = new AtomicBoolean
+  private val place = new Place
   @volatile private var expired = false
   private var clock: ScheduledFuture[_] = _
   private var rows, bytes = 0L
@@ -76,8 +90,15 @@ class ReadersStatement(
     }
     counted.set(true)
     clock = timer.schedule((() => expire()): Runnable, Limit.seconds.most, TimeUnit.SECONDS)
-    super.runInternal()
+    if (async) super.runInternal() else seated(super.runInternal())
   }
+
+  // what runs in the background, and what is fetched
+  override def withLocalProperties[A](work: => A): A = seated(super.withLocalProperties(work))
+
+  private def seated[A](work: => A): A =
+    if (!place.enter(Limit.seconds.most * 1000)) throw late
+    else try work finally place.idle()
 
   override def getNextRowSet(order: FetchOrientation, most: Long): TRowSet = {
     if (expired) throw late
@@ -113,9 +134,12 @@ class ReadersStatement(
     refusal
   }
 
-  private def leave(): Unit = if (counted.compareAndSet(true, false)) {
-    running.decrementAndGet()
-    clock.cancel(false)
+  private def leave(): Unit = {
+    place.leave()
+    if (counted.compareAndSet(true, false)) {
+      running.decrementAndGet()
+      clock.cancel(false)
+    }
   }
 }
 

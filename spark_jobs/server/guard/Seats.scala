@@ -1,0 +1,130 @@
+package org.apache.spark.sql.hive.thriftserver.tidemark
+
+import java.util.concurrent.{ScheduledFuture, Semaphore, TimeUnit}
+import java.util.concurrent.atomic.AtomicInteger
+
+import org.apache.spark.sql.connect.service.SparkConnectService
+import org.apache.spark.util.ThreadUtils
+
+/** Seats that readers' statements wait for, first come, first served.
+  *
+  * A scheduler's pool shares out tasks; a question over small tables is planning, code and lists of files, which nothing
+  * shares out: twenty readers made a run four times as long. As many readers work at a time as there are cores, one while
+  * a run works, and that one gives the run its turn after each statement.
+  */
+object Seats {
+  /** Of the time of a run, what readers may take together. */
+  private val SHARE = 0.4
+
+  /** A statement that takes longer goes on without a seat: by then it is tasks. */
+  val LONGEST_MS = 3000L
+
+  /** A run has moments without a statement: it counts as working for so long after one. */
+  private val LINGER_NS = TimeUnit.SECONDS.toNanos(2)
+
+  private val atRest = new Semaphore(math.max(2, Runtime.getRuntime.availableProcessors), true)
+  private val inRun = new Semaphore(1, true)
+  private val writing = new AtomicInteger
+  @volatile private var wrote = System.nanoTime - LINGER_NS
+  private val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("readers-seats")
+
+  def later(ms: Long)(action: => Unit): ScheduledFuture[_] =
+    clock.schedule((() => action): Runnable, ms, TimeUnit.MILLISECONDS)
+
+  /** What a writer's statement does: publishing builds marts over JDBC. */
+  def write[A](statement: => A): A = {
+    writing.incrementAndGet()
+    try statement
+    finally {
+      wrote = System.nanoTime
+      writing.decrementAndGet()
+    }
+  }
+
+  /** Whether a run works, or did just now. */
+  def runWorks: Boolean = {
+    def justNow(nanoTime: Long) = System.nanoTime - nanoTime < LINGER_NS
+    writing.get > 0 || justNow(wrote) ||
+      SparkConnectService.listActiveExecutions.fold(last => justNow(last.asInstanceOf[Long]), _ => true)
+  }
+
+  /** Wait for a seat for up to `most` milliseconds; none if there was none by then. */
+  def take(most: Long): Option[Seat] = {
+    val deadline = System.currentTimeMillis + most
+    def rest = math.max(0L, deadline - System.currentTimeMillis)
+    if (!atRest.tryAcquire(rest, TimeUnit.MILLISECONDS)) None
+    else {
+      var seat: Option[Seat] = None
+      try {
+        val besideRun = runWorks
+        if (!besideRun || inRun.tryAcquire(rest, TimeUnit.MILLISECONDS)) seat = Some(new Seat(besideRun))
+        seat
+      } finally if (seat.isEmpty) atRest.release()
+    }
+  }
+
+  /** A seat that is taken, until it is left or time is up. */
+  final class Seat(besideRun: Boolean) {
+    private val taken = System.currentTimeMillis
+    @volatile private var taking = true
+    private val end = later(LONGEST_MS)(leave())
+
+    def isTaken: Boolean = taking
+
+    def leave(): Unit = synchronized {
+      if (taking) {
+        taking = false
+        end.cancel(false)
+        if (besideRun) {
+          // the next reader sits down when the run has had its turn, or at once where it has ended
+          val turn = ((System.currentTimeMillis - taken) * (1 / SHARE - 1)).toLong
+          if (runWorks) later(turn)(inRun.release()) else inRun.release()
+        }
+        atRest.release()
+      }
+    }
+  }
+}
+
+/** Where a statement sits. It keeps its seat while a client that has its answer comes for the rows. */
+final class Place {
+  private val COMES_BACK_MS = 250L
+
+  private var seat: Option[Seats.Seat] = None
+  private var gone: Option[ScheduledFuture[_]] = None
+  private var inside = 0
+
+  /** Sit down, waiting for up to `most` milliseconds; false if there was no seat by then. */
+  def enter(most: Long): Boolean = {
+    val sits = synchronized {
+      gone.foreach(_.cancel(false))
+      gone = None
+      inside += 1
+      inside > 1 || seat.exists(_.isTaken)
+    }
+    // waiting holds no lock: whoever ends the statement must get through
+    sits || {
+      var taken: Option[Seats.Seat] = None
+      try taken = Seats.take(most)
+      finally synchronized {
+        seat = taken
+        if (taken.isEmpty) inside -= 1
+      }
+      taken.isDefined
+    }
+  }
+
+  /** The work is done for now. */
+  def idle(): Unit = synchronized {
+    inside -= 1
+    if (inside == 0) gone = Some(Seats.later(COMES_BACK_MS)(leave()))
+  }
+
+  /** Get up. */
+  def leave(): Unit = synchronized {
+    gone.foreach(_.cancel(false))
+    gone = None
+    seat.foreach(_.leave())
+    seat = None
+  }
+}

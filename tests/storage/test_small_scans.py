@@ -1,0 +1,114 @@
+"""Scans that are prepared in memory read the files that Delta's own preparation reads, or more, and the same rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILES = "spark.tidemark.scan.files"
+PARTS = (None, "", "a", "b c", "it's 50% #1/ü", "B")
+PREDICATES = (
+    "kind = 'a'",
+    "kind IN ('a', 'b c', \"it's 50% #1/ü\")",
+    "kind IS NULL",
+    "kind IS NOT NULL AND n > 3",
+    "kind <=> NULL",
+    "upper(kind) = 'B'",
+    "KIND LIKE 'b%' OR day = DATE'2024-02-29'",
+    "day >= DATE'2024-01-02' AND day < '2024-03-01'",
+    "year(day) = 2024 AND big = -9223372036854775808",
+    "big > 0 AND NOT flag",
+    "flag",
+    "NOT flag OR n IS NULL",
+    "n BETWEEN 10 AND 20 AND kind = 'a'",
+    "kind = 'a' AND n = (SELECT max(n) FROM {0})",
+    "kind IN (SELECT kind FROM {0} WHERE n = 7)",
+    "rand() < 2 AND kind = 'a'",
+    "false",
+    "1 = 1",
+    "kind = 'nothing of this name'",
+    "_metadata.file_size > 0 AND kind = 'a'",
+    "coalesce(kind, 'none') = 'none'",
+)
+
+
+@pytest.fixture
+def table(spark: SparkSession, database: str) -> Iterator[str]:
+    """A table of four partition columns, a file for most of its rows; the rule is on."""
+    name, chance = f"{database}.parted", random.Random(5)
+    spark.sql(f"CREATE TABLE {name} (n INT, kind STRING, day DATE, big BIGINT, flag BOOLEAN) USING delta"
+              " PARTITIONED BY (kind, day, big, flag)")  # fmt: skip
+    days = (None, date(2024, 1, 1), date(2024, 2, 29), date(2023, 12, 31))
+    rows = [
+        (n, chance.choice(PARTS), chance.choice(days), chance.choice((None, 1, -(2**63))), chance.choice((True, False)))
+        for n in range(24)
+    ]
+    for part in (rows[:16], rows[16:]):
+        spark.createDataFrame(part, spark.table(name).schema).write.format("delta").mode("append").saveAsTable(name)
+    yield name
+    spark.conf.unset(FILES)
+
+
+def asked(spark: SparkSession, query: str, most: int) -> tuple[list[str], int]:
+    """The rows of a query, and how many files its plan reads of a table; 0 files in memory: as Delta prepares it."""
+    spark.conf.set(FILES, str(most))
+    frame = spark.sql(query)
+    return sorted(map(repr, frame.collect())), len(frame.inputFiles())
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_the_rows_and_files_are_those_of_deltas_own_preparation(
+    spark: SparkSession, table: str, predicate: str
+) -> None:
+    query = f"SELECT * FROM {table} WHERE {predicate.format(table)}"
+    assert asked(spark, query, 256)[0] == asked(spark, query, 0)[0]
+    if "SELECT" not in predicate and "rand" not in predicate and "n " not in predicate:
+        assert asked(spark, query, 256) == asked(spark, query, 0), "partitions choose the same files"
+
+
+def test_tables_that_change_are_read_as_they_are(spark: SparkSession, table: str) -> None:
+    counted = f"SELECT kind, count(*) AS n FROM {table} GROUP BY kind"
+    for change in (
+        f"INSERT INTO {table} VALUES (100, 'a', DATE'2024-01-01', 1, true)",
+        f"DELETE FROM {table} WHERE kind = 'a' AND n < 10",
+        f"UPDATE {table} SET kind = 'new' WHERE n = 7",
+        f"MERGE INTO {table} t USING (SELECT 3 AS n) s ON t.n = s.n WHEN MATCHED THEN DELETE",
+        f"DELETE FROM {table} WHERE kind = 'B'",
+        f"OPTIMIZE {table}",
+        f"TRUNCATE TABLE {table}",
+    ):
+        spark.conf.set(FILES, "256")
+        spark.sql(change).collect()
+        assert asked(spark, counted, 256)[0] == asked(spark, counted, 0)[0], change
+    assert (
+        asked(spark, f"SELECT * FROM {table} VERSION AS OF 2", 256)[0]
+        == (asked(spark, f"SELECT * FROM {table} VERSION AS OF 2", 0)[0])
+    )
+
+
+def test_a_table_of_more_files_is_deltas_to_prepare(spark: SparkSession, table: str) -> None:
+    query = f"SELECT * FROM {table} WHERE n = 7"
+    whole = len(spark.table(table).inputFiles())
+    assert whole > 8
+    # by its statistics one file can have the row
+    assert asked(spark, query, 256)[1] == asked(spark, query, whole - 1)[1] == asked(spark, query, 0)[1] == 1
+    few = f"SELECT * FROM {table} WHERE n = 7 AND kind = 'a' AND day = DATE'2024-01-01'"
+    assert asked(spark, few, 256)[0] == asked(spark, few, 0)[0]
+
+
+def test_no_query_is_asked_of_a_tables_files(spark: SparkSession, table: str) -> None:
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()  # type: ignore[union-attr]
+
+    def jobs(most: int) -> int:
+        before = scheduler.numTotalJobs()
+        asked(spark, f"SELECT n FROM {table} WHERE kind = 'a'", most)
+        return scheduler.numTotalJobs() - before
+
+    jobs(256)
+    assert (jobs(256), jobs(0)) == (1, 2)
