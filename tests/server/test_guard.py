@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -329,6 +331,36 @@ def test_a_user_has_so_many_statements_at_a_time(served):
     assert cursors[2].fetchall() == [(1,)]
     for connection in connections:
         connection.close()
+
+
+def test_readers_are_answered_beside_a_run_that_works(served, reader, writer):
+    """They share one seat then, and a statement that takes long does not keep it."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            writer("SELECT count(*) FROM range(1000)")
+
+    connection = thrift_connection(served, login(served, "reader"), timeout_s=120)
+    slow = connection.cursor()
+    # one task: another core is left; rows are computed as they are fetched
+    slow.execute(FOR_LONG.replace("(1000000000000)", "(0, 1000000000000, 1, 1)"))
+
+    def wait() -> None:
+        with pytest.raises(hive.OperationalError, match="limit_seconds"):
+            slow.fetchall()
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(target) for target in (work, wait)]
+        try:
+            for n in range(5):
+                assert reader(f"SELECT {n}") == [(n,)]
+        finally:
+            over.set()
+        for each in done:
+            each.result()
+    connection.close()
+    assert reader("SELECT 7") == [(7,)]
 
 
 def test_a_statement_whose_client_is_gone_is_cancelled(served):

@@ -38,12 +38,12 @@ PREDICATES = (
 )
 
 
-@pytest.fixture
-def table(spark: SparkSession, database: str) -> Iterator[str]:
-    """A table of four partition columns, a file for most of its rows; the rule is on."""
-    name, chance = f"{database}.parted", random.Random(5)
-    spark.sql(f"CREATE TABLE {name} (n INT, kind STRING, day DATE, big BIGINT, flag BOOLEAN) USING delta"
-              " PARTITIONED BY (kind, day, big, flag)")  # fmt: skip
+@pytest.fixture(scope="module")
+def parted(spark: SparkSession) -> Iterator[str]:
+    """A table of four partition columns, a file for most of its rows, which no test changes."""
+    name, chance = "small_scans.parted", random.Random(5)
+    spark.sql("CREATE DATABASE small_scans")
+    create(spark, name)
     days = (None, date(2024, 1, 1), date(2024, 2, 29), date(2023, 12, 31))
     rows = [
         (n, chance.choice(PARTS), chance.choice(days), chance.choice((None, 1, -(2**63))), chance.choice((True, False)))
@@ -52,7 +52,13 @@ def table(spark: SparkSession, database: str) -> Iterator[str]:
     for part in (rows[:16], rows[16:]):
         spark.createDataFrame(part, spark.table(name).schema).write.format("delta").mode("append").saveAsTable(name)
     yield name
+    spark.sql("DROP DATABASE small_scans CASCADE")
     spark.conf.unset(FILES)
+
+
+def create(spark: SparkSession, name: str) -> None:
+    columns = "n INT, kind STRING, day DATE, big BIGINT, flag BOOLEAN"
+    spark.sql(f"CREATE TABLE {name} ({columns}) USING delta PARTITIONED BY (kind, day, big, flag)")
 
 
 def asked(spark: SparkSession, query: str, most: int) -> tuple[list[str], int]:
@@ -64,15 +70,18 @@ def asked(spark: SparkSession, query: str, most: int) -> tuple[list[str], int]:
 
 @pytest.mark.parametrize("predicate", PREDICATES)
 def test_the_rows_and_files_are_those_of_deltas_own_preparation(
-    spark: SparkSession, table: str, predicate: str
+    spark: SparkSession, parted: str, predicate: str
 ) -> None:
-    query = f"SELECT * FROM {table} WHERE {predicate.format(table)}"
+    query = f"SELECT * FROM {parted} WHERE {predicate.format(parted)}"
     assert asked(spark, query, 256)[0] == asked(spark, query, 0)[0]
     if "SELECT" not in predicate and "rand" not in predicate and "n " not in predicate:
         assert asked(spark, query, 256) == asked(spark, query, 0), "partitions choose the same files"
 
 
-def test_tables_that_change_are_read_as_they_are(spark: SparkSession, table: str) -> None:
+def test_tables_that_change_are_read_as_they_are(spark: SparkSession, database: str, parted: str) -> None:
+    table = f"{database}.changing"
+    create(spark, table)
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {parted}")
     counted = f"SELECT kind, count(*) AS n FROM {table} GROUP BY kind"
     for change in (
         f"INSERT INTO {table} VALUES (100, 'a', DATE'2024-01-01', 1, true)",
@@ -92,22 +101,22 @@ def test_tables_that_change_are_read_as_they_are(spark: SparkSession, table: str
     )
 
 
-def test_a_table_of_more_files_is_deltas_to_prepare(spark: SparkSession, table: str) -> None:
-    query = f"SELECT * FROM {table} WHERE n = 7"
-    whole = len(spark.table(table).inputFiles())
+def test_a_table_of_more_files_is_deltas_to_prepare(spark: SparkSession, parted: str) -> None:
+    query = f"SELECT * FROM {parted} WHERE n = 7"
+    whole = len(spark.table(parted).inputFiles())
     assert whole > 8
     # by its statistics one file can have the row
     assert asked(spark, query, 256)[1] == asked(spark, query, whole - 1)[1] == asked(spark, query, 0)[1] == 1
-    few = f"SELECT * FROM {table} WHERE n = 7 AND kind = 'a' AND day = DATE'2024-01-01'"
+    few = f"SELECT * FROM {parted} WHERE n = 7 AND kind = 'a' AND day = DATE'2024-01-01'"
     assert asked(spark, few, 256)[0] == asked(spark, few, 0)[0]
 
 
-def test_no_query_is_asked_of_a_tables_files(spark: SparkSession, table: str) -> None:
+def test_no_query_is_asked_of_a_tables_files(spark: SparkSession, parted: str) -> None:
     scheduler = spark.sparkContext._jsc.sc().dagScheduler()  # type: ignore[union-attr]
 
     def jobs(most: int) -> int:
         before = scheduler.numTotalJobs()
-        asked(spark, f"SELECT n FROM {table} WHERE kind = 'a'", most)
+        asked(spark, f"SELECT n FROM {parted} WHERE kind = 'a'", most)
         return scheduler.numTotalJobs() - before
 
     jobs(256)
