@@ -56,9 +56,12 @@ def parted(spark: SparkSession) -> Iterator[str]:
     spark.conf.unset(FILES)
 
 
-def create(spark: SparkSession, name: str) -> None:
+def create(spark: SparkSession, name: str, vectors: str = "false") -> None:
     columns = "n INT, kind STRING, day DATE, big BIGINT, flag BOOLEAN"
-    spark.sql(f"CREATE TABLE {name} ({columns}) USING delta PARTITIONED BY (kind, day, big, flag)")
+    spark.sql(
+        f"CREATE TABLE {name} ({columns}) USING delta PARTITIONED BY (kind, day, big, flag)"
+        f" TBLPROPERTIES ('delta.enableDeletionVectors' = '{vectors}')"
+    )
 
 
 def asked(spark: SparkSession, query: str, most: int) -> tuple[list[str], int]:
@@ -78,9 +81,11 @@ def test_the_rows_and_files_are_those_of_deltas_own_preparation(
         assert asked(spark, query, 256) == asked(spark, query, 0), "partitions choose the same files"
 
 
-def test_tables_that_change_are_read_as_they_are(spark: SparkSession, database: str, parted: str) -> None:
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_tables_that_change_are_read_as_they_are(spark: SparkSession, database: str, parted: str, vectors: str) -> None:
+    """Rows are removed with their files, or by deletion vectors."""
     table = f"{database}.changing"
-    create(spark, table)
+    create(spark, table, vectors)
     spark.sql(f"INSERT INTO {table} SELECT * FROM {parted}")
     counted = f"SELECT kind, count(*) AS n FROM {table} GROUP BY kind"
     for change in (
