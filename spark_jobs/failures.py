@@ -27,6 +27,12 @@ class DiskFull(TidemarkError):
     code = "disk_full"
 
 
+class DiskFailed(TidemarkError):
+    """A file system refused to write or to read for another reason than its room. Facts: `log`."""
+
+    code = "disk_failed"
+
+
 class MemoryExhausted(TidemarkError):
     """The JVM or a process had not enough memory. Facts: `log`."""
 
@@ -64,6 +70,14 @@ _KINDS: list[tuple[type[TidemarkError], re.Pattern[str], str, str, str]] = [
         "room on the disks of the home, the lake and the scratch folder",
         "a full disk",
         "free some space (`tidemark doctor` says how much there is) and do the same again: a run goes on where it was",
+    ),
+    (
+        DiskFailed,
+        re.compile(r"File too large|Input/output error|Read-only file system"),
+        "the disks of the home, the lake and the scratch folder to take what is written",
+        "one that refuses",
+        "see what the kernel says of it (`dmesg`), how it is mounted and how large files may be (`ulimit -f`); then do"
+        " the same again: a run goes on where it was",
     ),
     (
         MemoryExhausted,

@@ -24,10 +24,10 @@ from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import ERASURES
+from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.source_changes import FINISHED, source_changes
+from spark_jobs.storage.source_changes import source_changes
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
 from spark_jobs.trace import frontiers

@@ -23,9 +23,9 @@ from spark_jobs.sources import environments
 from spark_jobs.storage.fence import Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.lake_format import check_format
-from spark_jobs.storage.people_tables import ERASURES
+from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.shown_marts import forget_shown, remove_mart
-from spark_jobs.storage.source_changes import DROP, FINISHED, begin_change, record_change, unfinished_change
+from spark_jobs.storage.source_changes import DROP, begin_change, record_change, unfinished_change
 from spark_jobs.storage.tables import PUBLISHED
 
 

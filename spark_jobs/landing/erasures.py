@@ -13,10 +13,10 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.records.erased import Erasures, erased_hash
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import ERASURES, last_steps
+from spark_jobs.storage.people_tables import ERASURES, FINISHED, last_steps
 
-BEGUN, COUNTED, FINISHED = "begun", "counted", "finished"
-"""The steps of an erasure; see the column `step`."""
+BEGUN, COUNTED = "begun", "counted"
+"""The steps of an erasure before FINISHED; see the column `step`."""
 _SALT_BYTES = 16
 
 

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates.drift import totals
-from spark_jobs.landing.erasures import FINISHED, Erasure, erasures
 from spark_jobs.portal import drops as of_drops
 from spark_jobs.portal.drops import OPEN, Drop, LateRows
 from spark_jobs.portal.held_lake import HeldLake
@@ -27,7 +26,7 @@ from spark_jobs.sources.quantities import MINUTE_US
 from spark_jobs.storage import publication
 from spark_jobs.storage.audit_notes import AuditNote
 from spark_jobs.storage.chain_tables import CHAINS
-from spark_jobs.storage.people_tables import DISMISSALS, ERASURES, SOURCE_CHANGES
+from spark_jobs.storage.people_tables import DISMISSALS, ERASURES, FINISHED, SOURCE_CHANGES, last_steps
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import METRICS
 from spark_jobs.storage.schema import Table
@@ -66,7 +65,7 @@ class SourceFacts:
     runs: list[Run]
     records: list[Row]
     late: LateRows
-    erasures: list[Erasure]
+    erasures: list[Row]
     change: SourceChange | None
     audit: AuditNote | None = None
 
@@ -138,7 +137,7 @@ class SourceFacts:
         if self.change is not None:
             words = f"a {self.change.kind} was interrupted, and runs wait for its end: `{self.change.command}`"
             facts.append(Concern(0, words, ("sources", self.name)))
-        unfinished = sum(one.step != FINISHED for one in self.erasures)
+        unfinished = sum(erasure["step"] != FINISHED for erasure in self.erasures)
         if unfinished:
             words = f"{counted(unfinished, 'erasure')} interrupted, and runs wait for the end: `tidemark erase` again"
             facts.append(Concern(0, words, ("sources", self.name)))
@@ -192,9 +191,10 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
         if seq_no in drops:
             drops[seq_no].late = rows
     standing = frontiers.load(lake, source)
+    erasures = last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure")
     return SourceFacts(
         *(source, current, standing, drops, runs(lake, source, files), records, late),
-        erasures=erasures(lake, source),
+        erasures=[dict(row) for row in erasures],
         change=unfinished_change(lake, source.name),
     )
 

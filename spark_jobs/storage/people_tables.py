@@ -94,6 +94,10 @@ SOURCE_CHANGES = Table(
 )
 
 
+FINISHED = "finished"
+"""The last step of whatever people do in steps."""
+
+
 def last_steps(rows: Iterable[Mapping[str, Any]], change: str) -> list[Mapping[str, Any]]:
     """Of rows with one step each the last step of every change, by its `number`; `change` is the column that names
     changes. Oldest change first."""

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.people_tables import SOURCE_CHANGES, last_steps
+from spark_jobs.storage.people_tables import FINISHED, SOURCE_CHANGES, last_steps
 from spark_jobs.storage.tables import DATABASES
 
 RENAME, DROP, RESET = "rename", "drop", "reset"
-BEGUN, FINISHED = "begun", "finished"
-"""The first and the last step of every change."""
+BEGUN = "begun"
+"""The first step of every change; the last is FINISHED."""
 
 
 class SourceChangeUnfinished(TidemarkError):

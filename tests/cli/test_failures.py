@@ -13,6 +13,8 @@ from spark_jobs.failures import explained, recognized
 
 CASES = [
     (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
+    (OSError(errno.EFBIG, "File too large"), "disk_failed"),
+    (RuntimeError("Job aborted: java.io.IOException: Input/output error\n\tat a.b.C\n"), "disk_failed"),
     (RuntimeError("Job aborted: java.io.IOException: No space left on device\n\tat a.b.C\n"), "disk_full"),
     (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), "memory_exhausted"),
     (MemoryError(), "memory_exhausted"),

@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.sources import create_environment
 from spark_jobs.storage.audit_notes import note_audit
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown
 from tests.empty_lake import empty
@@ -63,6 +64,10 @@ def fill(spark: SparkSession, home: Settings) -> None:
     run(spark, home, 1, 1)
     run(spark, home, 3, 3)
     _failed_check(home)
+    _audit_and_erasure(home)
+    environment = create_environment(home.home, "dev", home.sources)
+    with (environment.folder / "meters.yml").open("a") as file:
+        file.write("# changed\n")
     _mart(home)
     note_audit(home.home, "meters", "test-3-3", 2)
 
@@ -76,11 +81,26 @@ def _failed_check(home: Settings) -> None:
         "failing": 2, "sample": json.dumps([{"meter": EVIL, "total": 5}, {"meter": "a", "total": 7}]),
         "because": None, "on_failure": "Mend the file.",
     }  # fmt: skip
-    _append(home, "results", {**failed, "recorded_at": datetime(2024, 1, 5, tzinfo=UTC)})
+    _append(home, "quality.results", {**failed, "recorded_at": datetime(2024, 1, 5, tzinfo=UTC)})
+
+
+def _audit_and_erasure(home: Settings) -> None:
+    """An audit after all runs, and an erasure that was interrupted."""
+    at = datetime(2024, 1, 6, tzinfo=UTC)
+    audited = {
+        "source": "meters", "token": 10**6 + 1, "run_id": "audit-1", "gate": "audit", "kind": "invariant",
+        "name": "rows", "expectation": "All rows are there.", "verdict": "failed", "observed": "1", "recorded_at": at,
+    }  # fmt: skip
+    _append(home, "quality.results", audited)
+    erasure = {
+        "source": "meters", "erasure": "erasure-1", "entity_hash": "0", "salt": "0", "step": "begun", "number": 1,
+        "because": EVIL, "erased_by": "ann", "recorded_at": at,
+    }  # fmt: skip
+    _append(home, "bronze.erasures", erasure)
 
 
 def _append(home: Settings, table: str, row: dict[str, object]) -> None:
-    place = f"{home.lake}/quality.db/{table}"
+    place = f"{home.lake}/{table.replace('.', '.db/')}"
     if DeltaTable.is_deltatable(place):
         schema = pa.schema(DeltaTable(place).schema().to_arrow())
         write_deltalake(place, pa.Table.from_pylist([row], schema=schema), mode="append")

@@ -101,7 +101,10 @@ def test_the_first_page_says_what_needs_a_person(home: Settings, site: Path) -> 
     assert "1 record in quarantine" in text
     assert "1 drop never run" in text
     assert "the last audit found 2 invariants that the lake breaks" in text and "2 invariants broken" in text
+    assert "1 erasure interrupted, and runs wait for the end" in text
+    assert re.search(r"dev\s+meters\s+changed\s+not built", text), "what an environment changes"
     drops = pages_of(site)["sources/meters.html"].text
+    assert re.search(r"erasure-1\s+begun", drops)
     assert "2024-01-03" in (site / "sources" / "meters.html").read_text() and "never run" in drops
 
 
