@@ -371,9 +371,10 @@ def joined(published: Mapping[str, Bag], source: str) -> tuple[str, ...]:
     return tuple(published[name].values for name in JOINED[source])
 
 
-def seed_of_environment() -> int:
-    """The seed that is asked for, or any."""
-    return int(os.environ.get("TIDEMARK_CHAOS_SEED") or random.randrange(2**32))
+def seed_of_environment(other: int | None = None) -> int:
+    """The seed that is asked for, or `other`, or any."""
+    asked = os.environ.get("TIDEMARK_CHAOS_SEED")
+    return int(asked) if asked else random.randrange(2**32) if other is None else other
 
 
 def plan_of_environment() -> Plan:
