@@ -49,6 +49,11 @@ def start(installed: Installation) -> None:
     assert up.returncode == 0, up.stdout + up.stderr
 
 
+def publishes(installed: Installation, source: str) -> bool:
+    """Run the days; whether that published anything."""
+    return bool(installed.json("run", source, *DAYS)["stages"][-1]["moved"])
+
+
 def published(installed: Installation, source: str) -> list[Any]:
     """What people read of the source."""
     names = ("silver.hourly", "silver.shifts", f"gold.{source}")
@@ -63,7 +68,7 @@ def test_a_source_is_renamed_archived_and_brought_back(installed: Installation, 
     assert published(installed, "meters") == before
     assert installed.json("source", "rename", "meters", "gauges")["tables"] == planned["tables"]
     assert published(installed, "gauges") == before
-    assert installed.json("run", "gauges", *DAYS)["moved"] is False
+    assert not publishes(installed, "gauges")
 
     assert installed.json("source", "drop", "gauges")["done"] is False
     assert published(installed, "gauges") == before
@@ -82,7 +87,7 @@ def test_a_source_is_renamed_archived_and_brought_back(installed: Installation, 
         assert restored.run(str(TIDEMARK), "doctor", "--repair").returncode == 0
         assert published(restored, "gauges") == before
         write_drops(restored.settings, [Reading(1, NIGHT + 5, "x", 7)])
-        assert restored.json("run", "gauges", *DAYS)["moved"] is True
+        assert publishes(restored, "gauges")
         assert restored.run(str(TIDEMARK), "audit", "gauges").returncode == 0
 
 
@@ -91,7 +96,7 @@ def test_a_source_is_reset_and_run_again(installed: Installation) -> None:
     installed.json("source", "reset", "meters", "--purge")
     assert (installed.settings.sources / "meters.yml").exists()
     assert installed.sql("SELECT source FROM bronze.files UNION SELECT source FROM trace.publications") == []
-    assert installed.json("run", "meters", *DAYS)["moved"] is True
+    assert publishes(installed, "meters")
     assert published(installed, "meters") == before
     doctor = installed.run(str(TIDEMARK), "doctor")
     assert doctor.returncode == 0, doctor.stdout
