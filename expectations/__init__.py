@@ -15,7 +15,10 @@ GATES: dict[str, tuple[Invariant, ...]] = {
 }
 """The invariants of each gate."""
 
-SUITES: dict[str, tuple[Invariant, ...]] = {**GATES, "audit": audit.INVARIANTS}
+AUDIT = "audit"
+"""What results of the audit have in the column `gate`."""
+
+SUITES: dict[str, tuple[Invariant, ...]] = {**GATES, AUDIT: audit.INVARIANTS}
 """The same, and those of the audit, which looks at everything between runs."""
 
-__all__ = ["GATES", "SUITES", "Invariant", "suite"]
+__all__ = ["AUDIT", "GATES", "SUITES", "Invariant", "suite"]

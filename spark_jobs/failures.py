@@ -28,7 +28,7 @@ class DiskFull(TidemarkError):
 
 
 class DiskFailed(TidemarkError):
-    """A file system refused to write or to read for another reason than its room. Facts: `log`."""
+    """A file system refused to write or to read for another reason than a lack of space. Facts: `log`."""
 
     code = "disk_failed"
 

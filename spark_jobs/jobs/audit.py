@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
+from expectations import AUDIT, SUITES
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.gates import Verdict, build_data_docs, judge_gate
@@ -42,7 +43,6 @@ from spark_jobs.trace import frontiers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-GATE = "audit"
 Examples = dict[str, list[dict[str, Any]]]
 
 
@@ -88,7 +88,7 @@ def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int
 def _judged(settings: Settings, audited: Audited, measures: dict[str, int], examples: Examples) -> list[Verdict]:
     """A verdict for each invariant that could be measured: where the records are at odds the rest can't be."""
     verdicts = judge_gate(
-        GATE,
+        AUDIT,
         measures,
         settings=settings,
         source=audited.source,
@@ -121,9 +121,7 @@ def _measured(settings: Settings, lake: Lake, source: Source, since: int) -> tup
 
 
 def _all_measures() -> list[str]:
-    import expectations
-
-    return [invariant.measure for invariant in expectations.SUITES[GATE]]
+    return [invariant.measure for invariant in SUITES[AUDIT]]
 
 
 _OF_PUBLISHED = (

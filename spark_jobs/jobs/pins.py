@@ -53,11 +53,11 @@ class PinEmpty(TidemarkError):
 
 
 NEWEST, TIME = "newest", "time"
-_HOLDS = (
+_VALID_TIMES = (
     Column("valid_from", "TIMESTAMP", "Event time from which the state holds."),
     Column("valid_to", "TIMESTAMP", "Event time from which it does not hold any more; null: it holds to the end."),
 )
-"""What the versions of a state have beside it."""
+"""Over which event times a version of a state holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,4 +251,4 @@ def _copied(lake: Lake, source: Source, time_us: int) -> Iterator[_Copy]:
         versions = versions_at(published_chains(lake, source, newest.publication), time_us, newest.horizon_us)
         times = {c: F.timestamp_micros(c) for c in ("timestamp", "valid_from", "valid_to")}
         rows = versions.withColumns(times).withColumnRenamed("entity", source.entity)
-        yield _Copy(f"{source.name}_versions", rows, [*CHAINS.columns, *state_columns(source)[1], *_HOLDS])
+        yield _Copy(f"{source.name}_versions", rows, [*CHAINS.columns, *state_columns(source)[1], *_VALID_TIMES])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -65,7 +65,7 @@ class SourceFacts:
     runs: list[Run]
     records: list[Row]
     late: LateRows
-    erasures: list[Row]
+    erasures: list[Mapping[str, Any]]
     change: SourceChange | None
     audit: AuditNote | None = None
 
@@ -191,10 +191,9 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
         if seq_no in drops:
             drops[seq_no].late = rows
     standing = frontiers.load(lake, source)
-    erasures = last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure")
     return SourceFacts(
         *(source, current, standing, drops, runs(lake, source, files), records, late),
-        erasures=[dict(row) for row in erasures],
+        erasures=last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure"),
         change=unfinished_change(lake, source.name),
     )
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations import GATES
+from expectations import AUDIT, GATES
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.portal.held_lake import HeldLake
@@ -25,8 +25,6 @@ from spark_jobs.storage.tables import FRONTIERS, STATE, VALIDITY
 from spark_jobs.storage.times import instant
 
 Row = dict[str, Any]
-AUDIT = "audit"
-"""Gate of what audits find."""
 State = Literal["published", "gate failed", "failed", "not published", "nothing new"]
 
 

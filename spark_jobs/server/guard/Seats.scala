@@ -17,7 +17,7 @@ object Seats {
   private val SHARE = 0.4
 
   /** A statement that takes longer goes on without a seat: by then it is tasks. */
-  val LONGEST_MS = 3000L
+  private val LONGEST_MS = 3000L
 
   /** A run has moments without a statement: it counts as working for so long after one. */
   private val LINGER_NS = TimeUnit.SECONDS.toNanos(2)
@@ -28,6 +28,7 @@ object Seats {
   @volatile private var wrote = System.nanoTime - LINGER_NS
   private val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("readers-seats")
 
+  /** Do something after a while, in a thread that many share: nothing that takes long. */
   def later(ms: Long)(action: => Unit): ScheduledFuture[_] =
     clock.schedule((() => action): Runnable, ms, TimeUnit.MILLISECONDS)
 
@@ -50,14 +51,15 @@ object Seats {
 
   /** Wait for a seat for up to `most` milliseconds; none if there was none by then. */
   def take(most: Long): Option[Seat] = {
-    val deadline = System.currentTimeMillis + most
-    def rest = math.max(0L, deadline - System.currentTimeMillis)
-    if (!atRest.tryAcquire(rest, TimeUnit.MILLISECONDS)) None
+    // not the wall clock, which may jump while somebody waits
+    val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(most)
+    def rest = math.max(0L, deadline - System.nanoTime)
+    if (!atRest.tryAcquire(rest, TimeUnit.NANOSECONDS)) None
     else {
       var seat: Option[Seat] = None
       try {
         val besideRun = runWorks
-        if (!besideRun || inRun.tryAcquire(rest, TimeUnit.MILLISECONDS)) seat = Some(new Seat(besideRun))
+        if (!besideRun || inRun.tryAcquire(rest, TimeUnit.NANOSECONDS)) seat = Some(new Seat(besideRun))
         seat
       } finally if (seat.isEmpty) atRest.release()
     }
@@ -65,7 +67,7 @@ object Seats {
 
   /** A seat that is taken, until it is left or time is up. */
   final class Seat(besideRun: Boolean) {
-    private val taken = System.currentTimeMillis
+    private val taken = System.nanoTime
     @volatile private var taking = true
     private val end = later(LONGEST_MS)(leave())
 
@@ -77,8 +79,8 @@ object Seats {
         end.cancel(false)
         if (besideRun) {
           // the next reader sits down when the run has had its turn, or at once where it has ended
-          val turn = ((System.currentTimeMillis - taken) * (1 / SHARE - 1)).toLong
-          if (runWorks) later(turn)(inRun.release()) else inRun.release()
+          val turn = ((System.nanoTime - taken) * (1 / SHARE - 1)).toLong
+          if (runWorks) later(TimeUnit.NANOSECONDS.toMillis(turn))(inRun.release()) else inRun.release()
         }
         atRest.release()
       }

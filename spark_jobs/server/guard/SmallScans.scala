@@ -23,8 +23,8 @@ class SmallScans extends (SparkSessionExtensions => Unit) {
   * a question over small tables. The files of a small table are few objects: they are read once a version, and each scan
   * takes those whose partition its filters allow.
   *
-  * Filters on other columns choose no files here: reading a few files more costs less than choosing. A scan that many
-  * files are left of is Delta's, which skips by statistics.
+  * Filters on other columns choose no files here: reading a few files more costs less than choosing. A scan that is
+  * left with many files is Delta's to prepare, which skips by statistics.
   */
 class PrepareSmallScans(session: SparkSession) extends PrepareDeltaScan(session) {
   override protected def filesForScan(
@@ -125,13 +125,13 @@ object SmallScans {
 
   private class Listing {
     private var files: Array[AddFile] = _
-    private var asked = 0
+    private var exceeded = 0
 
     /** The files, if they are no more than `most`; one of many who ask at the same time reads them. */
     def of(snapshot: Snapshot, most: Int): Option[Array[AddFile]] = synchronized {
-      if (files == null && most > asked) {
+      if (files == null && most > exceeded) {
         val read = snapshot.allFiles.limit(most + 1).collect()
-        if (read.length <= most) files = read.map(_.copy(stats = null)) else asked = most
+        if (read.length <= most) files = read.map(_.copy(stats = null)) else exceeded = most
       }
       Option(files).filter(_.length <= most)
     }
