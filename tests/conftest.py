@@ -58,7 +58,6 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
             master=os.environ.get("TEST_SPARK_MASTER", "local[2]"),
             heap="2g",
             shuffle_partitions=2,
-            # tests are many small queries: compiling them for speed costs more than running them
             # a session of tests lasts long enough for Java's second compiler: creating a lake takes half as long then
             java_options="-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
         )

@@ -8,6 +8,8 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,16 @@ class Installation:
         return subprocess.run(
             command, env=self.environment, cwd=CHECKOUT, capture_output=True, text=True, timeout=timeout_s, check=False
         )
+
+    @contextmanager
+    def serving(self, *options: str, timeout_s: float = 300) -> Iterator[None]:
+        """`tidemark up` with these options, which must succeed, and `tidemark down` in the end."""
+        try:
+            up = self.run(str(TIDEMARK), "up", *options, timeout_s=timeout_s)
+            assert up.returncode == 0, up.stdout + up.stderr
+            yield
+        finally:
+            self.run(str(TIDEMARK), "down")
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a command in a process group of its own, as a terminal does."""

@@ -69,9 +69,7 @@ def main() -> None:
     year = parser.parse_args().year
     with tempfile.TemporaryDirectory() as folder:
         installation = Installation(Path(folder) / "home")
-        try:
-            started = installation.run(str(TIDEMARK), "up", "--no-airflow")
-            assert started.returncode == 0, started.stdout + started.stderr
+        with installation.serving("--no-airflow"):
             installation.json("prepare", "--from", "2013-01-01", "--to", "2013-12-31" if year else "2013-01-08")
             print("| command | seconds | aim |\n| --- | ---: | ---: |")
             line("run of the first week, on a new lake", seconds(installation, ("run", "flights", *WEEK)), None)
@@ -83,8 +81,6 @@ def main() -> None:
                 remainder = ("run", "flights", "--from", "2013-01-09", "--to", "2013-12-31")
                 line("run of 357 days", seconds(installation, remainder), 30.0)
                 line("audit of the year", seconds(installation, ("audit", "flights")), 60.0)
-        finally:
-            installation.run(str(TIDEMARK), "down")
     print(f"\n{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.installations import CHECKOUT, TIDEMARK, Installation
+from tests.installations import CHECKOUT, Installation
 
 AIMS = {"seconds": 8, "commits": 8, "jobs": 15}
 
@@ -44,14 +44,10 @@ spark.stop()
 def through_the_server(home: Path, source: str, days: int) -> dict[str, object]:
     """The last day's run as `tidemark run --json` tells it."""
     installation = Installation(home)
-    try:
-        started = installation.run(str(TIDEMARK), "up", "--no-airflow")
-        assert started.returncode == 0, started.stdout + started.stderr
+    with installation.serving("--no-airflow"):
         installation.json("prepare", "--from", "2013-01-01", "--to", f"2013-01-{days:02}")
         for day in range(1, days + 1):
             told = installation.json("run", source, "--from", f"2013-01-{day:02}", "--to", f"2013-01-{day:02}")
-    finally:
-        installation.run(str(TIDEMARK), "down")
     return told
 
 

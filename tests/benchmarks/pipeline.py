@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 from measuring import OUT, Rows, keep, kept
 
 from spark_jobs.server.state import read_state
-from tests.installations import TIDEMARK, Installation
+from tests.installations import Installation
 
 FIRST = date(2024, 3, 1)
 STAGES = ("land", "seal", "window", "compact", "publish")
@@ -311,17 +311,13 @@ def measure(folder: Path, rows: int, days: int, heap: str) -> tuple[list[Run], l
         write_day(landing, day, rows if n else 1000, seed=n)
     theirs = [duck(f"{landing}/large/{day}/*.parquet", folder / f"duck-{day}") for day in drops][1:]
     ours: list[Run] = []
-    try:
-        started = installation.run(str(TIDEMARK), "up", "--no-airflow")
-        assert started.returncode == 0, started.stdout + started.stderr
+    with installation.serving("--no-airflow"):
         jvm, forking = lake_server(installation), command_server(installation)
         print(f"JVM {jvm.pid} in {folder}", flush=True)
         for day in drops:
             ours.append(run_day(installation, jvm, forking, day))
             print(f"  {day}: {ours[-1].total:.1f} s {ours[-1].seconds}", flush=True)
         found = {name: list(installation.sql(query)[0].values()) for name, query in _OURS.items()}
-    finally:
-        installation.run(str(TIDEMARK), "down")
     duck(f"{landing}/large/*/*.parquet", folder / "duck-all")
     wanted = duck_sums(folder / "duck-all")
     for name, sums in wanted.items():

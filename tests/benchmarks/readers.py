@@ -24,7 +24,7 @@ import psutil
 
 from spark_jobs.server.health import thrift_connection
 from spark_jobs.server.logins import login
-from tests.installations import TIDEMARK, Installation
+from tests.installations import Installation
 
 QUESTIONS = (
     "SELECT * FROM marts.airport_delays WHERE origin = 'JFK' ORDER BY window_start DESC LIMIT 100",
@@ -81,14 +81,10 @@ def served(readers: int) -> Iterator[Installation]:
     """A week of flights."""
     with tempfile.TemporaryDirectory() as folder:
         installation = Installation(Path(folder) / "home", reader_statements=4 * readers)
-        try:
-            started = installation.run(str(TIDEMARK), "up", "--no-airflow", timeout_s=900)
-            assert started.returncode == 0, started.stdout + started.stderr
+        with installation.serving("--no-airflow", timeout_s=900):
             installation.json("prepare", "--from", "2013-01-01", "--to", "2013-01-31")
             installation.json("run", "flights", "--from", "2013-01-01", "--to", "2013-01-07", wait_s=900)
             yield installation
-        finally:
-            installation.run(str(TIDEMARK), "down")
 
 
 def run(installation: Installation, day: date) -> tuple[float, float]:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.benchmarks.commands import seconds
-from tests.installations import TIDEMARK, Installation
+from tests.installations import Installation
 
 COUNTS = (
     "SELECT (SELECT count(*) FROM bronze.deltas), (SELECT count(*) FROM silver.departure_delays),"
@@ -43,8 +43,7 @@ def main() -> None:
         place = Path(folder) / "backup"
         first, second = (Installation(Path(folder) / name) for name in ("home", "restored"))
         second.environment["TIDEMARK_SOURCES"] = str(Path(folder) / "restored-sources")
-        try:
-            seconds(first, ("up", "--no-airflow"))
+        with first.serving("--no-airflow"):
             first.json("prepare", "--from", "2013-01-01", "--to", until, wait_s=900)
             print("| what | seconds | aim |\n| --- | ---: | ---: |")
             line(f"run up to {until}", seconds(first, ("run", "flights", "--from", "2013-01-01", "--to", until)))
@@ -52,16 +51,12 @@ def main() -> None:
             line("backup, a second set", seconds(first, ("backup", str(place))))
             line("verify", seconds(first, ("verify", str(place))))
             wanted = first.sql(COUNTS)
-            first.run(str(TIDEMARK), "down")
-            line("restore", seconds(second, ("restore", str(place))), "60")
-            line("floor: a plain copy of the lake", copied(Path(first.settings.lake), Path(folder) / "copy"))
-            size = sum(file.stat().st_size for file in Path(first.settings.lake).rglob("*") if file.is_file())
-            seconds(second, ("up", "--no-airflow"))
+        line("restore", seconds(second, ("restore", str(place))), "60")
+        line("floor: a plain copy of the lake", copied(Path(first.settings.lake), Path(folder) / "copy"))
+        size = sum(file.stat().st_size for file in Path(first.settings.lake).rglob("*") if file.is_file())
+        with second.serving("--no-airflow"):
             line("doctor --repair: names and marts", seconds(second, ("doctor", "--repair")))
             assert second.sql(COUNTS) == wanted
-        finally:
-            for installation in (first, second):
-                installation.run(str(TIDEMARK), "down")
     print(f"\n{size / 2**20:.0f} MiB of lake, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 
 

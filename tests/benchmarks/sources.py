@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from tests.benchmarks.year import METERS, START, processor_seconds, write_day
-from tests.installations import TIDEMARK, Installation
+from tests.installations import Installation
 
 AIM = 2.0
 
@@ -37,12 +37,8 @@ def main() -> None:
         installation.environment["TIDEMARK_SOURCES"] = str(home / "sources")
         for day in range(3):
             write_day(installation.settings.landing_folder, day, asked.rows)
-        try:
-            started = installation.run(str(TIDEMARK), "up", "--no-airflow")
-            assert started.returncode == 0, started.stdout + started.stderr
+        with installation.serving("--no-airflow"):
             compare(installation, names)
-        finally:
-            installation.run(str(TIDEMARK), "down")
 
 
 def compare(installation: Installation, names: list[str]) -> None:

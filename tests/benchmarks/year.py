@@ -91,12 +91,8 @@ def main() -> None:
         (home / "sources" / "meters.yml").write_text(METERS)
         installation.environment["TIDEMARK_SOURCES"] = str(home / "sources")
         installation.environment["TIDEMARK_FILE_RETENTION_HOURS"] = "1"
-        try:
-            started = installation.run(str(TIDEMARK), "up", "--no-airflow")
-            assert started.returncode == 0, started.stdout + started.stderr
+        with installation.serving("--no-airflow"):
             simulate(installation, asked.days, asked.rows)
-        finally:
-            installation.run(str(TIDEMARK), "down")
 
 
 def simulate(installation: Installation, days: int, rows: int) -> None:

@@ -371,10 +371,12 @@ def joined(published: Mapping[str, Bag], source: str) -> tuple[str, ...]:
     return tuple(published[name].values for name in JOINED[source])
 
 
-def seed_of_environment(other: int | None = None) -> int:
-    """The seed that is asked for, or `other`, or any."""
-    asked = os.environ.get("TIDEMARK_CHAOS_SEED")
-    return int(asked) if asked else random.randrange(2**32) if other is None else other
+def seed_of_environment(default: int | None = None) -> int:
+    """The seed that the environment names, else `default`, else any."""
+    seed = os.environ.get("TIDEMARK_CHAOS_SEED")
+    if seed:
+        return int(seed)
+    return random.randrange(2**32) if default is None else default
 
 
 def plan_of_environment() -> Plan:

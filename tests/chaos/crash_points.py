@@ -42,7 +42,7 @@ def serve() -> None:
     sys.stdout.flush()
     for line in sys.stdin:
         command = json.loads(line)
-        # no file, as a terminal is none: a limit on files does not keep the command from saying what happened
+        # a pipe: under a limit on the size of files a command could not write its own error into one
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:

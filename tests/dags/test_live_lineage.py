@@ -13,7 +13,7 @@ import yaml
 
 from spark_jobs.model import STAGES
 from spark_jobs.server.airflow_api import AirflowApi
-from tests.installations import TIDEMARK, Installation
+from tests.installations import Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1500)]
 
@@ -31,13 +31,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     config.write_text(yaml.safe_dump({"transport": {"type": "file", "append": True, **places}}))
     made = Installation(folder / "home")
     made.environment |= {"TIDEMARK_LINEAGE": str(config), "TIDEMARK_SMTP": f"smtp://user:{SECRET}@localhost:1"}
-    try:
-        started = made.run(str(TIDEMARK), "up", timeout_s=900)
-        assert started.returncode == 0, started.stdout + started.stderr
+    with made.serving(timeout_s=900):
         made.json("prepare", "--from", DAY, "--to", DAY)
         yield made
-    finally:
-        made.run(str(TIDEMARK), "down")
 
 
 def events(installation: Installation, name: str) -> list[dict[str, Any]]:

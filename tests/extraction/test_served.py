@@ -47,10 +47,8 @@ def installed(tmp_path: Path, shop: Postgres, running: Broker) -> Iterator[Insta
         "events": {"servers": running.servers},
     }
     file.write_text(json.dumps(reached))
-    up = installed.run(str(TIDEMARK), "up", "--no-airflow")
-    assert up.returncode == 0, up.stdout + up.stderr
-    yield installed
-    installed.run(str(TIDEMARK), "down")
+    with installed.serving("--no-airflow"):
+        yield installed
 
 
 def test_a_table_and_a_topic_are_read_through_the_lake_server(

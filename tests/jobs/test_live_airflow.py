@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from spark_jobs.server.airflow_api import AirflowApi
-from tests.installations import TIDEMARK, Installation
+from tests.installations import Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(900)]
 
@@ -22,13 +22,9 @@ RUNS = "dags/flights/dagRuns"
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     made = Installation(tmp_path_factory.mktemp("airflow"))
-    try:
-        started = made.run(str(TIDEMARK), "up")
-        assert started.returncode == 0, started.stdout + started.stderr
+    with made.serving():
         made.json("prepare", "--from", DAY, "--to", MONTH_END)
         yield made
-    finally:
-        made.run(str(TIDEMARK), "down")
 
 
 def _until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:

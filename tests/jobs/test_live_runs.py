@@ -28,13 +28,9 @@ TIMES = (
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     made = Installation(tmp_path_factory.mktemp("live") / ODD_NAME)
-    try:
-        started = made.run(str(TIDEMARK), "up", "--no-airflow")
-        assert started.returncode == 0, started.stdout + started.stderr
+    with made.serving("--no-airflow"):
         made.json("prepare", "--from", FIRST, "--to", BEYOND)
         yield made
-    finally:
-        made.run(str(TIDEMARK), "down")
 
 
 def _command(day: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.server.airflow_api import AirflowApi
-from tests.installations import TIDEMARK, Installation
+from tests.installations import Installation
 from tests.jobs.harness import SOURCE
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1500)]
@@ -30,12 +30,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     (home / "sources" / "meters.yml").write_text(METERS)
     made.environment["TIDEMARK_SOURCES"] = str(home / "sources")
     write_file(made, DAY)
-    try:
-        started = made.run(str(TIDEMARK), "up")
-        assert started.returncode == 0, started.stdout + started.stderr
+    with made.serving():
         yield made
-    finally:
-        made.run(str(TIDEMARK), "down")
 
 
 @pytest.fixture

@@ -35,11 +35,10 @@ DELAYS = "SELECT count(*) AS n, sum(departures) AS departures FROM marts.airport
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """An installation that has run a day of flights."""
     installation = Installation(tmp_path_factory.mktemp("marts") / "home")
-    assert installation.run(str(TIDEMARK), "up", "--no-airflow").returncode == 0
-    installation.json("prepare", "--from", "2013-01-01", "--to", "2013-01-02")
-    day(installation, 1)
-    yield installation
-    installation.run(str(TIDEMARK), "down")
+    with installation.serving("--no-airflow"):
+        installation.json("prepare", "--from", "2013-01-01", "--to", "2013-01-02")
+        day(installation, 1)
+        yield installation
 
 
 @pytest.fixture

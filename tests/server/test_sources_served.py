@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ READINGS = [Reading(0, 10 + 7 * i, "xyz"[i % 3], i) for i in range(9)] + [Readin
 @pytest.fixture
 def installed(tmp_path: Path) -> Iterator[Installation]:
     """A home whose source has published two drops."""
-    with ended(tmp_path / ODD_NAME) as installed:
-        start(installed)
+    installed = home(tmp_path / ODD_NAME)
+    with installed.serving("--no-airflow"):
         installed.settings.sources.mkdir()
         (installed.settings.sources / "meters.yml").write_text(SOURCE)
         write_drops(installed.settings, READINGS)
@@ -32,21 +31,10 @@ def installed(tmp_path: Path) -> Iterator[Installation]:
         yield installed
 
 
-@contextmanager
-def ended(home: Path) -> Iterator[Installation]:
-    """An installation whose servers end with the test."""
-    home.mkdir()
-    installed = Installation(home, sources=home / "sources", landing=home / "landing")
-    try:
-        yield installed
-    finally:
-        installed.run(str(TIDEMARK), "down")
-
-
-def start(installed: Installation) -> None:
-    """`tidemark up`."""
-    up = installed.run(str(TIDEMARK), "up", "--no-airflow")
-    assert up.returncode == 0, up.stdout + up.stderr
+def home(folder: Path) -> Installation:
+    """An installation whose source files and landing folder are in its home."""
+    folder.mkdir()
+    return Installation(folder, sources=folder / "sources", landing=folder / "landing")
 
 
 def publishes(installed: Installation, source: str) -> bool:
@@ -76,14 +64,14 @@ def test_a_source_is_renamed_archived_and_brought_back(installed: Installation, 
     assert (dropped["done"], dropped["archive"]) == (True, str(sets))
     assert list(installed.settings.sources.iterdir()) == []
     assert installed.sql("SELECT source FROM bronze.files UNION SELECT source FROM trace.publications") == []
-    told = installed.run(str(TIDEMARK), "sql", "SELECT * FROM gold.gauges")
-    assert told.returncode != 0 and "Traceback" not in told.stdout + told.stderr
+    refusal = installed.run(str(TIDEMARK), "sql", "SELECT * FROM gold.gauges")
+    assert refusal.returncode != 0 and "Traceback" not in refusal.stdout + refusal.stderr
     installed.run(str(TIDEMARK), "down")
 
-    with ended(tmp_path / "restored") as restored:
-        assert restored.run(str(TIDEMARK), "restore", str(sets)).returncode == 0
-        shutil.copytree(installed.settings.landing, restored.settings.landing, dirs_exist_ok=True)
-        start(restored)
+    restored = home(tmp_path / "restored")
+    assert restored.run(str(TIDEMARK), "restore", str(sets)).returncode == 0
+    shutil.copytree(installed.settings.landing, restored.settings.landing, dirs_exist_ok=True)
+    with restored.serving("--no-airflow"):
         assert restored.run(str(TIDEMARK), "doctor", "--repair").returncode == 0
         assert published(restored, "gauges") == before
         write_drops(restored.settings, [Reading(1, NIGHT + 5, "x", 7)])

@@ -100,10 +100,8 @@ def test_tables_that_change_are_read_as_they_are(spark: SparkSession, database: 
         spark.conf.set(FILES, "256")
         spark.sql(change).collect()
         assert asked(spark, counted, 256)[0] == asked(spark, counted, 0)[0], change
-    assert (
-        asked(spark, f"SELECT * FROM {table} VERSION AS OF 2", 256)[0]
-        == (asked(spark, f"SELECT * FROM {table} VERSION AS OF 2", 0)[0])
-    )
+    past = f"SELECT * FROM {table} VERSION AS OF 2"
+    assert asked(spark, past, 256)[0] == asked(spark, past, 0)[0]
 
 
 def test_a_table_of_more_files_is_deltas_to_prepare(spark: SparkSession, parted: str) -> None:
