@@ -27,7 +27,7 @@ from urllib.parse import quote
 from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
 from spark_jobs.server.errors import ServerUnreachable
-from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, guard_jar
+from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.server.jars import further_jars, needed
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import LakeLock
@@ -75,7 +75,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
     return {
         "spark.master": settings.master,
         "spark.driver.memory": settings.heap,
-        "spark.sql.extensions": f"{SCANS},{DELTA_EXTENSION}",
+        "spark.sql.extensions": f"{SCANS},{VIEWS},{DELTA_EXTENSION}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # not spark.jars: SQL clients of the Thrift server would not see the classes
         "spark.driver.extraClassPath": jars,

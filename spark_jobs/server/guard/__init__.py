@@ -1,6 +1,6 @@
-"""What runs in Spark's JVM: the guard of SQL, the stores of Delta's log on local file systems and on S3, and scans of
-small tables that take no query of their own. Scala sources beside this file, compiled into a jar by the compiler that
-is among Spark's jars.
+"""What runs in Spark's JVM: the guard of SQL, the stores of Delta's log on local file systems and on S3, scans of small
+tables that take no query of their own, and views that are replaced in one change. Scala sources beside this file,
+compiled into a jar by the compiler that is among Spark's jars.
 
 `make setup` compiles (about 25 s, no JDK), `tidemark up` where that was left out. The jar's name holds a hash of what
 it is made of, so another version of the sources or of Spark is never served by an old jar.
@@ -25,6 +25,8 @@ SERVER_CLASS = f"{PACKAGE}.LakeServer"
 EXTENSION = f"{PACKAGE}.Guard"
 SCANS = "org.apache.spark.sql.delta.tidemark.SmallScans"
 """Extension that prepares scans of small tables in memory; it goes before Delta's."""
+VIEWS = f"{PACKAGE}.AtomicViews"
+"""Extension that replaces a view in one change of the catalog."""
 LOG_STORE = f"{PACKAGE}.AtomicLog"
 S3_LOG_STORE = f"{PACKAGE}.ConditionalLog"
 
