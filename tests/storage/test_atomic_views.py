@@ -25,7 +25,8 @@ def test_a_view_is_there_while_it_is_replaced(spark: SparkSession, database: str
     errors: list[str] = []
 
     def replace(n: int) -> None:
-        spark.sql(f"CREATE OR REPLACE VIEW {view} (a COMMENT 'of {n}', b) COMMENT 'as {n}' AS SELECT {n} AS x, {n} + 1 AS y")
+        columns = f"(a COMMENT 'of {n}', b) COMMENT 'as {n}'"
+        spark.sql(f"CREATE OR REPLACE VIEW {view} {columns} AS SELECT {n} AS x, {n} + 1 AS y")
 
     def read() -> None:
         session = spark.newSession()
