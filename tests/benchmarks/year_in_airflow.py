@@ -121,8 +121,8 @@ def portal(installation: Installation) -> None:
     with AirflowApi(installation.settings) as api:
         api.get("dags/flights")
         texts = {what: page(api._client, what, name) for what, name in pages(installation).items()}
-        # pages of a run and of a mart link to rows
-        link = next(filter(None, (re.search(r'why/[^"?]+\.html', text) for text in texts.values())))
+        # pages of a run and of a mart link to rows; the action of a form names no row
+        link = next(filter(None, (re.search(r'why/[^"/]+/[^"/]+/[^"?]+\.html', text) for text in texts.values())))
         page(api._client, "why of a row", link[0])
 
 
