@@ -45,9 +45,10 @@ down: ## end the lake server and Airflow
 demo: setup ## the whole way on real input: a week of flights through Airflow, then the results
 	$(BIN)/tidemark demo
 
-test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones: two files at a time, then those with servers
-	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
+# the servers' first: they leave the archive of Java's classes for all others
+test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones, two files at a time: those with servers, then the others
 	$(BIN)/pytest -n 2 --dist loadfile -m "(server or airflow) and not long" --durations=40
+	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
 
 test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
 	$(BIN)/pytest -m long

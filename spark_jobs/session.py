@@ -26,10 +26,11 @@ from urllib.parse import quote
 
 from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
+from spark_jobs.server.class_archive import class_archive, reading
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.server.jars import further_jars, needed
-from spark_jobs.server.java import find_java
+from spark_jobs.server.java import find_java, java_path
 from spark_jobs.server.lake_lock import LakeLock
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def connect_url(settings: Settings, app_name: str = "tidemark") -> str:
 
 def classic_conf(settings: Settings) -> dict[str, str]:
     """Configuration shared by server, tests and jobs: Delta, the catalog, sizes for one machine, UTC, loopback."""
-    jars = ":".join(str(jar) for jar in [*lake_jars(settings), *further_jars(settings), guard_jar(settings)])
+    jars = first_jars(settings)
+    first = ":".join(map(str, jars))
     scratch = settings.home / "tmp"
     return {
         "spark.master": settings.master,
@@ -78,8 +80,8 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.extensions": f"{SCANS},{VIEWS},{DELTA_EXTENSION}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # not spark.jars: SQL clients of the Thrift server would not see the classes
-        "spark.driver.extraClassPath": jars,
-        "spark.executor.extraClassPath": jars,
+        "spark.driver.extraClassPath": first,
+        "spark.executor.extraClassPath": first,
         # `deltalake` commits to the same tables, in other processes
         "spark.delta.logStore.file.impl": LOG_STORE,
         "spark.delta.logStore.s3a.impl": S3_LOG_STORE,
@@ -115,7 +117,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.pyspark.python": settings.python,
         "spark.python.daemon.module": "spark_jobs.jobs.worker_daemon",
         "spark.local.dir": str(scratch),
-        "spark.driver.extraJavaOptions": _java_options(settings, scratch),
+        "spark.driver.extraJavaOptions": _java_options(settings, scratch, jars),
         **{f"spark.hadoop.{name}": str(scratch / "hive") for name in _HIVE_SCRATCH_KEYS},
         # one per session: Hive removes it when a session ends
         "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive" / "${hive.session.id}_resources"),
@@ -130,7 +132,16 @@ _HIVE_SCRATCH_KEYS = (
 )
 
 
-def _java_options(settings: Settings, scratch: Path) -> str:
+def archive_of(settings: Settings, jars: list[Path]) -> Path:
+    """Where the archive of classes is for these jars before Spark's own; see `server.class_archive`.
+
+    Raises:
+        JavaUnusable: there is no Java that Spark runs on.
+    """
+    return class_archive(settings.jars / "classes", java_path(), jars)
+
+
+def _java_options(settings: Settings, scratch: Path, jars: list[Path]) -> str:
     options = {
         "user.timezone": "UTC",
         "java.io.tmpdir": str(scratch),
@@ -139,7 +150,16 @@ def _java_options(settings: Settings, scratch: Path) -> str:
     }
     # in quotation marks, which Spark takes off: a folder's name may have blanks
     properties = [f'"-D{name}={value}"' for name, value in options.items()]
-    return " ".join([*properties, settings.java_options]).strip()
+    return " ".join([*properties, reading(archive_of(settings, jars)), settings.java_options]).strip()
+
+
+def first_jars(settings: Settings) -> list[Path]:
+    """The jars that stand before Spark's own in a class path.
+
+    Raises:
+        JarsMissing: the jars folder lacks one.
+    """
+    return [*lake_jars(settings), *further_jars(settings), guard_jar(settings)]
 
 
 def lake_jars(settings: Settings) -> list[Path]:

@@ -34,9 +34,7 @@ def find_java() -> Java:
     Raises:
         JavaUnusable: there is none, it is older than 17, or it lacks a module that Spark needs.
     """
-    executable = _candidate()
-    if executable is None:
-        raise _unusable("none on PATH, and JAVA_HOME is not set", None)
+    executable = java_path()
     answer = _run(executable, "-version")
     version = answer.stderr.strip().splitlines()[0] if answer.stderr.strip() else "no answer"
     major = _major(version)
@@ -45,6 +43,18 @@ def find_java() -> Java:
     if _run(executable, "--add-modules", NEEDED_MODULE, "-version").returncode:
         raise _unusable(f"{version} without the module {NEEDED_MODULE} ({executable})", version)
     return Java(executable, version)
+
+
+def java_path() -> Path:
+    """Where the Java is that `find_java` looks at.
+
+    Raises:
+        JavaUnusable: there is none.
+    """
+    executable = _candidate()
+    if executable is None:
+        raise _unusable("none on PATH, and JAVA_HOME is not set", None)
+    return executable
 
 
 def _candidate() -> Path | None:

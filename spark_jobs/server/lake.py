@@ -16,16 +16,20 @@ from pathlib import Path
 import pyspark
 
 from spark_jobs.config import Settings
+from spark_jobs.server.class_archive import draft_of, keep, writing
 from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
 from spark_jobs.server.java import Java
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
-from spark_jobs.session import classic_conf, prepare_home, write_properties
+from spark_jobs.session import archive_of, classic_conf, first_jars, prepare_home, write_properties
 
 NAME = "lake"
 
 GRACE_S = 30.0
 """Spark ends in 2 to 3 s when idle; a commit under way may take longer."""
+
+ARCHIVING_S = 60.0
+"""More than that where the archive of classes is to be written: it takes 10 s and more, once an installation."""
 
 _LOGGING = """\
 rootLogger.level = warn
@@ -59,10 +63,9 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     ensure_logins(settings)
     properties = write_properties(settings, extra=_server_conf(settings, ensure_token(settings)))
     spark_home = Path(pyspark.__file__).parent
-    conf_dir = settings.server_dir / "conf"
-    conf_dir.mkdir(exist_ok=True)
-    (conf_dir / "log4j2.properties").write_text(_LOGGING)
-    (conf_dir / "fairscheduler.xml").write_text(_POOLS)
+    _logging_file(settings).write_text(_LOGGING)
+    _pools_file(settings).write_text(_POOLS)
+    archive = archive_of(settings, first_jars(settings))
     return Part(
         name=NAME,
         command=(
@@ -77,7 +80,8 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
             **settings.environment(),
             "JAVA_HOME": str(java.executable.resolve().parents[1]),
             "SPARK_HOME": str(spark_home),
-            "SPARK_CONF_DIR": str(conf_dir),
+            # an empty folder, as in every other session: Java archives no class path with files in folders
+            "SPARK_CONF_DIR": str(spark_home / "conf"),
             "SPARK_LOCAL_IP": settings.bind_address,
             "PYSPARK_PYTHON": settings.python,
             "PYSPARK_DRIVER_PYTHON": settings.python,
@@ -85,9 +89,18 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
         },
         working_dir=settings.server_dir,
         log_file=settings.logs_dir / "lake.log",
-        grace_s=GRACE_S,
+        grace_s=GRACE_S if archive.exists() else GRACE_S + ARCHIVING_S,
         pass_fds=(lock_descriptor,),
+        ended=lambda: keep(archive, draft_of(archive, settings.home)),
     )
+
+
+def _logging_file(settings: Settings) -> Path:
+    return settings.server_dir / "log4j2.properties"
+
+
+def _pools_file(settings: Settings) -> Path:
+    return settings.server_dir / "fairscheduler.xml"
 
 
 def lost_folders(settings: Settings) -> list[Path]:
@@ -113,10 +126,16 @@ def ensure_token(settings: Settings) -> str:
 
 
 def _server_conf(settings: Settings, token: str) -> dict[str, str]:
-    base = classic_conf(settings)
+    base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
+    options = [
+        f'"-Dlog4j2.configurationFile={_logging_file(settings).as_uri()}"',
+        writing(archive, draft_of(archive, settings.home)),
+        base["spark.driver.extraJavaOptions"],
+    ]
     return {
         **server_conf(settings),
         "spark.sql.extensions": f"{base['spark.sql.extensions']},{EXTENSION}",
+        "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": settings.bind_address,
         "spark.connect.grpc.binding.port": str(settings.connect_port),
@@ -126,7 +145,7 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
         "spark.hadoop.hive.server2.logging.operation.enabled": "false",
         # SQL clients and jobs share the cores: a query need not wait for the end of a run, see _POOLS
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": str(settings.server_dir / "conf" / "fairscheduler.xml"),
+        "spark.scheduler.allocation.file": str(_pools_file(settings)),
         # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s
         "spark.connect.execute.manager.detachedTimeout": "30s",
         **lineage_conf(settings),

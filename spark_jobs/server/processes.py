@@ -39,6 +39,7 @@ class Part:
     Attributes:
         grace_s: seconds between `end_signal` and SIGKILL.
         pass_fds: open files that it inherits (the lake's lock).
+        ended: called when it has ended at the wish of the supervisor, in time.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Part:
     grace_s: float
     pass_fds: tuple[int, ...] = field(default=())
     end_signal: signal.Signals = signal.SIGTERM
+    ended: Callable[[], None] = field(default=lambda: None)
 
 
 def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:

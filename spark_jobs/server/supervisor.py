@@ -208,6 +208,8 @@ class Supervisor:
         run.last_exit = run.process.wait()
         processes.end(members, grace_s=5.0)
         run.process = None
+        if not killed:
+            run.part.ended()
         log.info("ended", part=run.part.name, exit_code=run.last_exit, killed=bool(killed))
 
     def _end_all(self) -> None:

@@ -1,102 +1,109 @@
-"""What ten checks of a source file cost on a large drop: `python -m tests.benchmarks.checks [ROWS]`.
+"""What ten checks of a source file cost on a large drop: `python -m tests.benchmarks.checks [--rows N] [--days N]`.
 
-Those that quarantine are measured where records are read (one core, the kernel alone), those that Great Expectations
-judges on the rows that landed, from the frame to the verdicts. A day of 400,000 rows takes the pipeline 85 s and more.
+Three sources read the same files: one without checks, one whose ten checks quarantine where records are read, one whose
+ten checks Great Expectations judges on the rows that landed. Each day is a `tidemark run` of each source, in turn,
+through the lake server of an installation of its own; the first day is not counted, since code is compiled then.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import os
+import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from spark_jobs.config import Settings
-from spark_jobs.gates.checks import assertions_about
-from spark_jobs.gates.judging import Checked, judge
-from spark_jobs.kernels.records import read_csv
-from spark_jobs.landing.record_spec import record_spec
-from spark_jobs.sources import Source, load_source
+from spark_jobs.sources import load_source
+from tests.benchmarks.commands import seconds
+from tests.installations import CHECKOUT, Installation
 
-SOURCE = Path(__file__).parents[2] / "dags" / "sources" / "flights.yml"
-CHECKS: dict[str, dict[str, Any]] = {
-    "delay": {"kind": "between", "column": "dep_delay", "min": -120, "max": 2000},
-    "distance": {"kind": "between", "column": "distance", "min": 1, "max": 10_000},
-    "air": {"kind": "between", "column": "air_time", "min": 10, "max": 1500},
-    "hours": {"kind": "between", "column": "hour", "min": 0, "max": 23},
-    "origins": {"kind": "in", "column": "origin", "values": ["EWR", "JFK", "LGA"]},
-    "months": {"kind": "in", "column": "month", "values": list(range(1, 13))},
-    "tails": {"kind": "matches", "column": "tailnum", "pattern": "N[0-9A-Z]+"},
-    "dests": {"kind": "matches", "column": "dest", "pattern": "[A-Z]{3}"},
-    "given": {"kind": "not_null", "column": "carrier"},
-    "late": {"kind": "lateness", "max": "100 days"},
+AIM_PERCENT = 10
+FLIGHTS = CHECKOUT / "dags" / "sources" / "flights.yml"
+START = date(2013, 1, 1)
+CHECKS = """
+checks:
+  delay: {{kind: between, column: dep_delay, min: -120, max: 2000, treatment: {0}}}
+  distance: {{kind: between, column: distance, min: 1, max: 10000, treatment: {0}}}
+  air: {{kind: between, column: air_time, min: 10, max: 1500, treatment: {0}}}
+  hours: {{kind: between, column: hour, min: 0, max: 23, treatment: {0}}}
+  origins: {{kind: in, column: origin, values: [EWR, JFK, LGA], treatment: {0}}}
+  months: {{kind: in, column: month, values: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], treatment: {0}}}
+  tails: {{kind: matches, column: tailnum, pattern: "N[0-9A-Z]+", treatment: {0}}}
+  dests: {{kind: matches, column: dest, pattern: "[A-Z]{{3}}", treatment: {0}}}
+  given: {{kind: not_null, column: carrier, treatment: {0}}}
+  late: {{kind: lateness, max: 100 days, treatment: {0}}}
+"""
+SOURCES = {"plain": "", "sifted": CHECKS.format("quarantine"), "judged": CHECKS.format("fail")}
+"""By name of the source: the checks in its file."""
+ABOUT = {
+    "plain": "no checks",
+    "sifted": "ten checks that quarantine",
+    "judged": "ten checks of Great Expectations",
 }
 
 
-def _drop(source: Source, n_rows: int) -> bytes:
+def source_text(name: str) -> str:
+    """The file of flights, under another name, with other names of windows."""
+    text = FLIGHTS.read_text().replace("source: flights", f"source: {name}")
+    for window in ("departure_delays", "rotations"):
+        text = text.replace(f"  {window}:", f"  {name}_{window}:")
+    return text + SOURCES[name]
+
+
+def write_day(landing: Path, columns: list[str], day: int, n_rows: int) -> None:
     """A CSV file of flights with so many rows."""
-    rng = np.random.default_rng(7)
-    minutes = rng.integers(0, 1440, n_rows)
-    lines = [",".join(source.columns)]
+    label = START + timedelta(days=day)
+    minutes = np.random.default_rng(day).integers(0, 1440, n_rows)
+    lines = [",".join(columns)]
     for i, minute in enumerate(minutes.tolist()):
-        at = f"2013-01-01T{minute // 60:02}:{minute % 60:02}:00Z"
+        at = f"{label}T{minute // 60:02}:{minute % 60:02}:00Z"
         cells = ["2013", "1", "1", "900", "905", str(i % 90), "1100", "1105", "-3", "UA", str(i), f"N{i % 4000}AA"]
         cells += ["JFK", "HNL", "300", "2000", "9", "5", at, at, at, at]
         lines.append(",".join(cells))
-    return "\n".join(lines).encode()
+    folder = landing / "flights" / f"{label}"
+    folder.mkdir(parents=True)
+    (folder / "flights.csv").write_text("\n".join(lines))
 
 
-def _seconds(work: Callable[[], Any], times: int = 3) -> float:
-    """The least of some times: of a machine that others use the one that tells most."""
-    spent = []
-    for _ in range(times):
-        begun = time.process_time()
-        work()
-        spent.append(time.process_time() - begun)
-    return min(spent)
+def run_days(installation: Installation, days: int) -> Mapping[str, list[float]]:
+    """Seconds of each source's days after the first; the order of sources turns from day to day."""
+    spent: dict[str, list[float]] = {name: [] for name in SOURCES}
+    for day in range(days):
+        label, names = f"{START + timedelta(days=day)}", [*SOURCES]
+        for name in names[day % 3 :] + names[: day % 3]:
+            spent[name].append(seconds(installation, ("run", name, "--from", label, "--to", label)))
+    return {name: took[1:] for name, took in spent.items()}
 
 
-def main(n_rows: int) -> None:
-    """Print both costs."""
-    plain = load_source(SOURCE)
-
-    def with_checks(treatment: str) -> Source:
-        return plain.model_copy(update={"checks": _checks(treatment)})
-
-    data = _drop(plain, n_rows)
-    rows: list[pa.RecordBatch] = []
-
-    def read(source: Source) -> None:
-        rows[:] = read_csv([data], record_spec(source).of_drop(0))
-
-    without, checked = (_seconds(lambda s=s: read(s)) for s in (plain, with_checks("quarantine")))
-    print(f"reading {n_rows} rows: {without:.2f} s, with ten checks {checked:.2f} s (+{checked - without:.2f} s)")
-    table = pa.Table.from_batches(rows)
-    landed = table.select([f"c_{c}" for c in plain.columns]).rename_columns(list(plain.columns))
-    landed = landed.append_column("late_by", pa.array(np.zeros(len(landed), np.int64)))
-    landed = landed.append_column("row_id", pa.array(np.arange(len(landed))))
-    with tempfile.TemporaryDirectory() as home:
-        settings = Settings(home=Path(home))
-        held = assertions_about(settings, with_checks("fail"), "rows", plain.start_us)
-        wanted = sorted({c for check in held for c in check.reads} | {"row_id"})
-        about = Checked("bronze", "bronze.flights_chunks", ("row_id",), "flights", "r", "nobody")
-        spent = _seconds(lambda: judge(settings, about, landed.select(wanted), held, {}, suite="rows checks"))
-    print(f"ten checks judged by Great Expectations: {spent:.2f} s")
-
-
-def _checks(treatment: str) -> dict[str, Any]:
-    from pydantic import TypeAdapter
-
-    from spark_jobs.sources import DataCheck
-
-    adapter: TypeAdapter[Any] = TypeAdapter(DataCheck)
-    return {name: adapter.validate_python({**check, "treatment": treatment}) for name, check in CHECKS.items()}
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=400_000)
+    parser.add_argument("--days", type=int, default=7)
+    asked = parser.parse_args()
+    columns = list(load_source(FLIGHTS).columns)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        installation = Installation(home)
+        (home / "sources").mkdir(parents=True)
+        for name in SOURCES:
+            (home / "sources" / f"{name}.yml").write_text(source_text(name))
+        installation.environment["TIDEMARK_SOURCES"] = str(home / "sources")
+        for day in range(asked.days):
+            write_day(installation.settings.landing_folder, columns, day, asked.rows)
+        with installation.serving("--no-airflow"):
+            spent = run_days(installation, asked.days)
+    plain = statistics.median(spent["plain"])
+    print(f"a day of {asked.rows} rows, median of {asked.days - 1}, {os.cpu_count()} cores\n")
+    print(f"| checks | seconds | more than without (aim {AIM_PERCENT} %) |\n| --- | ---: | ---: |")
+    for name, took in spent.items():
+        more = statistics.median(100 * (s / p - 1) for s, p in zip(took, spent["plain"], strict=True))
+        middle = statistics.median(took)
+        print(f"| {ABOUT[name]} | {middle:.1f} | {100 * (middle / plain - 1):.1f} %, by pairs {more:.1f} % |")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 400_000)
+    main()

@@ -58,8 +58,10 @@ def compare(installation: Installation, names: list[str]) -> None:
         spent.append((time.monotonic() - begun, processor_seconds(installation.settings.home) - cpu))
     for (seconds, cpu), how in zip(spent, ("one after the other", "at once"), strict=True):
         print(f"{len(names)} sources {how}: {seconds:.1f} s, {cpu:.1f} processor seconds of the servers")
+    # what runs one after the other keeps busy already can't be had once more
+    bound = (os.cpu_count() or 1) * spent[0][0] / spent[0][1]
     print(
-        f"{spent[0][0] / spent[1][0]:.2f} times as fast (aim {AIM});"
+        f"{spent[0][0] / spent[1][0]:.2f} times as fast (aim {AIM}; at most {bound:.2f} for this work on these cores);"
         f" {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     )
 
