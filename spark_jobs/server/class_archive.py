@@ -26,8 +26,8 @@ _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 def class_archive(folder: Path, java: Path, jars: Iterable[Path]) -> Path:
     """The file of the archive for this Java and these jars before Spark's own, whether it is there or not."""
     spark_jars = Path(pyspark.__file__).parent / "jars"
-    # in the order of the folder, as Java expands `*`
-    listed = [Path(entry.path) for entry in os.scandir(spark_jars)]
+    # in the order of the folder, as Java expands `*`; no folder under spark-submit, whose JVM runs already
+    listed = [Path(entry.path) for entry in os.scandir(spark_jars)] if spark_jars.is_dir() else []
     name = hashlib.sha256()
     for file in (java.resolve(), *jars, *listed):
         with suppress(FileNotFoundError):

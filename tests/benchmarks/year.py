@@ -1,7 +1,7 @@
 """A simulated year of daily runs with retention and weekly maintenance: seconds a run, files, and bytes a row.
 
 `python tests/benchmarks/year.py [--days N] [--rows N]` makes an installation without Airflow in a temporary folder,
-runs a small source day after day through the lake server, and prints a line for every 30 days. What is compared is the
+runs a small source day after day through the lake server, and prints a line for every 28 days. What is compared is the
 median of the last seven runs, each without its maintenance; files are counted as they then are.
 
 Simulated days take seconds, so what goes by a clock is done, or counted, otherwise: files that are out of use go with
@@ -28,7 +28,9 @@ from tests.installations import Installation
 AIM = 1.2
 """Of the last day, in times of day 30: seconds a run, and files."""
 START = date(2024, 1, 1)
-SHOWN, WEEK = 30, 7
+WEEK, SHOWN = 7, 28
+AFTER = 2
+"""Days after a maintenance on which figures are printed: each day until the next one adds files."""
 METERS = """
 source: meters
 start: 2024-01-01
@@ -95,7 +97,7 @@ def processor_seconds(home: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--days", type=int, default=366)
     parser.add_argument("--rows", type=int, default=1000)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +125,7 @@ def simulate(installation: Installation, days: int, rows: int) -> None:
         if day % WEEK == WEEK - 1:
             done = installation.run(sys.executable, "-c", MAINTAIN, timeout_s=1800)
             assert done.returncode == 0, done.stdout + done.stderr
-        if (day + 1) % SHOWN == 0 or day == days - 1:
+        if (day + 1 > SHOWN and (day + 1) % SHOWN == AFTER) or day == days - 1:
             files, of_logs, size, of_table = files_of(Path(settings.lake))
             seconds, now = statistics.median(spent[-WEEK:]), processor_seconds(settings.home)
             cpu = (now - before) / (day + 1 - last_cpu_day)

@@ -1,8 +1,9 @@
-"""A table and a topic through the lake server, as commands of a user read them."""
+"""A table and a topic through the lake server, as commands of a user, runs in Airflow and `spark-submit` read them."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.config import Settings
+from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.model import STAGES
+from spark_jobs.server.airflow_api import AirflowApi
 from spark_jobs.server.jars import KAFKA, POSTGRESQL
 from tests.extraction.harness import source_with
 from tests.extraction.test_tables import BY_TIME, ROWS, insert, server, shop  # noqa: F401
@@ -31,8 +34,8 @@ DAYS = ("--from", "2024-01-01", "--to", "2024-01-03")
 
 
 @pytest.fixture
-def installed(tmp_path: Path, shop: Postgres, running: Broker) -> Iterator[Installation]:  # noqa: F811
-    """A home with a source of a table and one of a topic, whose lake server runs."""
+def made(tmp_path: Path, shop: Postgres, running: Broker) -> Installation:  # noqa: F811
+    """A home with a source of a table and one of a topic; no server runs."""
     home = tmp_path / ODD_NAME
     installed = Installation(home, sources=home / "sources", landing=home / "landing")
     write_source(installed.settings, source_with(BY_TIME))
@@ -47,8 +50,14 @@ def installed(tmp_path: Path, shop: Postgres, running: Broker) -> Iterator[Insta
         "events": {"servers": running.servers},
     }
     file.write_text(json.dumps(reached))
-    with installed.serving("--no-airflow"):
-        yield installed
+    return installed
+
+
+@pytest.fixture
+def installed(made: Installation) -> Iterator[Installation]:
+    """The same, while its lake server runs."""
+    with made.serving("--no-airflow"):
+        yield made
 
 
 def test_a_table_and_a_topic_are_read_through_the_lake_server(
@@ -83,6 +92,48 @@ def test_a_table_and_a_topic_are_read_through_the_lake_server(
     logs = [path for path in installed.settings.home.rglob("*") if path.is_file() and path.suffix in (".log", ".txt")]
     assert logs
     assert [path for path in logs if PASSWORD in path.read_text(errors="replace")] == []
+
+
+@pytest.mark.long
+@pytest.mark.airflow
+@pytest.mark.timeout(1500)
+def test_a_table_and_a_topic_are_read_by_runs_in_airflow_and_by_spark_submit(
+    spark: SparkSession,
+    made: Installation,
+    shop: Postgres,  # noqa: F811
+    running: Broker,  # noqa: F811
+) -> None:
+    insert(shop, *ROWS)
+    running.create(spark, "served", 2)
+    running.send(spark, "served", *(message(*row, partition=place % 2) for place, row in enumerate(ROWS)))
+
+    # the first day by `spark-submit`, a driver of its own
+    properties = made.run(str(TIDEMARK), "spark-conf").stdout.strip()
+    for source in ("meters", "events"):
+        for stage in STAGES[:-1]:
+            job = (str(CHECKOUT / "spark_jobs" / "jobs" / "stage.py"), stage, source)
+            day = ("--from", "2024-01-01", "--to", "2024-01-01", "--run-id", f"by-hand-{source}")
+            done = made.run(str(TIDEMARK.with_name("spark-submit")), "--properties-file", properties, *job, *day)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    with made.serving(), AirflowApi(made.settings) as api:
+        for source in ("meters", "events"):
+            api.patch(f"dags/{source}", {"is_paused": False})
+            # the first day once more, which publishes what `spark-submit` has left to publish
+            conf = {"from": "2024-01-01", "to": "2024-01-03"}
+            run = api.post(f"dags/{source}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"]
+            deadline = time.monotonic() + 600
+            while (state := api.get(f"dags/{source}/dagRuns/{run}")["state"]) not in ("success", "failed"):
+                assert time.monotonic() < deadline, f"{run} of {source} is {state}"
+                time.sleep(0.5)
+            assert state == "success"
+        hours = {name: made.sql(f"SELECT * FROM silver.{name}") for name in ("hourly", "by_hour")}
+        assert len(hours["hourly"]) > 0
+        assert _values(hours["hourly"]) == _values(hours["by_hour"])
+        read = made.sql("SELECT source, sum(rows) AS rows FROM bronze.extracts GROUP BY source ORDER BY source")
+        assert read == [{"source": "events", "rows": 6}, {"source": "meters", "rows": 6}]
+    told = [path for path in made.settings.home.rglob("*.log") if PASSWORD in path.read_text(errors="replace")]
+    assert told == []
 
 
 def _values(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -1,10 +1,11 @@
-"""Runs in a real Airflow that wait without a slot: for somebody's approval of their plan, and for files."""
+"""Runs in a real Airflow that wait without a slot: for somebody's approval of their plan, for files, and for the drops
+of another source."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,14 @@ RUNS = "dags/meters/dagRuns"
 DAY = "2024-01-01"
 ENDED = ("success", "failed")
 METERS = SOURCE.replace("format: ndjson}", "format: ndjson, wait: 2 h}") + "dag: {schedule: manual}\n"
+YESTERDAY = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+UPPER, LOWER = (
+    SOURCE.replace("source: meters", f"source: {name}")
+    .replace("start: 2024-01-01", f"start: {YESTERDAY}")
+    .replace("hourly:", f"{name}_hourly:")
+    .replace("shifts:", f"{name}_shifts:")
+    for name in ("upper", "lower")
+)
 LINE = '{"id": "1", "meter": "m", "at": "%sT01:00:00Z", "seen": "%sT02:00:00Z", "load": 3, "heat": 1.5}\n'
 
 
@@ -28,8 +37,11 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     made = Installation(home)
     (home / "sources").mkdir()
     (home / "sources" / "meters.yml").write_text(METERS)
+    (home / "sources" / "upper.yml").write_text(UPPER + "dag: {schedule: manual}\n")
+    (home / "sources" / "lower.yml").write_text(LOWER + "dag: {schedule: every, after: [upper]}\n")
     made.environment["TIDEMARK_SOURCES"] = str(home / "sources")
     write_file(made, DAY)
+    write_file(made, YESTERDAY)
     with made.serving():
         yield made
 
@@ -128,3 +140,28 @@ def test_a_drop_without_a_file_is_waited_for_without_a_slot(installation: Instal
     assert states(api, run)["land"] == "success"
     (found,) = installation.sql(f"SELECT count(*) AS n FROM bronze.files WHERE path LIKE '%{today}%'")
     assert found["n"] == 1
+
+
+def test_a_scheduled_run_waits_until_another_source_has_published_its_drop(
+    installation: Installation, api: AirflowApi
+) -> None:
+    api.patch("dags/lower", {"is_paused": False})
+
+    def scheduled() -> dict[str, Any]:
+        """The run of yesterday's drop, which the schedule has started."""
+        runs = api.get("dags/lower/dagRuns")["dag_runs"]
+        return next((run for run in runs if run["run_type"] == "scheduled"), {"dag_run_id": "", "state": None})
+
+    until(lambda: bool(scheduled()["dag_run_id"]), 120, "the schedule started nothing")
+    land = f"dags/lower/dagRuns/{scheduled()['dag_run_id']}/taskInstances/land"
+    until(lambda: api.get(land)["state"] in ("deferred", *ENDED), 120, "the task never began")
+    time.sleep(8)
+    assert api.get(land)["state"] == "deferred"
+    assert installation.json("status", "--drops", "lower")[0]["state"] == "missing"
+
+    published = installation.json("run", "upper", "--from", YESTERDAY, "--to", YESTERDAY)
+    assert published["moved"]
+    until(lambda: scheduled()["state"] in ENDED, 300, "the run went on waiting")
+    assert scheduled()["state"] == "success"
+    assert installation.sql("SELECT sum(readings) AS n FROM gold.lower") == [{"n": 1}]
+    assert api.get("dags/upper/dagRuns")["total_entries"] == 0

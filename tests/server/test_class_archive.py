@@ -27,6 +27,12 @@ def test_another_jar_or_java_is_another_archive(tmp_path: Path) -> None:
     assert len({first, second, third, fourth}) == 4
 
 
+def test_there_is_none_where_pyspark_is_an_archive_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "java").write_text("java")
+    monkeypatch.setattr("pyspark.__file__", str(tmp_path / "pyspark.zip" / "pyspark" / "__init__.py"))
+    assert reading(class_archive(tmp_path, tmp_path / "java", [])) == ""
+
+
 def test_options_read_what_is_there_and_write_what_is_not(tmp_path: Path) -> None:
     archive = tmp_path / "classes" / "a.jsa"
     draft = draft_of(archive, tmp_path)
