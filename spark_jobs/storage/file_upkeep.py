@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spark_jobs.storage.commits import commit
-from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.delta_log import LOG_DIR, open_table
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.sql import literal
 from spark_jobs.storage.written_files import ROWS_A_GROUP
@@ -92,3 +92,22 @@ def remove_unused(uri: str, options: Mapping[str, str], kept: timedelta) -> None
     hours = int(kept / timedelta(hours=1))
     table = open_table(uri, options)
     table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+    if "://" not in uri:
+        _remove_sidecars(uri, kept)
+
+
+def _remove_sidecars(uri: str, kept: timedelta) -> None:
+    """Remove what Hadoop keeps on a local disk beside each file that it writes, where the file is gone: a vacuum looks
+    at no hidden file. Those of the log stay: they tell that a version is missing."""
+    from pyarrow.fs import FileSelector
+
+    files = file_system(uri, {})
+    listed = {file.path: file for file in files.get_file_info(FileSelector("", recursive=True))}
+    before = datetime.now(UTC) - kept
+    for path, file in listed.items():
+        folder, _, name = path.rpartition("/")
+        if LOG_DIR in path.split("/") or not (name.startswith(".") and name.endswith(".crc")):
+            continue
+        of = name.removeprefix(".").removesuffix(".crc")
+        if (f"{folder}/{of}" if folder else of) not in listed and file.mtime <= before:
+            files.delete_file(path)
