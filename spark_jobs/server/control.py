@@ -25,7 +25,7 @@ from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.logins import expect_private
 from spark_jobs.server.ports import expect_free
 from spark_jobs.server.starting import Progress, Starting, SupervisorGone
-from spark_jobs.server.state import SupervisorState, state_file, wish_file, write_json
+from spark_jobs.server.state import SupervisorState, state_file, write_wish
 from spark_jobs.server.status import Status, running_supervisor, status
 from spark_jobs.session import lake_jars, prepare_home
 
@@ -57,8 +57,8 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
     prepare_home(settings)
     with _one_at_a_time(settings):
         running = running_supervisor(settings)
-        if running and running.setup != settings.environment():
-            progress("the settings have changed: ending what runs")
+        if running and (running.setup != settings.environment() or not running.wish):
+            progress("the settings, or Tidemark itself, have changed: ending what runs")
             _end_supervisor(settings, running)
             running = None
         if running and (lost := lost_under_server(settings, running)):
@@ -88,7 +88,7 @@ def serve(settings: Settings, *, airflow: bool = True) -> None:
     prepare_home(settings)
     with _one_at_a_time(settings):
         _preflight(settings, airflow=airflow)
-        write_json(wish_file(settings), {"airflow": airflow, "code": code_version()})
+        write_wish(settings, airflow=airflow, code=code_version())
     os.chdir(settings.server_dir)
     os.execve(sys.executable, _SUPERVISOR, _supervisor_environment(settings))
 
@@ -110,9 +110,8 @@ def _bring_up(settings: Settings, running: SupervisorState | None, *, airflow: b
     """Have the running supervisor, or a new one, start what is wanted, and wait for it."""
     if running is None:
         _preflight(settings, airflow=airflow)
-    code = code_version()
-    write_json(wish_file(settings), {"airflow": airflow, "code": code})
-    Starting(settings, code, _launch_or_tell(settings, running), airflow=airflow, progress=progress).wait()
+    wish = write_wish(settings, airflow=airflow, code=code_version())
+    Starting(settings, wish, _launch_or_tell(settings, running), airflow=airflow, progress=progress).wait()
 
 
 def _preflight(settings: Settings, *, airflow: bool) -> None:

@@ -27,23 +27,22 @@ class Starting:
     """Asks the services until each has answered, and gives a fresh lake server its first work meanwhile.
 
     Args:
-        code: the version that the supervisor was asked to run; before it has read the wish, the server that it is
-            about to end would answer.
+        wish: the name of what the supervisor was asked for; before it has read that, the server that it is about to
+            end would answer, and a part that it is about to start is one that was given up.
         launched: the supervisor, if this `up` started it.
     """
 
     def __init__(
         self,
         settings: Settings,
-        code: str,
+        wish: str,
         launched: subprocess.Popen[bytes] | None,
         *,
         airflow: bool,
         progress: Progress,
     ) -> None:
-        self._settings, self._code, self._launched, self._progress = settings, code, launched, progress
+        self._settings, self._wish, self._launched, self._progress = settings, wish, launched, progress
         self._questions: dict[str, Callable[[Settings], Health]] = {"sql": sql_health, "connect": connect_health}
-        self._airflow = airflow
         if airflow:
             self._questions["airflow"] = airflow_health
         self._begun = time.time()
@@ -60,9 +59,10 @@ class Starting:
         while self._questions:
             time.sleep(POLL_S)
             state = running_supervisor(self._settings)
-            if state and (state.code, state.airflow) == (self._code, self._airflow):
+            has_read = state is not None and state.wish == self._wish
+            if state and has_read:
                 self._ask_all(state)
-            self._expect_progress(state)
+            self._expect_progress(state, has_read=has_read)
         if self._warming and self._warming.wait():
             raise self._failed("the first work of the lake server", "it failed", self._log("warm"))
 
@@ -88,7 +88,7 @@ class Starting:
                 stderr=subprocess.STDOUT,
             )
 
-    def _expect_progress(self, state: SupervisorState | None) -> None:
+    def _expect_progress(self, state: SupervisorState | None, *, has_read: bool) -> None:
         if not self._questions:
             return
         if self._launched and self._launched.poll() is not None:
@@ -97,7 +97,8 @@ class Starting:
             )
         if self._launched is None and state is None:
             raise SupervisorGone
-        failed = next((part for part in state.parts if part.condition == "failed"), None) if state else None
+        parts = state.parts if state and has_read else ()
+        failed = next((part for part in parts if part.condition == "failed"), None)
         if failed:
             found = f"it ended again and again, last with exit code {failed.last_exit}"
             raise self._failed(failed.name, found, Path(failed.log))

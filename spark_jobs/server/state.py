@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 import psutil
 
@@ -37,6 +38,7 @@ class SupervisorState:
         created: the process's creation time, which tells it from a later process with the same id.
         code: version of the code (`code_version`) when `tidemark up` last started or checked the lake server.
         airflow: whether it runs Airflow, as the last wish that it has read says.
+        wish: the name of that wish.
         setup: the settings as a mapping; a change of them needs a restart of everything.
     """
 
@@ -46,6 +48,7 @@ class SupervisorState:
     airflow: bool
     setup: dict[str, str]
     parts: tuple[PartState, ...]
+    wish: str = ""
 
     def is_alive(self) -> bool:
         """Whether this very supervisor still runs."""
@@ -66,8 +69,16 @@ def state_file(settings: Settings) -> Path:
 
 
 def wish_file(settings: Settings) -> Path:
-    """Where `tidemark up` writes what the supervisor should run: `{"airflow": bool, "code": version}`."""
+    """Where `tidemark up` writes what the supervisor should run, see `write_wish`."""
     return settings.server_dir / "wish.json"
+
+
+def write_wish(settings: Settings, *, airflow: bool, code: str) -> str:
+    """Write what the supervisor should run: Airflow or not, and which version of the code; the wish's name, by which
+    its state tells that it has read it."""
+    name = uuid4().hex
+    write_json(wish_file(settings), {"airflow": airflow, "code": code, "wish": name})
+    return name
 
 
 def read_state(settings: Settings) -> SupervisorState | None:

@@ -5,11 +5,11 @@ and ends them all.
 
 - SIGTERM, SIGINT: end all parts, Airflow first, then its database and the lake server, and leave no process behind;
 - SIGHUP: read the wish file again: start or end Airflow, restart the parts that have imported our code (the lake
-  server, the command server, Airflow's scheduler) if that names another one.
+  server, the command server, Airflow's scheduler) if that names another one, and start what was given up.
 
 A part that ends is started again after a pause; after `RESTARTS` ends within `WINDOW_S` it is given up and reported
-as failed, while the others go on. The supervisor holds the lake's writer lock, and so does the JVM: no other writer
-can step in between two lives of the lake server.
+as failed, until `tidemark up` wishes for it again, while the others go on. The supervisor holds the lake's writer lock,
+and so does the JVM: no other writer can step in between two lives of the lake server.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ PAUSE_S = 2.0
 TICK_S = 0.5
 """How often the supervisor looks at its parts."""
 
+_ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
+"""Exit codes of a program that has done at SIGTERM what it does at its end."""
+
 _WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME)
 
 
@@ -76,7 +79,7 @@ class Supervisor:
     def __init__(self, settings: Settings, java: Java, lock: LakeLock) -> None:
         self._settings = settings
         self._lock = lock
-        self._code, self._airflow = "", False
+        self._code, self._airflow, self._wish = "", False, ""
         self._stop_asked = False
         self._reconcile_asked = True
         self._published: SupervisorState | None = None
@@ -135,6 +138,10 @@ class Supervisor:
                     self._end(self._runs[name])
                     self._runs[name] = _Run(self._runs[name].make)
             self._code = wish["code"]
+        for name, run in self._runs.items():
+            if run.condition == "failed":
+                self._runs[name] = _Run(run.make, once=run.once)
+        self._wish = wish["wish"]
 
     def _airflow_run(self, name: str) -> _Run:
         settings = self._settings
@@ -208,7 +215,7 @@ class Supervisor:
         run.last_exit = run.process.wait()
         processes.end(members, grace_s=5.0)
         run.process = None
-        if not killed:
+        if run.last_exit in _ENDED_IN_ORDER:
             run.part.ended()
         log.info("ended", part=run.part.name, exit_code=run.last_exit, killed=bool(killed))
 
@@ -227,6 +234,7 @@ class Supervisor:
             airflow=self._airflow,
             setup=self._settings.environment(),
             parts=tuple(self._part_state(name, run) for name, run in self._runs.items()),
+            wish=self._wish,
         )
         if state != self._published:
             write_state(self._settings, state)

@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.server import control, processes
+from spark_jobs.server import control, processes, starting
+from spark_jobs.server.health import Health
 from spark_jobs.server.lake_lock import holder
-from spark_jobs.server.state import SupervisorState, wish_file, write_json
+from spark_jobs.server.state import SupervisorState, write_wish
 from spark_jobs.server.status import running_supervisor, status
 
 pytestmark = pytest.mark.server
@@ -61,7 +62,7 @@ def supervise(settings: Settings) -> Iterator[Callable[[str], subprocess.Popen]]
     started = []
 
     def start(program: str) -> subprocess.Popen:
-        write_json(wish_file(settings), {"airflow": False, "code": "v1"})
+        write_wish(settings, airflow=False, code="v1")
         environment = {**os.environ, **settings.environment(), processes.MARKER: str(settings.home)}
         process = subprocess.Popen([sys.executable, "-c", SUPERVISE, program], env=environment, start_new_session=True)
         started.append(process)
@@ -139,6 +140,24 @@ def test_a_part_that_ends_again_and_again_is_given_up_and_reported(settings, sup
     assert not status(settings.model_copy(update={"connect_timeout_s": 1.0})).ok
 
 
+def test_a_part_that_was_given_up_is_started_once_up_wishes_for_it_again(settings, supervise, monkeypatch):
+    healed = settings.home / "healed"
+    supervise(f"sleep 0.3; test -e {healed} && sleep 300; exit 7")
+    eventually(lambda: state_of(settings).part("lake").condition == "failed")
+    healed.touch()
+    answer = Health(ok=True, detail="it answers", seconds=0.0)
+    for service in ("sql_health", "connect_health"):
+        monkeypatch.setattr(starting, service, lambda _: answer)
+    monkeypatch.setattr(starting.Starting, "_warm", lambda _: subprocess.Popen(["true"]))
+    monkeypatch.setattr(control, "code_version", lambda: "v1")
+    control.up(settings, airflow=False)
+    part = state_of(settings).part("lake")
+    assert (part.condition, part.restarts) == ("running", 0)
+    os.kill(part.pid, signal.SIGKILL)
+    eventually(lambda: state_of(settings).part("lake").restarts == 1)
+    assert state_of(settings).part("lake").condition != "failed", "what ended before counts no more"
+
+
 def test_a_killed_supervisor_takes_its_parts_with_it(settings, supervise):
     supervisor = supervise("sleep 300")
     eventually(lambda: members(settings))
@@ -167,7 +186,7 @@ def test_what_outlives_a_killed_supervisor_is_reported_and_ended_by_down(setting
 def test_other_code_restarts_the_part(settings, supervise):
     supervisor = supervise("sleep 300")
     first = state_of(settings)
-    write_json(wish_file(settings), {"airflow": False, "code": "v2"})
+    write_wish(settings, airflow=False, code="v2")
     os.kill(supervisor.pid, signal.SIGHUP)
     eventually(lambda: state_of(settings).code == "v2" and state_of(settings).part("lake").pid)
     assert state_of(settings).part("lake").pid != first.part("lake").pid
@@ -199,7 +218,7 @@ def test_up_goes_on_without_a_supervisor_that_ends_while_it_is_asked(settings, m
     """As after a kill of all processes: it is still there when `up` looks, and gone a moment later."""
     process = psutil.Process()
     dying = SupervisorState(
-        process.pid, process.create_time(), "v1", airflow=False, setup=settings.environment(), parts=()
+        process.pid, process.create_time(), "v1", airflow=False, setup=settings.environment(), parts=(), wish="w"
     )
     monkeypatch.setattr(control, "running_supervisor", lambda _: dying)
     monkeypatch.setattr(control.os, "kill", lambda *_: None)

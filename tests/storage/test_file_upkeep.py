@@ -80,17 +80,18 @@ def test_files_out_of_use_for_longer_go_and_no_others(table: str) -> None:
     assert files_stored(table, {}).files < stored.files + 5
 
 
-def test_what_hadoop_keeps_beside_a_file_goes_with_the_file(table: str) -> None:
-    folder, log = Path(table) / "source=here", Path(table) / "_delta_log"
-    standing = next(folder.glob("*.parquet"))
-    sidecars = [folder / f".{name}.crc" for name in (standing.name, "old.parquet", "new.parquet")]
-    of_log = log / ".00000000000000000009.json.crc"
-    for file in (*sidecars, of_log, Path(table) / ".gone.parquet.crc"):
+def test_what_hadoop_keeps_beside_a_file_goes_with_the_file(tmp_path: Path) -> None:
+    table = tmp_path / "höme of 50%"
+    write_deltalake(table, pa.table({"n": [1]}))
+    standing = next(table.glob("*.parquet"))
+    sidecars = [table / f".{name}.crc" for name in (standing.name, "old.parquet", "new.parquet")]
+    of_log = table / "_delta_log" / ".00000000000000000009.json.crc"
+    for file in (*sidecars, of_log):
         file.write_bytes(b"crc\0")
         os.utime(file, (0, 0))
     os.utime(sidecars[2])
-    remove_unused(table, {}, WEEK)
-    assert set(Path(table).rglob(".*.crc")) == {sidecars[0], sidecars[2], of_log}
+    remove_unused(str(table), {}, WEEK)
+    assert set(table.rglob(".*.crc")) == {sidecars[0], sidecars[2], of_log}
 
 
 def test_old_rows_of_one_source_go(table: str) -> None:
