@@ -132,13 +132,14 @@ _HIVE_SCRATCH_KEYS = (
 )
 
 
-def archive_of(settings: Settings, jars: list[Path]) -> Path:
-    """Where the archive of classes is for these jars before Spark's own; see `server.class_archive`.
+def archive_of(settings: Settings, jars: list[Path]) -> Path | None:
+    """Where the archive of classes is for these jars before Spark's own, beside them or else in the home; see
+    `server.class_archive`.
 
     Raises:
         JavaUnusable: there is no Java that Spark runs on.
     """
-    return class_archive(settings.jars / "classes", java_path(), jars)
+    return class_archive([settings.jars / "classes", settings.home / "classes"], java_path(), jars, settings.heap)
 
 
 def _java_options(settings: Settings, scratch: Path, jars: list[Path]) -> str:

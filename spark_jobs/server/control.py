@@ -29,8 +29,8 @@ from spark_jobs.server.state import SupervisorState, state_file, write_wish
 from spark_jobs.server.status import Status, running_supervisor, status
 from spark_jobs.session import lake_jars, prepare_home
 
-DOWN_TIMEOUT_S = 150.0
-"""The sum of the parts' graces, with a margin, and what the lake server takes to write its archive of classes."""
+DOWN_TIMEOUT_S = 270.0
+"""The sum of the parts' graces, that of a lake server which writes its archive of classes among them, with a margin."""
 
 LEFTOVERS_GRACE_S = 10.0
 """Shorter than a part's own grace: the kernel has signalled them when their supervisor died."""

@@ -16,9 +16,9 @@ from pathlib import Path
 import pyspark
 
 from spark_jobs.config import Settings
-from spark_jobs.server.class_archive import draft_of, keep, writing
+from spark_jobs.server.class_archive import keep, note_use, writing
 from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
-from spark_jobs.server.java import Java
+from spark_jobs.server.java import Java, java_path
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
 from spark_jobs.session import archive_of, classic_conf, first_jars, prepare_home, write_properties
@@ -28,7 +28,7 @@ NAME = "lake"
 GRACE_S = 30.0
 """Spark ends in 2 to 3 s when idle; a commit under way may take longer."""
 
-ARCHIVING_S = 60.0
+ARCHIVING_S = 90.0
 """More than that where the archive of classes is to be written: it takes 10 s and more, once an installation."""
 
 _LOGGING = """\
@@ -61,11 +61,13 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
     prepare_home(settings)
     ensure_logins(settings)
-    properties = write_properties(settings, extra=_server_conf(settings, ensure_token(settings)))
+    conf, archive = _server_conf(settings, ensure_token(settings)), archive_of(settings, first_jars(settings))
+    note_use(archive)
+    archives = "-XX:ArchiveClassesAtExit" in conf["spark.driver.extraJavaOptions"]
+    properties = write_properties(settings, extra=conf)
     spark_home = Path(pyspark.__file__).parent
     _logging_file(settings).write_text(_LOGGING)
     _pools_file(settings).write_text(_POOLS)
-    archive = archive_of(settings, first_jars(settings))
     return Part(
         name=NAME,
         command=(
@@ -89,9 +91,9 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
         },
         working_dir=settings.server_dir,
         log_file=settings.logs_dir / "lake.log",
-        grace_s=GRACE_S if archive.exists() else GRACE_S + ARCHIVING_S,
+        grace_s=GRACE_S + ARCHIVING_S if archives else GRACE_S,
         pass_fds=(lock_descriptor,),
-        ended=lambda: keep(archive, draft_of(archive, settings.home)),
+        ended=lambda: keep(archive, settings.home),
     )
 
 
@@ -126,11 +128,14 @@ def ensure_token(settings: Settings) -> str:
 
 
 def _server_conf(settings: Settings, token: str) -> dict[str, str]:
-    base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
+    base = classic_conf(settings)
+    given = base["spark.driver.extraJavaOptions"]
+    archive = None if "-XX:SharedArchiveFile" in given else archive_of(settings, first_jars(settings))
     options = [
         f'"-Dlog4j2.configurationFile={_logging_file(settings).as_uri()}"',
-        writing(archive, draft_of(archive, settings.home)),
-        base["spark.driver.extraJavaOptions"],
+        # of one archive Java reads or writes, and does not start where it shall do both
+        writing(archive, settings.home, java_path(), settings.java_options),
+        given,
     ]
     return {
         **server_conf(settings),

@@ -83,6 +83,7 @@ class Supervisor:
         self._stop_asked = False
         self._reconcile_asked = True
         self._published: SupervisorState | None = None
+        self._hindrance = ""
         self._runs: dict[str, _Run] = {
             lake.NAME: _Run(lambda: lake.lake_part(settings, java, lock.descriptor)),
         }
@@ -101,9 +102,14 @@ class Supervisor:
         """Work until `ask_stop`, then end all parts."""
         try:
             while not self._stop_asked:
-                # a disk without room ends nothing that runs: what could not be written is tried again
-                with contextlib.suppress(OSError):
+                try:
                     self._tick()
+                    self._hindrance = ""
+                except OSError as error:
+                    # a disk without room ends nothing that runs: what could not be written is tried again
+                    if str(error) != self._hindrance:
+                        log.warning("cannot go on, and tries again", error=str(error))
+                    self._hindrance = str(error)
                 time.sleep(TICK_S)
         finally:
             self._end_all()

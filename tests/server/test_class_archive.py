@@ -8,75 +8,149 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_jobs.server.class_archive import class_archive, draft_of, keep, reading, writing
+from spark_jobs.server.class_archive import class_archive, draft_of, keep, note_use, reading, writing
 from spark_jobs.session import archive_of, first_jars
 from tests.installations import ODD_NAME, TIDEMARK, Installation
 
+JAVA = """#!/bin/sh
+case "$*" in *ArchiveClassesAtExit*) exit {code};; esac
+"""
 
-def test_another_jar_or_java_is_another_archive(tmp_path: Path) -> None:
-    java, jar = tmp_path / "java", tmp_path / "a.jar"
-    java.write_text("java")
+
+@pytest.fixture
+def java(tmp_path: Path) -> Path:
+    """A program in place of Java that starts whatever its options are."""
+    return java_that(tmp_path, 0)
+
+
+def java_that(folder: Path, code: int) -> Path:
+    """One that ends with a code where it shall write an archive."""
+    program = folder / f"java{code}"
+    program.write_text(JAVA.format(code=code))
+    program.chmod(0o700)
+    return program
+
+
+def there(file: Path) -> Path:
+    """The file, as Java and nobody else has written it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.chmod(0o700)
+    file.write_text("classes")
+    file.chmod(0o400)
+    return file
+
+
+def file_of(folder: Path, java: Path, *jars: Path, heap: str = "2g") -> Path:
+    found = class_archive([folder], java, jars, heap)
+    assert found is not None
+    return found
+
+
+def test_another_jar_java_or_size_of_pointers_is_another_archive(tmp_path: Path, java: Path) -> None:
+    jar = tmp_path / "a.jar"
     jar.write_text("jar")
-    first = class_archive(tmp_path, java, [jar])
-    assert first == class_archive(tmp_path, java, [jar])
+    first = file_of(tmp_path, java, jar)
+    assert first == file_of(tmp_path, java, jar) == file_of(tmp_path, java, jar, heap="20480m")
+    others = [file_of(tmp_path, java, jar, heap=heap) for heap in ("32g", "40000M", "40000000000")]
+    assert {*others} == {others[0]}
     os.utime(jar, (1, 1))
-    second = class_archive(tmp_path, java, [jar])
+    second = file_of(tmp_path, java, jar)
     java.write_text("another java")
-    third = class_archive(tmp_path, java, [jar])
-    fourth = class_archive(tmp_path, java, [jar, tmp_path / "missing.jar", java])
-    assert len({first, second, third, fourth}) == 4
+    third = file_of(tmp_path, java, jar)
+    fourth = file_of(tmp_path, java, jar, tmp_path / "missing.jar", jar)
+    assert len({first, second, third, fourth, others[0]}) == 5
 
 
-def test_there_is_none_where_pyspark_is_an_archive_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "java").write_text("java")
+def test_there_is_none_where_pyspark_is_an_archive_itself(
+    tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pyspark.__file__", str(tmp_path / "pyspark.zip" / "pyspark" / "__init__.py"))
-    assert reading(class_archive(tmp_path, tmp_path / "java", [])) == ""
+    assert reading(file_of(tmp_path, java)) == ""
 
 
-def test_options_read_what_is_there_and_write_what_is_not(tmp_path: Path) -> None:
-    archive = tmp_path / "classes" / "a.jsa"
+def test_options_read_what_is_there_and_write_what_is_not(tmp_path: Path, java: Path) -> None:
+    archive = file_of(tmp_path / "classes", java)
     draft = draft_of(archive, tmp_path)
     assert reading(archive) == ""
-    assert f'"-XX:ArchiveClassesAtExit={draft}"' in writing(archive, draft)
-    draft.write_text("classes")
-    keep(archive, draft)
+    assert f'"-XX:ArchiveClassesAtExit={draft}"' in writing(archive, tmp_path, java, "-Xss4m")
+    there(draft)
+    keep(archive, tmp_path)
+    assert archive == file_of(tmp_path / "classes", java)
     assert archive.read_text() == "classes"
-    assert writing(archive, draft) == ""
+    assert writing(archive, tmp_path, java, "") == ""
     assert f'"-XX:SharedArchiveFile={archive}"' in reading(archive)
 
 
-def test_nothing_is_written_where_nothing_may_be(tmp_path: Path) -> None:
+def test_a_java_that_does_not_start_so_is_not_started_so(tmp_path: Path) -> None:
+    refusing = java_that(tmp_path, 1)
+    assert writing(file_of(tmp_path / "classes", refusing), tmp_path, refusing, "") == ""
+    gone = tmp_path / "gone"
+    assert writing(file_of(tmp_path / "classes", gone), tmp_path, gone, "") == ""
+
+
+def test_what_others_could_have_written_is_neither_read_nor_written(tmp_path: Path, java: Path) -> None:
+    shared, home = tmp_path / "shared", tmp_path / "home" / "classes"
+    home.parent.mkdir()
+
+    def found() -> Path | None:
+        return class_archive([shared, home], java, [], "2g")
+
+    planted = there(shared / file_of(tmp_path, java).name)
+    assert found() == planted
+    planted.chmod(0o666)
+    assert found() == home / planted.name
+    planted.chmod(0o400)
+    shared.chmod(0o777)
+    assert found() == home / planted.name
+    own = there(home / planted.name)
+    assert found() == own
+    home.chmod(0o770)
+    assert found() is None
+    shared.chmod(0o700)
+    assert found() == planted
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_an_archive_of_another_user_is_left_alone(tmp_path: Path, java: Path) -> None:
+    planted = there(tmp_path / "shared" / file_of(tmp_path, java).name)
+    os.chown(planted, 65534, 65534)
+    assert class_archive([planted.parent, tmp_path / "own"], java, [], "2g") == tmp_path / "own" / planted.name
+
+
+def test_nothing_is_written_where_nothing_may_be(tmp_path: Path, java: Path) -> None:
     (tmp_path / "file").write_text("")
-    archive = tmp_path / "file" / "a.jsa"
-    assert writing(archive, draft_of(archive, tmp_path)) == ""
-    keep(archive, draft_of(archive, tmp_path))
+    assert class_archive([tmp_path / "file" / "classes", tmp_path / "no" / "classes"], java, [], "2g") is None
+    assert (reading(None), writing(None, tmp_path, java, "")) == ("", "")
+    keep(None, tmp_path)
+    note_use(None)
 
 
 def test_a_server_that_was_killed_leaves_no_archive(tmp_path: Path) -> None:
     archive = tmp_path / "a.jsa"
-    keep(archive, draft_of(archive, tmp_path))
+    keep(archive, tmp_path)
     assert not archive.exists()
 
 
-def test_the_oldest_archives_and_the_drafts_of_others_go(tmp_path: Path) -> None:
+def test_archives_that_were_used_longest_ago_and_abandoned_drafts_go(tmp_path: Path) -> None:
     for age in range(5):
-        older = tmp_path / f"{age}.jsa"
-        older.write_text("")
+        older = there(tmp_path / f"{age}.jsa")
         os.utime(older, (1000 - age, 1000 - age))
+    note_use(tmp_path / "4.jsa")
     archive = tmp_path / "new.jsa"
-    others, ours, of_another = (draft_of(archive, Path(home)) for home in "abc")
-    of_another = draft_of(tmp_path / "else.jsa", Path("c"))
-    for draft in (others, ours, of_another):
-        draft.write_text("")
-    keep(archive, ours)
-    assert {file.name for file in tmp_path.iterdir()} == {"new.jsa", "0.jsa", "1.jsa", of_another.name}
+    ours, under_way, abandoned = (there(draft_of(archive, Path(home))) for home in "abc")
+    os.utime(abandoned, (1, 1))
+    keep(archive, Path("a"))
+    assert not ours.exists()
+    assert {file.name for file in tmp_path.iterdir()} == {"new.jsa", "4.jsa", "0.jsa", under_way.name}
 
 
 @pytest.mark.server
 def test_a_lake_server_leaves_an_archive_and_the_next_one_reads_it(tmp_path: Path) -> None:
     installation = Installation(tmp_path / ODD_NAME)
     settings = installation.settings
+    settings.home.mkdir()
     archive = archive_of(settings, first_jars(settings))
+    assert archive is not None
     if not archive.exists():
         with installation.serving("--no-airflow"):
             pass
