@@ -148,6 +148,8 @@ def _server_conf(settings: Settings, token: str) -> dict[str, str]:
         "spark.hadoop.hive.server2.thrift.bind.host": settings.bind_address,
         "spark.hadoop.hive.server2.thrift.port": str(settings.thrift_port),
         "spark.hadoop.hive.server2.logging.operation.enabled": "false",
+        # statements wait in these threads for a seat, and those of a run need one, too; Hive has 100
+        "spark.hadoop.hive.server2.async.exec.threads": "500",
         # SQL clients and jobs share the cores: a query need not wait for the end of a run, see _POOLS
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": str(_pools_file(settings)),
