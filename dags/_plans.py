@@ -40,6 +40,8 @@ def ask(source: str, interval_us: tuple[int, int], context: Mapping[str, Any]) -
         defaults=[REJECT],
         subject=f"{source}, {_drops(plan)}: the run would change {verdict}. Approve?",
         body=as_markdown(plan),
+        # Airflow's server refuses none
+        params={},
     )
     raise TaskAwaitingInput(method_name="answered", kwargs={"planned": plan.base.to_json()}, timeout=PATIENCE)
 

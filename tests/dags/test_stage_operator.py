@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -333,6 +334,7 @@ def test_a_plan_is_asked_about_first_and_what_was_approved_is_what_runs(
     tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import _plans
+    from airflow.api_fastapi.execution_api.datamodels.hitl import HITLDetailRequest
     from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
     from airflow.sdk.execution_time import hitl
 
@@ -345,7 +347,13 @@ def test_a_plan_is_asked_about_first_and_what_was_approved_is_what_runs(
     base = Base(source="flights", lo_us=1, hi_us=2, **about, **texts, **times)
     monkeypatch.setattr(_plans, "_plan", lambda *_: Plan(base, [], [], [], None))
     shown: list[dict[str, Any]] = []
-    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: shown.append(detail))
+
+    def send(**detail: Any) -> None:
+        """As Airflow's server takes it, to which a task sends what it does not say as nothing."""
+        detail = {"params": None, "body": None, **detail, "ti_id": uuid4()}
+        shown.append(HITLDetailRequest.model_validate(detail).model_dump())
+
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", send)
 
     task, calls = first_stage(tasks, monkeypatch, tmp_path)
     given = context(dag_run(*JANUARY_2), plan=True)

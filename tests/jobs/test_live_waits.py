@@ -160,7 +160,7 @@ def test_a_scheduled_run_waits_until_another_source_has_published_its_drop(
     assert installation.json("status", "--drops", "lower")[0]["state"] == "missing"
 
     published = installation.json("run", "upper", "--from", YESTERDAY, "--to", YESTERDAY)
-    assert published["moved"]
+    assert published["stages"][-1]["moved"]
     until(lambda: scheduled()["state"] in ENDED, 300, "the run went on waiting")
     assert scheduled()["state"] == "success"
     assert installation.sql("SELECT sum(readings) AS n FROM gold.lower") == [{"n": 1}]
