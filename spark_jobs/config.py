@@ -215,7 +215,10 @@ class Settings(BaseSettings):
         default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"
     )
 
-    @field_validator("home", "jars", "sources", "expectations", "dags", "plugins", "lineage", "connections")
+    @field_validator(
+        *("home", "jars", "sources", "expectations", "dbt", "plugins", "connections", "dags"),
+        *("tls_keystore", "lineage"),
+    )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         # symbolic links are kept, as users named them
@@ -317,11 +320,14 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """The environment variables that give a child process these settings; the token is left to its file."""
-        values = self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
         return {
             f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for name, value in values.items()
+            for name, value in self.shown().items()
         }
+
+    def shown(self) -> dict[str, Any]:
+        """Knob -> value as JSON has it, for files and people: without secrets, and without what is not set."""
+        return self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
 
 
 SECRETS = {"token", "tls_password", "smtp"}

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 from spark_jobs.backup.capture import Captured, capture, changed_sources, landed_files
+from spark_jobs.backup.own_folders import own_files
 from spark_jobs.backup.sets import DATA, LAKE, LANDING, OBJECTS, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.stores import Store, as_pieces
-from spark_jobs.config import LAST_BACKUP, SECRETS, Settings
+from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.sources.folder import SOURCE_SUFFIXES
 from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.tables import FILES
 
@@ -41,8 +44,9 @@ class Backup:
 
 
 def back_up(settings: Settings, place: str, *, landing: bool = False) -> Backup:
-    """Add a set of the lake as it is published now, and of the source files, to the backup at `place`; with `landing`
-    also of the landed files that count. Runs go on meanwhile.
+    """Add a set of the lake as it is published now, of the source files and of a team's own folders (plugins,
+    expectations, dbt models, environments), to the backup at `place`; with `landing` also of the landed files that
+    count. Runs go on meanwhile.
 
     Raises:
         NoLake: nothing was published yet.
@@ -75,7 +79,8 @@ class _Making:
         self._check_lineage(published)
         files = self._all(self._data, [file for table in tables for file in _data(table)])
         files += self._all(self._logged, [path for table in tables for path in _log(table)])
-        files += [self._object(SOURCES, p.name, p.read_bytes()) for p in sorted(self._settings.sources.glob("*.yml"))]
+        files += [self._object(SOURCES, path.name, path.read_bytes()) for path in self._source_files()]
+        files += [self._object(part, path, (at / path).read_bytes()) for part, at, path in own_files(self._settings)]
         if landing:
             version = next(t.version for t in tables if t.table == f"{FILES.database}.db/{FILES.table}")
             files += self._landed(version)
@@ -87,11 +92,14 @@ class _Making:
             tables={table.table: table.version for table in tables},
             published=published,
             files=sorted(files, key=lambda file: (file.part, file.path)),
-            settings=self._settings.model_dump(mode="json", exclude=SECRETS, exclude_none=True),
+            settings=self._settings.shown(),
         )
         backup_set.write(self._store)
         (self._settings.home / LAST_BACKUP).write_text(json.dumps({"place": self._store.place, "set": backup_set.name}))
         return Backup(backup_set, len(self._copied), sum(self._copied))
+
+    def _source_files(self) -> list[Path]:
+        return sorted(path for path in self._settings.sources.glob("*") if path.suffix in SOURCE_SUFFIXES)
 
     def _check_lineage(self, published: dict[str, dict[str, object]]) -> None:
         """A set after another one is of the same lake: nothing that was published before is published no longer, but

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.backup.making import COPIES_AT_ONCE
+from spark_jobs.backup.own_folders import folders, to_set
 from spark_jobs.backup.sets import LAKE, LANDING, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.stores import Store
-from spark_jobs.config import Settings
+from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.delta_log import LOG_DIR, open_table
 from spark_jobs.storage.tables import PUBLISHED
@@ -31,24 +33,30 @@ class HomeNotEmpty(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A set that was brought back: its tables have been opened."""
+    """A set that was brought back: its tables have been opened. `to_set`: environment variables that have to name the
+    folders which came into the home; `other_settings`: those that the backed up home had otherwise than this one, each
+    with its value there and here, None where there is none."""
 
     back: BackupSet
     files: int
     bytes: int
+    to_set: dict[str, str]
+    other_settings: dict[str, tuple[Any, Any]]
 
 
 def restore(settings: Settings, place: str, name: str | None = None) -> Restored:
-    """Bring back the newest set of the backup at `place`, or the one of this name: lake, source files and, where the
-    set has them, landed files. The catalog and views follow with the next run, or `tidemark doctor --repair`.
+    """Bring back the newest set of the backup at `place`, or the one of this name: lake, source files, a team's own
+    folders and, where the set has them, landed files. The catalog and views follow with the next run, or `tidemark
+    doctor --repair`. Settings are not brought back: they are the environment's.
 
     Raises:
-        HomeNotEmpty: the lake has files already, or a source or landed file is there with other content.
+        HomeNotEmpty: the lake has files already, or a file beside it is there with other content.
         BackupDamaged: a file of the set is missing or has other bytes.
     """
     store = Store.at(place)
     back = BackupSet.read(store, name)
     places = {LAKE: Store.at(settings.lake), SOURCES: Store.at(settings.sources), LANDING: Store.at(settings.landing)}
+    places |= {part: Store.at(folder) for part, folder in folders(settings).items()}
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = settings.home / _MARK
     _check_empty(places, back, mark, settings)
@@ -59,7 +67,25 @@ def restore(settings: Settings, place: str, name: str | None = None) -> Restored
     for table, version in back.tables.items():
         _open(places[LAKE], table, version)
     mark.unlink()
-    return Restored(back, len(back.files), sum(file.size for file in back.files))
+    bytes_ = sum(file.size for file in back.files)
+    return Restored(back, len(back.files), bytes_, to_set(settings, back), _other_settings(settings, back))
+
+
+def _other_settings(settings: Settings, back: BackupSet) -> dict[str, tuple[Any, Any]]:
+    """Places below the two homes count as the same."""
+    here, there = settings.shown(), dict(back.settings)
+    homes = str(there.pop("home", "")), str(here.pop("home"))
+    other = {}
+    for name in sorted(here.keys() | there.keys()):
+        was, now = there.get(name), here.get(name)
+        if was != now and _moved(was, *homes) != now:
+            other[f"{ENVIRONMENT_PREFIX}{name.upper()}"] = was, now
+    return other
+
+
+def _moved(value: Any, old_home: str, new_home: str) -> Any:
+    below = isinstance(value, str) and value.startswith(f"{old_home}/")
+    return new_home + value.removeprefix(old_home) if below else value
 
 
 def _steps(files: list[Kept]) -> Iterator[list[Kept]]:
@@ -76,16 +102,17 @@ def _check_empty(places: dict[str, Store], back: BackupSet, mark: Path, settings
     if not begun:
         present = [f"{settings.lake}/{path}" for path in places[LAKE].sizes("") if not path.startswith(".")]
         present += [str(path) for path in (settings.home / "leases").glob("*.lease")]
-        for part in (SOURCES, LANDING):
+        for part in (part for part in places if part != LAKE):
             there = [(file, places[part].size(file.path)) for file in back.of(part)]
             other = [f for f, size in there if size is not None and places[part].checksum(f.path) != f.checksum]
             present += [f"{places[part].place}/{file.path}, with other content" for file in other]
     if present:
         raise HomeNotEmpty(
-            expected=f"an empty lake at {settings.lake}, and no other source files or landed files in the set's places",
+            expected=f"an empty lake at {settings.lake}, and beside it no other files where the set's files go",
             found=f"{len(present)} files: {', '.join(present[:3])}",
             consequence="nothing was restored",
-            next_step="set TIDEMARK_HOME to a new folder (and TIDEMARK_SOURCES, TIDEMARK_LANDING), or move these away",
+            next_step="set TIDEMARK_HOME to a new folder (and TIDEMARK_SOURCES, TIDEMARK_LANDING, TIDEMARK_PLUGINS,"
+            " TIDEMARK_EXPECTATIONS, TIDEMARK_DBT), or move these away",
             files=present,
         )
 

@@ -13,6 +13,7 @@ SETS = "sets"
 DATA, OBJECTS = "data", "objects"
 """Folders of a backup: data files of tables by their own paths, everything else by its SHA-256."""
 LAKE, SOURCES, LANDING = "lake", "sources", "landing"
+PLUGINS, EXPECTATIONS, DBT, ENVIRONMENTS = "plugins", "expectations", "dbt", "environments"
 """What a file of a set belongs to."""
 
 

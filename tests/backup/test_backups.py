@@ -12,12 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pydantic import SecretStr
 
 from spark_jobs.backup import BackupDamaged, back_up, making, restore, verify
 from spark_jobs.backup.capture import NoLake
 from spark_jobs.backup.making import LandedFilesChanged
 from spark_jobs.backup.restoring import HomeNotEmpty
 from spark_jobs.backup.stores import Store
+from spark_jobs.cli.app import run
 from spark_jobs.config import Settings
 from spark_jobs.server.table_check import damaged_tables
 from spark_jobs.storage.fence import SourceBusy, take
@@ -231,6 +233,121 @@ def test_a_backup_holds_the_sets_of_one_lake(settings: Settings, tmp_path: Path)
         restore(other, place, "nothing")
     with pytest.raises(BackupDamaged, match="a set in"):
         restore(other, str(tmp_path / "nowhere"))
+
+
+def with_own_folders(settings: Settings, tmp_path: Path) -> tuple[Settings, dict[str, Path]]:
+    """The settings with plugins, expectations, dbt models and an environment; the folders by their parts of a set."""
+    folders = {part: tmp_path / "öwn of us" / part for part in ("plugins", "expectations", "dbt")}
+    own = settings.model_copy(update=folders)
+    folders["environments"] = settings.home / "environments"
+    files = {
+        "plugins": ["divisors.py", "dags/after.py", "dags/__pycache__/after.cpython.pyc", ".git/HEAD"],
+        "expectations": ["README.md", "even.py", "suite.json"],
+        "dbt": ["models/ours.sql", "models/deep/ours.yml"],
+        "environments": ["trial/meters.yml", "trial/built/meters.json"],
+    }
+    for part, paths in files.items():
+        for path in paths:
+            file = folders[part] / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{part}: {path}")
+    return own, folders
+
+
+def test_what_sources_need_beside_their_files_comes_back(settings: Settings, tmp_path: Path) -> None:
+    place = tmp_path / "backup"
+    own, _ = with_own_folders(settings, tmp_path)
+    (own.sources / "others.yaml").write_text("another ending")
+    made = back_up(own, str(place)).backup_set
+    folders = {part: tmp_path / "new" / part for part in ("plugins", "expectations", "dbt")}
+    there = empty_home(tmp_path).model_copy(update=folders)
+    done = restore(there, str(place))
+    assert done.to_set == {}
+    folders["environments"] = there.home / "environments"
+    back = {
+        f"{part}/{file.relative_to(folder).as_posix()}": file.read_text()
+        for part, folder in folders.items()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+    assert back == {
+        "plugins/divisors.py": "plugins: divisors.py",
+        "plugins/dags/after.py": "plugins: dags/after.py",
+        "expectations/even.py": "expectations: even.py",
+        "expectations/suite.json": "expectations: suite.json",
+        "dbt/models/ours.sql": "dbt: models/ours.sql",
+        "dbt/models/deep/ours.yml": "dbt: models/deep/ours.yml",
+        "environments/trial/meters.yml": "environments: trial/meters.yml",
+        "environments/trial/built/meters.json": "environments: trial/built/meters.json",
+    }
+    assert (there.sources / "others.yaml").read_text() == "another ending"
+    plugin = next(file for file in made.files if file.path == "divisors.py")
+    (place / plugin.stored).write_text("plugins: DIVISORS.py")
+    assert "other bytes" in verify(own, str(place)).damaged[plugin.stored]
+
+
+def test_what_no_setting_has_a_folder_for_comes_into_the_home_and_is_told(settings: Settings, tmp_path: Path) -> None:
+    place, other = str(tmp_path / "backup"), empty_home(tmp_path)
+    own, _ = with_own_folders(settings, tmp_path)
+    back_up(own, place)
+    other = other.model_copy(update={"expectations": other.home / "expectations"})
+    done = restore(other, place)
+    assert {name: Path(folder).is_relative_to(other.home) for name, folder in done.to_set.items()} == {
+        "TIDEMARK_PLUGINS": True,
+        "TIDEMARK_DBT": True,
+    }
+    assert (Path(done.to_set["TIDEMARK_PLUGINS"]) / "dags" / "after.py").exists()
+    assert (Path(done.to_set["TIDEMARK_DBT"]) / "models" / "ours.sql").exists()
+    # with these settings the home that came back is backed up as the first was
+    again = other.model_copy(
+        update={name: Path(done.to_set[f"TIDEMARK_{name.upper()}"]) for name in ("plugins", "dbt")}
+    )
+    first, second = (
+        {(file.part, file.path): file.checksum for file in back_up(each, str(tmp_path / name)).backup_set.files}
+        for each, name in ((own, "one"), (again, "two"))
+    )
+    assert second == first
+
+
+def test_settings_that_were_otherwise_are_named(settings: Settings, tmp_path: Path) -> None:
+    place = str(tmp_path / "backup")
+    own, folders = with_own_folders(settings, tmp_path)
+    own = own.model_copy(update={"heap": "7g", "token": SecretStr("a secret")})
+    back_up(own, place)
+    other = empty_home(tmp_path).model_copy(update={"expectations": folders["expectations"], "thrift_port": 12345})
+    done = restore(other, place)
+    # nothing of what only follows from another home
+    assert done.other_settings == {
+        "TIDEMARK_HEAP": ("7g", "3g"),
+        "TIDEMARK_THRIFT_PORT": (10000, 12345),
+        "TIDEMARK_PLUGINS": (str(folders["plugins"]), None),
+        "TIDEMARK_DBT": (str(folders["dbt"]), None),
+    }
+
+
+def test_the_restore_says_what_to_set(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, home = str(tmp_path / "backup"), tmp_path / "other"
+    own, folders = with_own_folders(settings, tmp_path)
+    back_up(own, place)
+    for name, value in {"HOME": home, "SOURCES": home / "sources", "EXPECTATIONS": home / "expectations"}.items():
+        monkeypatch.setenv(f"TIDEMARK_{name}", str(value))
+    assert run(["restore", place]) == 0
+    # wrapped where a terminal ends
+    told = "".join(capsys.readouterr().err.split())
+    assert f"setTIDEMARK_PLUGINS={home}/own/plugins" in told
+    assert f'TIDEMARK_DBTwas"{"".join(str(folders["dbt"]).split())}"wherethebackupwasmade,andisnotsethere' in told
+
+
+def test_a_plugin_that_is_there_with_other_content_is_left_alone(settings: Settings, tmp_path: Path) -> None:
+    place, other = str(tmp_path / "backup"), empty_home(tmp_path)
+    own, folders = with_own_folders(settings, tmp_path)
+    back_up(own, place)
+    (folders["plugins"] / "divisors.py").write_text("changed since")
+    with pytest.raises(HomeNotEmpty, match=r"divisors\.py, with other content"):
+        restore(other.model_copy(update={part: folders[part] for part in ("plugins", "expectations", "dbt")}), place)
+    assert (folders["plugins"] / "divisors.py").read_text() == "changed since"
 
 
 def test_landed_files_are_those_that_landed(settings: Settings, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""`backup`, `restore`, `verify`: a consistent copy of the lake and its source files, and the way back."""
+"""`backup`, `restore`, `verify`: a consistent copy of the lake and what its sources need, and the way back."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -27,9 +29,11 @@ def backup(
     landing: Annotated[bool, typer.Option("--landing", help="Also the landed files that count.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a set to a backup: the lake as every source has published it, and the source files. Runs may go on.
+    """Add a set to a backup: the lake as every source has published it, the source files, and plugins, expectations,
+    dbt models and environments of one's own. Runs may go on.
 
-    Only files that the backup does not hold yet are copied. Logins, tokens and Airflow's own database are not in it.
+    Only files that the backup does not hold yet are copied. Secrets (logins, tokens, connections, keys) and Airflow's
+    own database are not in it.
     """
     from spark_jobs.backup import back_up
 
@@ -49,7 +53,10 @@ def backup(
 
 
 def restore(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = False) -> None:
-    """Bring a set back into an empty home: every file is checked, every table opened. The next run goes on from it."""
+    """Bring a set back into an empty home: every file is checked, every table opened. The next run goes on from it.
+
+    Settings stay this environment's: those that were otherwise are named, and those that have to be set.
+    """
     from spark_jobs.backup import restore as bring_back
 
     settings = load_settings()
@@ -61,9 +68,15 @@ def restore(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = 
         "files": done.files,
         "bytes": done.bytes,
         "published": done.back.published,
+        "to_set": done.to_set,
+        "other_settings": {name: {"backup": was, "here": now} for name, (was, now) in done.other_settings.items()},
     }
     emit(as_json, document, lambda: _listed(document, f"restored: set {done.back.name}"))
     if not as_json:
+        for knob, (was, now) in done.other_settings.items():
+            note(f"{knob} was {_value(was)} where the backup was made, and is {_value(now)} here")
+        for knob, folder in done.to_set.items():
+            note(f"set {knob}={shlex.quote(folder)}: what the sources need of it was brought there")
         note("`tidemark up`, then `tidemark doctor --repair` or the next run gives the catalog its tables and views")
 
 
@@ -84,6 +97,10 @@ def verify(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = F
     emit(as_json, document, lambda: table(["file", "finding"], wrong[:SHOWN], title=title))
     if wrong:
         raise typer.Exit(1)
+
+
+def _value(value: Any) -> str:
+    return "not set" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _listed(document: dict[str, Any], title: str) -> Table:
