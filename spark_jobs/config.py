@@ -15,9 +15,10 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
+from unicodedata import category
 from urllib.parse import quote
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from spark_jobs.errors import ConfigurationError
@@ -224,6 +225,15 @@ class Settings(BaseSettings):
         # symbolic links are kept, as users named them
         return None if value is None else Path(os.path.abspath(value.expanduser()))  # noqa: PTH100
 
+    @field_validator("home", "lake", "jars")
+    @classmethod
+    def _readable_by_spark(cls, value: Path | str, of: ValidationInfo) -> Path | str:
+        controls = {text: "files with one setting a line" for text in str(value) if category(text) == "Cc"}
+        for text, reader in {**controls, **_MISREAD[str(of.field_name)]}.items():
+            if text in f"{value}/":
+                raise ValueError(f"has a {text!r}, which would break {reader}: take another folder, or rename it")
+        return value
+
     @field_validator("landing")
     @classmethod
     def _folder_or_uri(cls, value: Path | str) -> Path | str:
@@ -332,6 +342,28 @@ class Settings(BaseSettings):
 
 SECRETS = {"token", "tls_password", "smtp"}
 """Knobs that no file and no list of settings shows."""
+_IN_DERBYS_URL = "the URL of the catalog's database, Derby"
+_IN_VARIABLES = "settings of Spark and Hadoop, where it begins a variable"
+_IN_OPTIONS = "Java's options in Spark's settings"
+_MISREAD: dict[str, dict[str, str]] = {
+    "home": {
+        '"': _IN_OPTIONS,
+        "\\": _IN_OPTIONS,
+        ",": "spark.local.dir, a list of folders",
+        ";": _IN_DERBYS_URL,
+        ":": _IN_DERBYS_URL,
+        "${": _IN_VARIABLES,
+    },
+    "lake": {"\\": "Spark's properties", "${": _IN_VARIABLES},
+    "jars": {
+        '"': _IN_OPTIONS,
+        "\\": _IN_OPTIONS,
+        ":": "Java's class path",
+        "!/": "addresses of what is in a jar",
+        "${": _IN_VARIABLES,
+    },
+}
+"""Knob -> text that its folder can't have -> what would read it otherwise than as a part of a name."""
 LAST_BACKUP = "last-backup.json"
 """File of the home that names the newest backup."""
 
@@ -352,8 +384,10 @@ def load_settings(**overrides: Any) -> Settings:
     except ValidationError as error:
         problems = [
             f"{ENVIRONMENT_PREFIX}{'_'.join(str(part) for part in problem['loc']).upper()}"
-            f"={problem['input']!r} ({problem['msg'].lower()})"
+            f"={problem['input']!r} ({problem['msg'].removeprefix('Value error, ')})"
             for problem in error.errors()
+            # of what follows from a wrong one
+            if problem["type"] != "default_factory_not_called"
         ]
         raise ConfigurationError(
             expected="settings that can be used",

@@ -1,10 +1,40 @@
-"""The classic session: Delta, UTC, importable workers, inert `${…}`."""
+"""The classic session: Delta, UTC, importable workers, inert `${…}`, and a checkout whose folder has an odd name."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from spark_jobs.config import CHECKOUT, Settings
+from tests.installations import ODD_NAME
+
 pytestmark = pytest.mark.spark
+
+WORK = """
+import spark_jobs
+from spark_jobs.session import open_session
+
+def folders(batches):
+    import pyarrow as pa
+    import spark_jobs
+
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"of": [str(spark_jobs.__path__[0])] * batch.num_rows})
+
+spark = open_session()
+try:
+    spark.sql("CREATE TABLE t USING delta AS SELECT 7L AS n")
+    (row,) = spark.table("t").mapInArrow(folders, "of string").collect()
+    print(row.of)
+    print(spark.conf.get("spark.driver.extraClassPath"))
+finally:
+    spark.stop()
+"""
 
 
 def test_a_delta_table_survives_a_round_trip_without_deletion_vectors(spark, database):
@@ -30,3 +60,20 @@ def test_python_workers_import_the_package(spark):
 
 def test_statements_do_not_see_the_environment(spark):
     assert spark.sql("SELECT '${env:PATH}' AS v").collect()[0].v == "${env:PATH}"
+
+
+def test_a_checkout_and_its_jars_may_have_any_name_that_is_not_refused(tmp_path: Path) -> None:
+    checkout = tmp_path / f"{ODD_NAME} it's, so; [1] & $HOME"
+    without = shutil.ignore_patterns("__pycache__", "classes", "broker")
+    for name, place in {"spark_jobs": CHECKOUT / "spark_jobs", ".jars": Settings().jars}.items():
+        shutil.copytree(place, checkout / name, ignore=without)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_")}
+    environment |= {"PYTHONPATH": str(checkout), "TIDEMARK_HOME": str(tmp_path / "home"), "TIDEMARK_SPARK": "classic"}
+    environment |= {"TIDEMARK_MASTER": "local[1]", "TIDEMARK_HEAP": "1g"}
+    done = subprocess.run(
+        [sys.executable, "-c", WORK], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    folder, class_path = done.stdout.splitlines()
+    assert folder == str(checkout / "spark_jobs")
+    assert all(jar.startswith(f"{checkout}/.jars/") for jar in class_path.split(":"))

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.s3 import environment_options, options_of, spark_settings
+from tests.installations import ODD_NAME
 
 
 def test_every_place_is_under_home_unless_named(tmp_path):
@@ -64,6 +65,42 @@ def test_all_wrong_knobs_are_named_at_once(monkeypatch):
     assert "TIDEMARK_THRIFT_PORT='many'" in str(refusal.value)
     assert "TIDEMARK_HEAP='3 gigabytes'" in str(refusal.value)
     assert len(refusal.value.facts["problems"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("knob", "character", "breaks"),
+    [
+        ("home", '"', "Java's options"),
+        ("home", "\\", "Java's options"),
+        ("home", ",", "spark.local.dir"),
+        ("home", ";", "Derby"),
+        ("home", ":", "Derby"),
+        ("home", "${", "a variable"),
+        ("home", "\n", "one setting a line"),
+        ("home", "\0", "one setting a line"),
+        ("lake", "\\", "Spark's properties"),
+        ("lake", "\r", "one setting a line"),
+        ("jars", ":", "class path"),
+        ("jars", "!/", "in a jar"),
+        ("jars", '"', "Java's options"),
+        ("jars", "\\", "Java's options"),
+        ("jars", "\n", "one setting a line"),
+    ],
+)
+def test_a_folder_that_spark_or_java_would_misread_is_refused_by_its_character(tmp_path, knob, character, breaks):
+    with pytest.raises(ConfigurationError) as refusal:
+        load_settings(**{knob: f"{tmp_path}/a{character}b"})
+    (problem,) = refusal.value.facts["problems"]
+    assert problem.startswith(f"TIDEMARK_{knob.upper()}=")
+    assert repr(character) in problem
+    assert breaks in problem
+    assert "take another" in problem
+
+
+def test_odd_names_that_nothing_misreads_are_taken(tmp_path):
+    odd = str(tmp_path / f"{ODD_NAME}\u00a0it's & (so) [1] {{2}} ~ $HOME *?")
+    taken = load_settings(home=odd, jars=odd + "!,;", lake="s3a://bucket/a;b")
+    assert (str(taken.home), taken.lake) == (odd, "s3a://bucket/a;b")
 
 
 def test_a_relative_home_becomes_absolute(monkeypatch, tmp_path):
