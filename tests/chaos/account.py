@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 @dataclass
 class Fault:
     """One fault. `kind` and `stage` are what it is counted by, `what` says it in words; `way` is the way on that was
-    needed, `problems` what was found wrong afterwards."""
+    needed, `problems` what was found wrong afterwards; `since` and `until` are seconds since 1970."""
 
     number: int
     kind: str
     stage: str
     what: str
-    seconds: float = 0.0
+    since: float = 0.0
+    until: float = 0.0
     ended: str = ""
     way: tuple[str, ...] = ()
     problems: list[str] = field(default_factory=list)
@@ -28,7 +29,7 @@ class Fault:
         way = " > ".join(self.way) or "nothing"
         return (
             f"{self.number:4} {verdict}: {self.kind} in {self.stage}: {self.what}; ended: {self.ended}; way on: {way};"
-            f" {self.seconds:.0f} s"
+            f" {self.until - self.since:.0f} s"
         )
 
 
@@ -39,7 +40,10 @@ class Account:
     seed: int
     faults: list[Fault] = field(default_factory=list)
     reads: int = 0
-    refused_reads: int = 0
+    unanswered_reads: int = 0
+    excused_reads: int = 0
+    refused: list[str] = field(default_factory=list)
+    """What a server that was there told the reader in place of rows, though no fault had taken away what it needs."""
     unaudited: list[str] = field(default_factory=list)
     """Reads that no publication of the undisturbed lake says."""
     seconds: float = 0.0
@@ -48,6 +52,11 @@ class Account:
     def lost(self) -> list[Fault]:
         """Faults that were not survived."""
         return [fault for fault in self.faults if fault.problems]
+
+    @property
+    def broken(self) -> list[str]:
+        """Every promise that was broken, in words; an empty list is what a campaign is for."""
+        return [*(fault.line for fault in self.lost), *self.unaudited, *self.refused]
 
     def __str__(self) -> str:
         stages = sorted({fault.stage for fault in self.faults})
@@ -63,8 +72,11 @@ class Account:
             f"faults survived: {survived} of {len(self.faults)}",
             f"rows lost or doubled: {sum(fault.rows_off for fault in self.faults)}",
             f"reads of no audited publication: {len(self.unaudited)} of {self.reads}"
-            f" ({self.refused_reads} more were refused while the server was down)",
+            f" ({self.unanswered_reads} more without an answer while the server was down,"
+            f" {self.excused_reads} refused while it lacked a folder or room)",
+            f"reads that a server refused which was there: {len(self.refused)}",
             f"ways on: {dict(Counter(' > '.join(fault.way) for fault in self.faults))}",
             f"seed {self.seed}, {self.seconds:.0f} s",
         ]
-        return "\n".join([*lines, *(problem for fault in self.lost for problem in (fault.line, *fault.problems))])
+        problems = [problem for fault in self.lost for problem in (fault.line, *fault.problems)]
+        return "\n".join([*lines, *problems, *self.refused])

@@ -5,7 +5,8 @@ tests.chaos.campaign` (`make chaos`) runs them on new lakes, again and again, wi
 runs. After each fault: the
 same command again; if that fails, `tidemark up` and again; if that fails, `tidemark doctor --repair` and again. Then
 every published table must say what the undisturbed lake says, the audit must pass, and no command may have printed a
-raw traceback. A reader asks for joined names all the while, and is told nothing but publications.
+raw traceback. A reader asks for joined names all the while, and is told nothing but publications: not even for a moment
+may a server that is there refuse it, unless a folder was lost or the disk is full.
 
 TIDEMARK_CHAOS_SEED, TIDEMARK_CHAOS_FAULTS (200) and TIDEMARK_CHAOS_SECONDS (none) say which, how many, and how long.
 """
@@ -46,6 +47,7 @@ from tests.chaos.published import (
     rows_off,
     statement,
 )
+from tests.chaos.refusals import Refusal
 from tests.chaos.site import Site
 
 STAGES = ("land", "seal", "window", "compact", "publish")
@@ -176,11 +178,20 @@ class Campaign:
         for line in file.read_text().splitlines() if file.exists() else ():
             read = json.loads(line)
             if "error" in read:
-                self.account.refused_reads += 1
+                self.look_at_refusal(Refusal.of(read))
                 continue
             self.account.reads += 1
             if joined(bags(read["rows"]), self.plan.sources[0]) not in self.known:
                 self.account.unaudited.append(line)
+
+    def look_at_refusal(self, refusal: Refusal) -> None:
+        """Count a read without an answer, and keep one that a server refused which owed it."""
+        if refusal.no_answer:
+            self.account.unanswered_reads += 1
+        elif refusal.excused_by(self.account.faults):
+            self.account.excused_reads += 1
+        else:
+            self.account.refused.append(refusal.message)
 
     def know(self, site: Site, source: str) -> None:
         """Take what is published now, while a drop is retracted, for a publication that readers may see: none of the
@@ -304,8 +315,7 @@ class Campaign:
     @contextmanager
     def fault(self, kind: str, site: Site) -> Iterator[Fault]:
         """One fault, told once it is over."""
-        fault = Fault(len(self.account.faults) + 1, kind, "", "")
-        begun = time.monotonic()
+        fault = Fault(len(self.account.faults) + 1, kind, "", "", since=time.time())
         site.outputs.clear()
         try:
             yield fault
@@ -313,7 +323,7 @@ class Campaign:
             fault.problems.append(traceback.format_exc())
         site.disk.free()
         fault.problems += [problem for output in site.outputs if (problem := output.problem())]
-        fault.seconds = time.monotonic() - begun
+        fault.until = time.time()
         self.account.faults.append(fault)
         self.tell(fault.line)
         for problem in fault.problems:
@@ -395,7 +405,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-chaos-") as folder:
         account = Campaign(plan_of_environment(), Path(folder), lambda line: print(line, flush=True)).run()
     print(account)
-    return int(bool(account.lost or account.unaudited))
+    return int(bool(account.broken))
 
 
 if __name__ == "__main__":
