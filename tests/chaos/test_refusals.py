@@ -28,7 +28,7 @@ _STATUS = "(status=TStatus(statusCode=3, infoMessages=["
 _RUNNING = f'TExecuteStatementResp{_STATUS}"*org.apache.hive.service.cli.HiveSQLException:Error running query: '
 NO_VIEW = (
     f"{_RUNNING}[TABLE_OR_VIEW_NOT_FOUND] org.apache.spark.sql.AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] The table"
-    " or view `default`.`departure_delays` cannot be found. Verify the spelling and correctness of the schema and catalog."
+    " or view `default`.`departure_delays` cannot be found. Verify the spelling and correctness of the schema."
 )
 NO_COLUMN = (
     f"{_RUNNING}[UNRESOLVED_COLUMN.WITH_SUGGESTION] org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN."

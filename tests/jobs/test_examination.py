@@ -17,6 +17,7 @@ from spark_jobs.model import Finding
 from spark_jobs.sources import load_source
 from spark_jobs.storage.publication import PublicationDoubled, load
 from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.tables import BELOW_HORIZON
 from tests.jobs.harness import Reading, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark
@@ -104,6 +105,16 @@ def with_an_orphan(settings: Settings) -> None:
     write_deltalake(updates, rows.set_column(at, "batch", pa.array(["9-nobody"])), mode="append")
 
 
+def without_a_column(settings: Settings) -> None:
+    table = DeltaTable(settings.lake_path / "trace.db" / "meters_updates")
+    rows = table.to_pyarrow_table().drop_columns([BELOW_HORIZON.name])
+    write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite")
+
+
+def without_results(settings: Settings) -> None:
+    shutil.rmtree(settings.lake_path / "quality.db" / "results")
+
+
 def without_source_file(settings: Settings) -> None:
     (settings.sources / "meters.yml").unlink()
 
@@ -121,6 +132,8 @@ DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
     (without_lease, "meters: lease", "a source that has been run"),
     (without_metastore, "catalog", "no metastore"),
     (with_an_orphan, "meters: orphans", "1 batches that no state names"),
+    (without_a_column, "meters: trace.meters_updates", "without the columns below_horizon: an older lake"),
+    (without_results, "meters: quality.results", "no such table: an older lake"),
     (without_source_file, "source meters", "no meters.yml"),
     (without_records, "meters: trace.published", "no Delta log in"),
 ]

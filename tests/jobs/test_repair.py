@@ -36,6 +36,16 @@ def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_setti
     assert repair(settings, lake) == []
     assert list(examine_names(settings, lake)) == []
 
+    # views
+    lake.sql("DROP VIEW silver.hourly")
+    lake.sql("DROP VIEW bronze.deltas")
+    (missing,) = examine_names(settings, lake)
+    assert (missing.what, missing.verdict) == ("meters: names", "wrong")
+    assert "silver.hourly" in missing.found
+    assert "bronze.deltas" in missing.found
+    assert "silver.shifts" not in missing.found
+    assert missing.do == "`tidemark doctor --repair`"
+
     # two rows say what is published, one of an earlier run
     pointer = DeltaTable(folder / "trace.db" / "published")
     older = pointer.to_pyarrow_table().to_pylist()[0]
@@ -46,9 +56,7 @@ def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_setti
     rows = DeltaTable(updates).to_pyarrow_table().slice(0, 1)
     at = rows.schema.get_field_index("batch")
     write_deltalake(updates, rows.set_column(at, "batch", pa.array(["9-nobody"])), mode="append")
-    # views, a table that the catalog has lost, the lease, a cut note
-    lake.sql("DROP VIEW silver.hourly")
-    lake.sql("DROP VIEW bronze.deltas")
+    # a table that the catalog has lost, the lease, a cut note
     state = folder / "gold.db" / "state_history"
     shutil.copytree(state, tmp_path / "state")
     lake.sql("DROP TABLE gold.state_history")
@@ -73,6 +81,7 @@ def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_setti
     assert load(StoredLake(folder), source).token == older["token"]
     assert shown(lake) == before
     assert repair(settings, lake) == []
+    assert list(examine_names(settings, lake)) == []
 
     # and runs go on
     write_drops(settings, [Reading(2, 3000, "a", 5)])
