@@ -54,7 +54,8 @@ def external_views() -> list[dict[str, str | bool]]:
 
 def portal_app(settings: Settings) -> Any:
     """The application of an installation. Each request carries what Airflow knows of who asks: a source is shown to
-    those who may read its DAG, the Data Docs to those who may read all."""
+    those who may read its DAG, a mart to those who may read the DAGs of all that it is made of, the Data Docs to those
+    who may read all."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
     from airflow.api_fastapi.core_api.security import bearer_scheme, get_user

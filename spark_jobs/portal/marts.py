@@ -1,11 +1,11 @@
-"""The marts as dbt left them: what its manifest says of each, how their tests went, and the published rows that a
+"""The marts as dbt left them: what its manifest says of each, what came of their tests, and the published rows that a
 mart's rows are made of."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.portal.held_lake import HeldLake
+from spark_jobs.portal.origins import Origins
 from spark_jobs.portal.values import key_text
 from spark_jobs.reads.row_keys import PublishedTable, published_table
 from spark_jobs.sources import Source
@@ -24,12 +25,35 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class ModelTest:
+    """One of dbt's tests: its kind, its query, the sources that it reads as `Origins` tells them, and its newest row of
+    `quality.results`; None of one that has never run."""
+
+    name: str
+    kind: str
+    sql: str | None
+    sources: frozenset[str] | None
+    result: Row | None
+
+    @property
+    def verdict(self) -> str:
+        """What came of it, in a word or two."""
+        return "never run" if self.result is None else str(self.result["verdict"])
+
+    def without_rows(self) -> ModelTest:
+        """As it is shown to those who may not see all that it reads: what came of it, and nothing of what it found."""
+        hidden = {"observed": None, "because": None, "on_failure": None, "sample": []}
+        return replace(self, sql=None, result=None if self.result is None else self.result | hidden)
+
+
+@dataclass(frozen=True)
 class Mart:
     """A model of dbt: its columns with what each is, `grain`, the columns that tell its rows apart, what it selects
-    from, and the newest outcome of each of its tests.
+    from, and each test that reads it.
 
-    `source`: the source whose publication it follows; None of a model that follows none. `follows`: the published name
-    whose key is its grain, so that `why` of its rows can be asked.
+    `source`: the source whose publication it follows; None of a model that follows none. `sources`: those that it is
+    made of, also through other models; None where that can't be told. `follows`: the published name whose key is its
+    grain, so that `why` of its rows can be asked.
     """
 
     name: str
@@ -38,8 +62,9 @@ class Mart:
     grain: tuple[str, ...]
     reads: list[str]
     source: str | None
+    sources: frozenset[str] | None
     follows: PublishedTable | None
-    tests: list[Row] = field(default_factory=list)
+    tests: list[ModelTest] = field(default_factory=list)
 
     def key_of(self, row: Mapping[str, Any]) -> list[str] | None:
         """The key, as `why` takes it, of the published row behind a row of the mart."""
@@ -49,19 +74,20 @@ class Mart:
         return None if None in values else [key_text(value) for value in values]
 
 
-def marts(settings: Settings, sources: Mapping[str, Source]) -> dict[str, Mart]:
-    """The models that dbt knows, by name; none before the first build."""
-    target = settings.home / "dbt" / "target"
-    nodes = _json(target / "manifest.json").get("nodes", {})
-    outcomes = {result["unique_id"]: result for result in _json(target / "run_results.json").get("results", [])}
-    models = {id_: node for id_, node in nodes.items() if node["resource_type"] == "model"}
+def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[str, Row]) -> dict[str, Mart]:
+    """The models that dbt knows, by name; none before the first build. `results`: the newest of each test, by name."""
+    manifest = _json(settings.home / "dbt" / "target" / "manifest.json")
+    nodes, origins = manifest.get("nodes", {}), Origins(manifest, sources.values())
+    tests = {id_: node for id_, node in nodes.items() if node["resource_type"] == "test"}
     by_name = {}
-    for id_, model in models.items():
-        tests = {
-            t: node for t, node in nodes.items() if node["resource_type"] == "test" and node["attached_node"] == id_
-        }
-        grain = _grain(tests.values())
+    for id_, model in nodes.items():
+        if model["resource_type"] != "model":
+            continue
+        grain = _grain(test for test in tests.values() if test.get("attached_node") == id_)
         source = model["config"].get("follows")
+        made_of = origins.of(id_)
+        if made_of is not None and source is not None:
+            made_of |= {source}
         reads = [".".join(reference.split(".")[-2:]) for reference in model["depends_on"]["nodes"]]
         by_name[model["name"]] = Mart(
             model["name"],
@@ -70,8 +96,14 @@ def marts(settings: Settings, sources: Mapping[str, Source]) -> dict[str, Mart]:
             grain,
             [name.replace("tidemark.", "marts.", 1) if name.startswith("tidemark.") else name for name in reads],
             source,
+            made_of,
             _followed(sources.get(source or ""), reads, grain),
-            [_test(test, outcomes.get(test_id)) for test_id, test in tests.items()],
+            [
+                _test(test, origins.of(test_id), results.get(test["name"]))
+                for test_id, test in tests.items()
+                # a query of one's own is attached to no model: it counts for each that it reads
+                if id_ in (test.get("attached_node"), *test["depends_on"]["nodes"])
+            ],
         )
     return dict(sorted(by_name.items()))
 
@@ -99,16 +131,9 @@ def _followed(source: Source | None, reads: list[str], grain: tuple[str, ...]) -
     return None
 
 
-def _test(test: Mapping[str, Any], outcome: Mapping[str, Any] | None) -> Row:
-    said = outcome or {}
-    return {
-        "name": test["name"],
-        "of": (test.get("test_metadata") or {}).get("name") or "query",
-        "status": said.get("status", "not run with the last build"),
-        "failures": said.get("failures"),
-        "message": said.get("message"),
-        "sql": test.get("compiled_code") or said.get("compiled_code") or test.get("raw_code"),
-    }
+def _test(test: Mapping[str, Any], sources: frozenset[str] | None, result: Row | None) -> ModelTest:
+    kind = (test.get("test_metadata") or {}).get("name") or "query"
+    return ModelTest(test["name"], kind, test.get("compiled_code") or test.get("raw_code"), sources, result)
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.links import Links
 from spark_jobs.portal.marts import Mart, MartRows, mart_rows, marts
 from spark_jobs.portal.names import decoded, decoded_key
+from spark_jobs.portal.results import newest_test_results, tests_version
 from spark_jobs.portal.runs import Run, changes
 from spark_jobs.portal.values import counted, moment, shown
 from spark_jobs.reads.row_keys import published_table
@@ -59,9 +61,9 @@ def _missing(page: str) -> PageMissing:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which sources whoever asks may see."""
+    """Which sources whoever asks may see; `sees(None)`: whether all, also those that come."""
 
-    sees: Callable[[str], bool] = lambda _: True
+    sees: Callable[[str | None], bool] = lambda _: True
 
 
 class Portal:
@@ -126,7 +128,7 @@ class Portal:
             "sources": self._source,
             "runs": self._run,
             "quarantine": self._quarantine,
-            "why": self._why,
+            "why": partial(self._why, scope),
         }
         if kind == "index" and not rest:
             content = self._index(scope)
@@ -177,10 +179,10 @@ class Portal:
 
     def marts(self) -> dict[str, Mart]:
         """The marts that dbt has built."""
-        target = self.settings.home / "dbt" / "target"
-        files = (target / "manifest.json", target / "run_results.json")
-        stamps = tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in files)
-        return self.lake.kept("marts", (stamps, tuple(self.sources())), lambda: marts(self.settings, self.sources()))
+        manifest = self.settings.home / "dbt" / "target" / "manifest.json"
+        sources = self.sources()
+        of = (manifest.stat().st_mtime_ns if manifest.exists() else 0, tests_version(self.lake), sources)
+        return self.lake.kept("marts", of, lambda: marts(self.settings, sources, newest_test_results(self.lake)))
 
     def facts(self, source: Source) -> overview.SourceFacts:
         """What is to be said of a source."""
@@ -233,7 +235,7 @@ class Portal:
         facts = self.facts(source)
         return {"source": source, "groups": overview.quarantine_groups(facts), "facts": facts, "listed": LISTED}
 
-    def _why(self, source: Source, rest: str, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    def _why(self, scope: Scope, source: Source, rest: str, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         name, _, encoded_values = rest.partition("/")
         table = published_table(source, decoded(name))
         if encoded_values:
@@ -242,12 +244,22 @@ class Portal:
             given = {column: values[0].strip() for column, values in asked.items() if column in table.key and values}
             key = [f"{column}={value}" for column, value in given.items()]
         reasons = why(self.lake, source, table.name, key, LISTED)
-        of_marts = [mart for mart in self.marts().values() if mart.follows and mart.follows.name == table.name]
+        of_marts = [mart for mart in self._seen_marts(scope) if mart.follows and mart.follows.name == table.name]
         return {"source": source, "why": reasons, "marts": of_marts, "key": list(reasons.key.values())}
 
     def _marts(self, scope: Scope) -> list[tuple[Mart, Any]]:
-        seen = [mart for mart in self.marts().values() if mart.source is None or scope.sees(mart.source)]
-        return [(mart, self._mart_rows(mart)) for mart in seen]
+        return [(mart, self._mart_rows(mart)) for mart in self._seen_marts(scope)]
+
+    def _seen_marts(self, scope: Scope) -> list[Mart]:
+        return [mart for mart in self.marts().values() if self._may_see(mart.sources, scope)]
+
+    def _may_see(self, made_of: frozenset[str] | None, scope: Scope) -> bool:
+        """Whether whoever asks may see what is made of these sources: each of them; all that there are, where that
+        can't be told or one is gone."""
+        known = self.sources()
+        if made_of is not None and made_of <= known.keys():
+            return all(map(scope.sees, made_of))
+        return scope.sees(None) and all(map(scope.sees, known))
 
     def _dbt_docs(self) -> str | None:
         return DBT_DOCS if docs_file(self.settings, DBT_DOCS) else None
@@ -259,13 +271,8 @@ class Portal:
 
     def _mart(self, name: str, scope: Scope) -> dict[str, Any]:
         mart = self.marts().get(decoded(name))
-        if mart is None or not (mart.source is None or scope.sees(mart.source)):
+        if mart is None or not self._may_see(mart.sources, scope):
             raise _missing(f"marts/{name}")
-        return {"mart": mart, "shown": self._mart_rows(mart), "checks": self._checks_of(mart)}
-
-    def _checks_of(self, mart: Mart) -> list[dict[str, Any]]:
-        """What the newest run that checked the mart found."""
-        source = self.sources().get(mart.source or "")
-        runs = self.facts(source).runs if source is not None else []
-        results = ([row for row in run.results if row["relation"] == f"marts.{mart.name}"] for run in runs)
-        return next(filter(None, results), [])
+        tests = [test if self._may_see(test.sources, scope) else test.without_rows() for test in mart.tests]
+        known = [name for name in self.sources() if scope.sees(name)]
+        return {"mart": mart, "shown": self._mart_rows(mart), "tests": tests, "seen_sources": known}

@@ -31,7 +31,7 @@ def _read(name: str, texts: Iterable[str], **others: str) -> Table:
     return Table("quality", name, "", tuple(Column(column, kind, "") for column, kind in kinds.items()), ("source",))
 
 
-_RESULTS = _read("results", _TEXTS, failing="BIGINT")
+_RESULTS = _read("results", _TEXTS, failing="BIGINT", recorded_at="TIMESTAMP")
 _VERDICTS = _read("verdicts", ("run_id", "gate", "expectation", "measure", "observed"), success="BOOLEAN")
 _RUNS = _read(
     "runs",
@@ -53,9 +53,32 @@ def results(lake: HeldLake, source: Source) -> dict[str, list[Row]]:
         newest[row["run_id"], row["gate"], row["name"], table] = row
     by_run: dict[str, list[Row]] = {}
     for row in newest.values():
-        sample = json.loads(row["sample"]) if row["sample"] else []
-        by_run.setdefault(row["run_id"], []).append({**row, "sample": sample})
+        by_run.setdefault(row["run_id"], []).append(_with_sample(row))
     return {run: sorted(rows, key=_first) for run, rows in by_run.items()}
+
+
+def newest_test_results(lake: HeldLake) -> dict[str, Row]:
+    """The newest result of each of dbt's tests, by name, whichever source's run it was: a test that reads the marts of
+    two is run with both. `sample` is a list of rows."""
+    newest: dict[str, Row] = {}
+    # tokens count within a source: between sources the machine's clock tells what came later
+    for row in sorted(lake.records(_RESULTS, pc.field("kind") == "mart_test"), key=_when):
+        newest[row["name"]] = row
+    return {name: _with_sample(row) for name, row in newest.items()}
+
+
+def tests_version(lake: HeldLake) -> int:
+    """Another number once there may be other results."""
+    return lake.version(_RESULTS)
+
+
+def _when(row: Row) -> tuple[float, int]:
+    recorded = row["recorded_at"]
+    return (recorded.timestamp() if recorded is not None else 0.0, row["token"])
+
+
+def _with_sample(row: Row) -> Row:
+    return {**row, "sample": json.loads(row["sample"]) if row["sample"] else []}
 
 
 def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:
@@ -68,7 +91,7 @@ def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:
 
 
 def _of_verdict(row: Row) -> Row:
-    blank = dict.fromkeys((*_TEXTS, "failing"))
+    blank = dict.fromkeys((*_TEXTS, "failing", "recorded_at"))
     result = {name: row[name] for name in ("source", "token", "run_id", "gate", "expectation", "observed")}
     verdict = "passed" if row["success"] else "failed"
     return blank | result | {"name": row["measure"], "kind": "invariant", "verdict": verdict, "treatment": "fail"}

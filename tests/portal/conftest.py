@@ -36,12 +36,19 @@ MANIFEST = {
             "resource_type": "test",
             "name": "grain_meter_hours",
             "attached_node": "model.tidemark.meter_hours",
+            "depends_on": {"nodes": ["model.tidemark.meter_hours"]},
             "test_metadata": {"name": "grain", "kwargs": {"columns": ["meter", "starts"]}},
             "raw_code": f"select '{EVIL}'",
         },
+        "test.tidemark.no_load_is_lost": {
+            "resource_type": "test",
+            "name": "no_load_is_lost",
+            "depends_on": {"nodes": ["model.tidemark.meter_hours"]},
+            "raw_code": "select 1",
+        },
     }
 }
-"""What dbt writes of a model and its test, as far as the portal reads it."""
+"""What dbt writes of a model, its test and a query that tests it, as far as the portal reads it."""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +88,7 @@ def _failed_check(home: Settings) -> None:
         "failing": 2, "sample": json.dumps([{"meter": EVIL, "total": 5}, {"meter": "a", "total": 7}]),
         "because": None, "on_failure": "Mend the file.",
     }  # fmt: skip
-    _append(home, "quality.results", {**failed, "recorded_at": datetime(2024, 1, 5, tzinfo=UTC)})
+    append_row(home, "quality.results", {**failed, "recorded_at": datetime(2024, 1, 5, tzinfo=UTC)})
 
 
 def _audit_and_erasure(home: Settings) -> None:
@@ -91,15 +98,16 @@ def _audit_and_erasure(home: Settings) -> None:
         "source": "meters", "token": 10**6 + 1, "run_id": "audit-1", "gate": "audit", "kind": "invariant",
         "name": "rows", "expectation": "All rows are there.", "verdict": "failed", "observed": "1", "recorded_at": at,
     }  # fmt: skip
-    _append(home, "quality.results", audited)
+    append_row(home, "quality.results", audited)
     erasure = {
         "source": "meters", "erasure": "erasure-1", "entity_hash": "0", "salt": "0", "step": "begun", "number": 1,
         "because": EVIL, "erased_by": "ann", "recorded_at": at,
     }  # fmt: skip
-    _append(home, "bronze.erasures", erasure)
+    append_row(home, "bronze.erasures", erasure)
 
 
-def _append(home: Settings, table: str, row: dict[str, object]) -> None:
+def append_row(home: Settings, table: str, row: dict[str, object]) -> None:
+    """Add a row to a table, which need not be there."""
     place = f"{home.lake}/{table.replace('.', '.db/')}"
     if DeltaTable.is_deltatable(place):
         schema = pa.schema(DeltaTable(place).schema().to_arrow())
@@ -123,8 +131,13 @@ def _mart(home: Settings) -> None:
     target = home.home / "dbt" / "target"
     target.mkdir(parents=True)
     (target / "manifest.json").write_text(json.dumps(MANIFEST))
-    outcome = {"unique_id": "test.tidemark.grain", "status": "fail", "failures": 2, "message": EVIL}
-    (target / "run_results.json").write_text(json.dumps({"results": [outcome]}))
+    found = {
+        "source": "meters", "token": 10**6 - 1, "run_id": "test-1-1", "gate": "marts", "kind": "mart_test",
+        "relation": "marts.meter_hours", "name": "grain_meter_hours", "expectation": "grain_meter_hours finds no row",
+        "severity": "critical", "treatment": "fail", "verdict": "warned", "observed": EVIL, "expected": "0 rows",
+        "failing": 2, "recorded_at": datetime(2024, 1, 5, tzinfo=UTC),
+    }  # fmt: skip
+    append_row(home, "quality.results", found)
 
 
 @pytest.fixture(scope="module")

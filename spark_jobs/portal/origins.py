@@ -1,0 +1,70 @@
+"""Which sources a model or a test of dbt is made of: who may see it depends on that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spark_jobs.sources import Source
+
+_WRITTEN_NAME = re.compile(
+    r"\b(\w*(?:bronze|silver|gold|trace|quality|pins|marts|marts_staging))`?\s*\.\s*`?(\w+)", re.IGNORECASE
+)
+"""A table of the lake as a query names it without dbt's `source()` and `ref()`."""
+
+
+class Origins:
+    """What a manifest of dbt says that its nodes are made of."""
+
+    def __init__(self, manifest: Mapping[str, Any], sources: Iterable[Source]) -> None:
+        self._nodes: Mapping[str, Any] = manifest.get("nodes", {})
+        self._tables = {
+            id_: f"{table.get('schema')}.{table.get('identifier') or table.get('name')}".lower()
+            for id_, table in manifest.get("sources", {}).items()
+        }
+        self._models = {node["name"].lower(): id_ for id_, node in self._nodes.items() if _is_model(node)}
+        self._publishers = {name: source.name for source in sources for name in _published(source)}
+
+    def of(self, id_: str) -> frozenset[str] | None:
+        """The names of the sources that a node is made of, through whatever models; None where they can't be told: it
+        reads what several sources write, or something of which dbt does not know what it reads."""
+        found: set[str] = set()
+        seen, left = {id_}, [id_]
+        while left:
+            each = left.pop()
+            if each not in self._nodes:
+                reads, tables = set(), {self._tables.get(each) or ".".join(each.lower().split(".")[-2:])}
+            else:
+                reads, tables = self._read_by(each)
+                if not (reads or tables):
+                    return None
+            publishers = {self._publishers.get(table) for table in tables}
+            if None in publishers:
+                return None
+            found |= {publisher for publisher in publishers if publisher is not None}
+            left += reads - seen
+            seen |= reads
+        return frozenset(found) or None
+
+    def _read_by(self, id_: str) -> tuple[set[str], set[str]]:
+        """The nodes that a node reads, and the tables that it names itself."""
+        node = self._nodes[id_]
+        reads = set(node["depends_on"].get("nodes") or ())
+        tables = set()
+        for database, name in _WRITTEN_NAME.findall(node.get("compiled_code") or node.get("raw_code") or ""):
+            if database.lower() in ("marts", "marts_staging") and name.lower() in self._models:
+                reads.add(self._models[name.lower()])
+            else:
+                tables.add(f"{database}.{name}".lower())
+        return reads, tables
+
+
+def _is_model(node: Mapping[str, Any]) -> bool:
+    return bool(node["resource_type"] == "model")
+
+
+def _published(source: Source) -> list[str]:
+    """The names under which a source alone publishes."""
+    windows = [f"silver.{window}{part}" for window in source.windows for part in ("", "_history")]
+    return [name.lower() for name in (*windows, *([f"gold.{source.name}"] if source.state is not None else []))]

@@ -1,0 +1,136 @@
+"""What the portal tells of marts: by dbt's manifest, by `quality.results`, and to whom."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.config import Settings
+from spark_jobs.portal.marts import Mart
+from spark_jobs.portal.pages import PageMissing, Portal, Scope
+from tests.jobs.harness import SOURCE, write_source
+from tests.portal.conftest import append_row
+
+SHIPS = SOURCE.replace("meters", "ships").replace("  hourly:", "  by_hour:").replace("  shifts:", "  trips:")
+
+
+def node(kind: str, name: str, reads: list[str], code: str = "select 1", **more: Any) -> dict[str, Any]:
+    base = {"resource_type": kind, "name": name, "depends_on": {"nodes": reads}, "raw_code": code}
+    return base | {"columns": {}, "config": {}} | more
+
+
+METERS, BY_HOUR = "source.tidemark.silver.hourly", "source.tidemark.silver.by_hour"
+MODELS = {
+    "loads": node("model", "loads", [METERS], config={"follows": "meters"}),
+    "teams": node("model", "teams", ["model.tidemark.loads"]),
+    "both": node("model", "both", [METERS, BY_HOUR]),
+    "by_hand": node("model", "by_hand", [], "select * from `silver`.by_hour join marts.loads"),
+    "of_all": node("model", "of_all", ["source.tidemark.trace.published"]),
+    "opaque": node("model", "opaque", [], "{{ anything() }}"),
+    "aside": node("model", "aside", [METERS], "select * from spark_catalog.bronze.files"),
+}
+SINGULAR = node("test", "loads_add_up", ["model.tidemark.loads", "model.tidemark.both"], "select 2")
+GENERIC = node("test", "grain_loads", ["model.tidemark.loads"], attached_node="model.tidemark.loads") | {
+    "test_metadata": {"name": "grain", "kwargs": {"columns": ["meter", "window_start"]}}
+}
+TESTS = {"test.tidemark.loads_add_up": SINGULAR, "test.tidemark.grain_loads.1": GENERIC}
+MANIFEST = {"nodes": {**{f"model.tidemark.{name}": model for name, model in MODELS.items()}, **TESTS}}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Settings:
+    """An installation with two sources whose models dbt has built."""
+    settings = write_source(Settings(home=tmp_path))
+    write_source(settings, SHIPS, "ships")
+    target = settings.home / "dbt" / "target"
+    target.mkdir(parents=True)
+    (target / "manifest.json").write_text(json.dumps(MANIFEST))
+    # of the last build, which was of another source
+    (target / "run_results.json").write_text(json.dumps({"results": []}))
+    return settings
+
+
+def found(home: Settings, name: str, verdict: str, source: str = "meters", token: int = 7, day: int = 1) -> None:
+    """A row of `quality.results`, as a run leaves it."""
+    row = {
+        "source": source, "token": token, "run_id": f"run-{token}", "gate": "marts", "kind": "mart_test",
+        "relation": None, "name": name, "expectation": f"{name} finds no row", "severity": "critical",
+        "treatment": "fail", "verdict": verdict, "observed": f"seen on day {day}", "expected": "0 rows", "failing": 0,
+        "sample": json.dumps([{"secret": 42}]), "because": None, "on_failure": None,
+        "recorded_at": datetime(2024, 1, day, tzinfo=UTC),
+    }  # fmt: skip
+    append_row(home, "quality.results", row)
+
+
+def mart(home: Settings, name: str) -> Mart:
+    return Portal(home, is_live=True).marts()[name]
+
+
+def seeing(*sources: str | None) -> Scope:
+    return Scope(lambda source: source in sources)
+
+
+def seen(home: Settings, *sources: str | None) -> set[str]:
+    """The marts that are listed and shown to those who may read these sources."""
+    portal, scope = Portal(home, is_live=True), seeing(*sources)
+    listed = {name for name in MODELS if f"marts/{name}.html" in portal.page("marts.html", scope=scope)}
+    for name in MODELS:
+        if name in listed:
+            portal.page(f"marts/{name}.html", scope=scope)
+        else:
+            with pytest.raises(PageMissing):
+                portal.page(f"marts/{name}.html", scope=scope)
+    return listed
+
+
+def test_a_query_that_tests_counts_for_every_model_that_it_reads(home: Settings) -> None:
+    assert [test.name for test in mart(home, "loads").tests] == ["loads_add_up", "grain_loads"]
+    assert [test.name for test in mart(home, "both").tests] == ["loads_add_up"]
+    assert mart(home, "teams").tests == []
+    assert mart(home, "loads").grain == ("meter", "window_start")
+    portal = Portal(home, is_live=True)
+    for page in ("marts.html", "marts/loads.html", "marts/both.html"):
+        assert "never run" in portal.page(page)
+
+
+def test_each_test_shows_its_last_result_whichever_source_was_built_last(home: Settings) -> None:
+    found(home, "grain_loads", "failed", token=3, day=1)
+    found(home, "grain_loads", "passed", token=7, day=2)
+    found(home, "loads_add_up", "passed", token=7, day=2)
+    # the run of another source counts by its own tokens
+    found(home, "loads_add_up", "failed", source="ships", token=2, day=3)
+    verdicts = {test.name: test.verdict for test in mart(home, "loads").tests}
+    assert verdicts == {"grain_loads": "passed", "loads_add_up": "failed"}
+    page = Portal(home, is_live=True).page("marts/loads.html")
+    assert "seen on day 2" in page and "seen on day 3" in page and "seen on day 1" not in page
+    assert "runs/meters/run-7.html" in page and "runs/ships/run-2.html" in page
+
+
+def test_a_model_without_follows_shows_its_recorded_results(home: Settings) -> None:
+    found(home, "loads_add_up", "failed")
+    page = Portal(home, is_live=True).page("marts/both.html")
+    assert "seen on day 1" in page and "secret" in page
+
+
+def test_a_mart_is_shown_to_those_who_may_read_all_that_it_is_made_of(home: Settings) -> None:
+    of_meters = {"loads", "teams"}
+    assert seen(home) == set()
+    assert seen(home, "ships") == set()
+    assert seen(home, "meters") == of_meters
+    told = of_meters | {"both", "by_hand"}
+    assert seen(home, "meters", "ships") == told, "what reads something that can't be told needs the reading of all"
+    assert seen(home, None) == set(), "of all, and of each"
+    assert seen(home, "meters", "ships", None) == told | {"of_all", "opaque", "aside"}
+
+
+def test_what_a_test_found_is_shown_to_those_who_may_read_all_that_it_reads(home: Settings) -> None:
+    found(home, "loads_add_up", "failed")
+    found(home, "grain_loads", "failed", token=8)
+    page = Portal(home, is_live=True).page("marts/loads.html", scope=seeing("meters"))
+    assert page.count("secret") == 1, "the column of its own test"
+    assert "select 2" not in page
+    assert "loads_add_up" in page
