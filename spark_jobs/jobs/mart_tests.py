@@ -17,8 +17,9 @@ _ANSWERS: dict[str, Answer] = {"pass": "passed", "warn": "warned", "fail": "fail
 
 
 def keep_mart_tests(stage: Stage, tests: Sequence[MartTest]) -> None:
-    """Record a verdict for each test that ran; of one that failed with rows that break it."""
-    verdicts = [verdict_of(test, _rows(stage, test)) for test in tests if test.status != "skipped"]
+    """Record a verdict for each test, also for one that dbt skipped, which holds marts back; of one that failed with
+    rows that break it."""
+    verdicts = [verdict_of(test, _rows(stage, test)) for test in tests]
     keep_verdicts(stage, MARTS, [asdict(verdict) for verdict in verdicts], ("mart_test",))
     write_verdicts(stage)
 

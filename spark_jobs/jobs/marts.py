@@ -60,7 +60,7 @@ def marts_follow(
         settings.home, source.name, ShownMarts(None if result.failed else published_us, project.version, versions)
     )
     if result.failed:
-        raise marts_failed(settings, source.name, result.failed)
+        raise marts_failed(settings, project, source, result)
     return f"{len(result.status)} models and tests in {result.seconds:.1f} s"
 
 

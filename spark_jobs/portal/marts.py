@@ -42,7 +42,7 @@ class ModelTest:
 
     def without_rows(self) -> ModelTest:
         """As it is shown to those who may not see all that it reads: what came of it, and nothing of what it found."""
-        hidden = {"observed": None, "because": None, "on_failure": None, "sample": []}
+        hidden: Row = {"observed": None, "because": None, "on_failure": None, "sample": []}
         return replace(self, sql=None, result=None if self.result is None else self.result | hidden)
 
 

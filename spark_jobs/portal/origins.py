@@ -33,12 +33,9 @@ class Origins:
         seen, left = {id_}, [id_]
         while left:
             each = left.pop()
-            if each not in self._nodes:
-                reads, tables = set(), {self._tables.get(each) or ".".join(each.lower().split(".")[-2:])}
-            else:
-                reads, tables = self._read_by(each)
-                if not (reads or tables):
-                    return None
+            reads, tables = self._read_by(each)
+            if not (reads or tables):
+                return None
             publishers = {self._publishers.get(table) for table in tables}
             if None in publishers:
                 return None
@@ -48,8 +45,10 @@ class Origins:
         return frozenset(found) or None
 
     def _read_by(self, id_: str) -> tuple[set[str], set[str]]:
-        """The nodes that a node reads, and the tables that it names itself."""
-        node = self._nodes[id_]
+        """The nodes that a node reads, and the tables that it names itself; a source of dbt is a table."""
+        node = self._nodes.get(id_)
+        if node is None:
+            return set(), {self._tables.get(id_) or ".".join(id_.lower().split(".")[-2:])}
         reads = set(node["depends_on"].get("nodes") or ())
         tables = set()
         for database, name in _WRITTEN_NAME.findall(node.get("compiled_code") or node.get("raw_code") or ""):

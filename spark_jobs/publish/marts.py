@@ -22,7 +22,11 @@ from spark_jobs.publish.project import PROJECT, Project
 from spark_jobs.server.logins import login
 from spark_jobs.sources import Source
 
-_GOOD = {"success", "pass", "warn", "skipped"}
+_PASSED = ("pass", "warn")
+_NO_FAILURE = ("success", "pass", "warn", "skipped", "no-op")
+"""What dbt says of what did not fail by itself: it skips what comes after something that failed."""
+LINES_TOLD, CHARACTERS_TOLD = 3, 400
+"""Of a message of dbt, which may end in all of Java's stack: the log has it whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +51,58 @@ class MartTest:
         reads = frozenset(id_.rpartition(".")[2] for id_ in node.depends_on_nodes if id_.startswith("model."))
         severity = str(getattr(node.config, "severity", "error")).lower()
         query = getattr(node, "compiled_code", None)
-        message = " ".join(str(result.message or result.status).split())
-        return cls(node.name, mart, reads, str(result.status), result.failures, severity, message, query)
+        status = str(result.status)
+        message = "not run: a model that it reads failed" if status == "skipped" else _told(result.message or status)
+        return cls(node.name, mart, reads, status, result.failures, severity, message, query)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the marts that it reads may not be shown: it failed, or was not run though it must hold."""
+        return self.status not in _PASSED and (self.status != "skipped" or self.severity == "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A model or test that failed: its file within the project, the marts that it is about, the rows that break a test,
+    and the first lines of what dbt says. `kind` is model, test, or dbt itself."""
+
+    kind: str
+    name: str
+    file: str | None
+    marts: Sequence[str]
+    rows: int | None
+    said: str
+
+    @classmethod
+    def of(cls, result: Any) -> Failure:
+        """Of a result of dbt."""
+        node, test = result.node, MartTest.of(result) if result.node.resource_type == "test" else None
+        marts = [node.name] if test is None else sorted(test.reads)
+        said = _told(result.message or str(result.status)) if test is None else test.message
+        return cls(str(node.resource_type), node.name, node.original_file_path, marts, result.failures, said)
+
+    @classmethod
+    def of_dbt(cls, reason: str) -> Failure:
+        """Of dbt itself."""
+        return cls("dbt", "dbt", None, (), None, _told(reason))
+
+
+def _told(message: str) -> str:
+    """The first lines of a message of dbt, as one."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    told = " ".join(lines[:LINES_TOLD])
+    cut = len(lines) > LINES_TOLD or len(told) > CHARACTERS_TOLD
+    return f"{told[:CHARACTERS_TOLD]} …" if cut else told
 
 
 class MartsFailed(TidemarkError):
-    """dbt could not build or test a source's marts. Facts: `source`, `failed` (node -> dbt's own message), `log`."""
+    """dbt could not build or test a source's marts. Facts: `source`, `failed` (the name of each model or test -> the
+    first lines of dbt's message), `owner` (who acts), `log` (which has all of each message)."""
 
     code = "marts_failed"
     source: str
     failed: dict[str, str]
+    owner: str
     log: str
 
 
@@ -64,16 +110,34 @@ class MartsFailed(TidemarkError):
 class MartsResult:
     """What dbt did.
 
-    status: of each model and test, by name. passed: the marts that were built and whose tests passed, or warn.
-    failed: what went wrong, in dbt's words, by model or test; a mart may have passed although another failed.
+    status: of each model and test, by name. passed: the marts that were built, and of which each test that must hold
+    has run and passed. stay: the others, which people see as they were. failed: what went wrong by itself; a mart may
+    have passed although another failed.
     """
 
     source: str
     status: Mapping[str, str]
     passed: list[str]
-    failed: Mapping[str, str]
+    stay: list[str]
+    failed: Sequence[Failure]
     tests: Sequence[MartTest]
     seconds: float
+
+    @classmethod
+    def of(cls, source: str, results: Sequence[Any], seconds: float, reason: str | None = None) -> MartsResult:
+        """Of dbt's results. `reason`: why dbt failed, should none of them say so."""
+        tests = [MartTest.of(result) for result in results if result.node.resource_type == "test"]
+        models = {r.node.name: str(r.status) for r in results if r.node.resource_type == "model"}
+        held = {mart for test in tests if test.holds_back for mart in test.reads}
+        passed = sorted(name for name, status in models.items() if status == "success" and name not in held)
+        failed = [Failure.of(result) for result in results if str(result.status) not in _NO_FAILURE]
+        if not failed:
+            holding = {test.name for test in tests if test.holds_back}
+            failed = [Failure.of(result) for result in results if result.node.name in holding]
+        if reason is not None and not failed:
+            failed = [Failure.of_dbt(reason)]
+        status = {r.node.name: str(r.status) for r in results}
+        return cls(source, status, passed, sorted(models.keys() - set(passed)), failed, tests, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +182,8 @@ def build_marts(
     with dbt_environment(settings, published_us, standing, changes, compiled=compiled):
         outcome = dbtRunner().invoke(arguments)
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
-    failed = {r.node.name: r.message or str(r.status) for r in results if str(r.status) not in _GOOD}
-    if outcome.exception is not None:
-        failed["dbt"] = str(outcome.exception)
-    elif not outcome.success and not failed:
-        failed["dbt"] = "no reason given"
-    tests = [MartTest.of(result) for result in results if result.node.resource_type == "test"]
-    refused = {mart for test in tests if test.status not in _GOOD for mart in test.reads}
-    built = {r.node.name for r in results if r.node.resource_type == "model" and str(r.status) == "success"}
-    status = {r.node.name: str(r.status) for r in results}
-    return MartsResult(source.name, status, sorted(built - refused), failed, tests, time.monotonic() - begun)
+    reason = None if outcome.success else str(outcome.exception or "no reason given")
+    return MartsResult.of(source.name, results, time.monotonic() - begun, reason)
 
 
 def dbt_options(settings: Settings, project: Project, target: Path | None = None) -> list[str]:
@@ -180,16 +236,30 @@ def dbt_environment(
                 os.environ[name] = value
 
 
-def marts_failed(settings: Settings, source: str, failed: Mapping[str, str]) -> MartsFailed:
-    """The error that says which models and tests failed."""
+def marts_failed(settings: Settings, project: Project, source: Source, result: MartsResult) -> MartsFailed:
+    """The error that says which models and tests failed, who acts and where to look."""
     log = str(_logs(settings) / "dbt.log")
-    lines = "".join(f"\n  - {name}: {' '.join(message.split())}" for name, message in failed.items())
+    lines = "".join(_lines(settings, project, failure) for failure in result.failed)
+    stay = f"the marts {', '.join(result.stay)} stay as they were" if result.stay else "all marts stay as they were"
     return MartsFailed(
-        expected=f"dbt to build and test the marts of {source}",
-        found=f"{len(failed) or 'no'} reasons why not:{lines}\n",
-        consequence="silver and gold are published; marts that failed, and marts made of those, stay as they were",
-        next_step=f"correct the model or the data and run the publish stage again; dbt's log is {log}",
-        source=source,
-        failed=dict(failed),
+        expected=f"dbt to build and test the marts of {source.name}",
+        found=f"{len(result.failed)} that failed:{lines}\n",
+        consequence=f"silver and gold are published; {stay}",
+        next_step=f"the owner of {source.name} ({source.dag.owner}) corrects the model or the data and runs the publish"
+        f" stage again; the pages are there while Airflow is up, and dbt's messages stand in full in {log}",
+        source=source.name,
+        failed={failure.name: failure.said for failure in result.failed},
+        owner=source.dag.owner,
         log=log,
     )
+
+
+def _lines(settings: Settings, project: Project, failure: Failure) -> str:
+    about = "" if failure.kind != "test" else f" of {', '.join(f'marts.{mart}' for mart in failure.marts)}"
+    name = failure.name if failure.kind == failure.name else f"{failure.kind} {failure.name}"
+    rows = "" if not failure.rows else f"{failure.rows:,} rows break it; "
+    lines = [f"- {name}{about}: {rows}dbt says: {failure.said}"]
+    if failure.file is not None:
+        lines.append(f"  its file is {project.written_as(settings, failure.file)}")
+    lines += [f"  its page is {settings.page_url('marts', mart)}" for mart in failure.marts[:1]]
+    return "".join(f"\n  {line}" for line in lines)

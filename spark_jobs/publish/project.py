@@ -46,6 +46,13 @@ class Project:
         """The names of the models."""
         return {path.stem for path in (self.folder / "models").rglob("*.sql")}
 
+    def written_as(self, settings: Settings, file: str) -> Path:
+        """Where people have written a file of the project."""
+        part, *rest = Path(file).parts
+        if rest[:1] != [TEAM] or settings.dbt is None:
+            return PROJECT / file
+        return Path(settings.dbt, *((part,) if (settings.dbt / "models").is_dir() else ()), *rest[1:])
+
     def selected(self, source: Source) -> list[str]:
         """What dbt selects for a source: marts with its tag, and own models that are made of what it publishes."""
         if not (self.folder / "models" / TEAM).is_dir():
