@@ -29,19 +29,30 @@ OPEN, DISMISSED = "open", "dismissed"
 
 @dataclass
 class Drop:
-    """One drop: what counts of it, net of what was taken back, and the run that landed it last."""
+    """One drop: what counts of it, net of what was taken back, the run that landed it last, and of each file the last
+    landing."""
 
     seq_no: int
     label: str
     rows: int = 0
     rejects: int = 0
     duplicates: int = 0
-    files: int = 0
     late: int = 0
     open: int = 0
     run_id: str | None = None
     landing: int = -1
-    paths: set[str] = field(default_factory=set)
+    paths: dict[str | None, int] = field(default_factory=dict)
+
+    @property
+    def files(self) -> int:
+        """How many files landed; of a drop without any there is a row all the same."""
+        return sum(path is not None for path in self.paths)
+
+    @property
+    def first_standing(self) -> int:
+        """The landing of the file that has stood longest as it is."""
+        of_files = [landing for path, landing in self.paths.items() if path is not None]
+        return min(of_files or self.paths.values(), default=-1)
 
 
 def ledger(lake: HeldLake, source: Source) -> list[Row]:
@@ -58,11 +69,9 @@ def drops(rows: Iterable[Row], source: Source) -> dict[int, Drop]:
         for column in ("rows", "rejects", "duplicates"):
             change = (row[column] or 0) - (row[f"{column}_back"] or 0)
             setattr(drop, column, getattr(drop, column) + change)
-        if row["path"] is not None:
-            drop.paths.add(row["path"])
+        drop.paths[row["path"]] = max(row["landing"], drop.paths.get(row["path"], -1))
         if row["landing"] > drop.landing:
             drop.landing, drop.run_id = row["landing"], row["run_id"]
-        drop.files = len(drop.paths)
     return dict(sorted(by_number.items()))
 
 

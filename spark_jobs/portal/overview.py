@@ -16,8 +16,9 @@ from spark_jobs.gates.drift import totals
 from spark_jobs.portal import drops as of_drops
 from spark_jobs.portal.drops import OPEN, Drop, LateRows
 from spark_jobs.portal.held_lake import HeldLake
-from spark_jobs.portal.plots import Month, Plot, bars, calendar
+from spark_jobs.portal.plots import VERDICTS, Month, Plot, bars, calendar
 from spark_jobs.portal.runs import Run, runs
+from spark_jobs.portal.standing import DropStanding, Override, Standing, standing
 from spark_jobs.portal.values import counted
 from spark_jobs.portal.windows import Windows, published_entities, published_windows
 from spark_jobs.reads.chain_metrics import ChainMetrics, chain_metrics
@@ -38,7 +39,7 @@ from spark_jobs.trace.frontiers import NO_HORIZON_US, SourceFrontiers
 
 Row = dict[str, Any]
 _READ = (FILES, FRONTIERS, PUBLISHED, QUARANTINE, DISMISSALS, LATE, ERASURES, SOURCE_CHANGES)
-_CHECKED = tuple(Table("quality", name, "", ()) for name in ("results", "runs", "verdicts"))
+_CHECKED = tuple(Table("quality", name, "", ()) for name in ("results", "runs", "verdicts", "overrides"))
 BEHIND = 2
 """Drops of a source that runs by itself that may be missing before it counts as behind: the one that is filling up, and
 the one whose run is on its way."""
@@ -55,8 +56,8 @@ class Concern:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """A source as it stands. `runs` are newest first; `records` those in quarantine; `change`: the rename, drop or
-    reset that was interrupted."""
+    """A source as it stands. `runs` are newest first; `records` those in quarantine; `standing`: how each drop stands;
+    `change`: the rename, drop or reset that was interrupted."""
 
     source: Source
     publication: Publication
@@ -65,6 +66,7 @@ class SourceFacts:
     runs: list[Run]
     records: list[Row]
     late: LateRows
+    standing: Standing
     erasures: list[Mapping[str, Any]]
     change: SourceChange | None
     audit: AuditNote | None = None
@@ -94,6 +96,10 @@ class SourceFacts:
         """Records in quarantine that nobody has dismissed."""
         return sum(record["replay_state"] == OPEN for record in self.records)
 
+    def overrides(self, published: datetime | None = None) -> list[Override]:
+        """What people let pass of the drops that are published; or were, with this publication."""
+        return self.standing.overrides_in(self.drops, published)
+
     @property
     def gaps(self) -> list[int]:
         """Drops that were never run, before one that was."""
@@ -104,15 +110,15 @@ class SourceFacts:
     @property
     def frontier_times(self) -> dict[str, datetime | None]:
         """By name; since and a horizon that retention never moved are None."""
-        standing, current = self.frontiers, self.publication
-        horizon = standing.horizon_us
+        moved, current = self.frontiers, self.publication
+        horizon = moved.horizon_us
         return {
             "horizon": None if horizon == NO_HORIZON_US else instant(horizon),
-            "since": instant(since) if (since := standing.arrangement.since.time) else None,
+            "since": instant(since) if (since := moved.arrangement.since.time) else None,
             "complete": instant(current.complete_us),
             "published": instant(current.published_us),
             "reached": instant(current.reached_us),
-            "seal": instant(standing.seal_us),
+            "seal": instant(moved.seal_us),
         }
 
     @property
@@ -126,7 +132,7 @@ class SourceFacts:
         """What needs a person, the most urgent first."""
         facts = []
         last = self.last_run
-        if last is not None and last.state in ("gate failed", "failed"):
+        if last is not None and last.has_failed:
             what = ", ".join(dict.fromkeys(f"{result['gate']}: {result['name']}" for result in last.failed))
             left = "nothing of it is published" if last.published is None else "what it published stands"
             words = f"the last run failed{' at ' + what if what else ''}; {left}"
@@ -190,9 +196,10 @@ def _facts(lake: HeldLake, source: Source) -> SourceFacts:
     for seq_no, rows in late.by_drop.items():
         if seq_no in drops:
             drops[seq_no].late = rows
-    standing = frontiers.load(lake, source)
+    of_source = runs(lake, source, files)
     return SourceFacts(
-        *(source, current, standing, drops, runs(lake, source, files), records, late),
+        *(source, current, frontiers.load(lake, source), drops, of_source, records, late),
+        standing=standing(lake, source, drops, of_source),
         erasures=last_steps(lake.records(ERASURES, pc.field("source") == source.name), "erasure"),
         change=unfinished_change(lake, source.name),
     )
@@ -273,22 +280,40 @@ def _measured(lake: HeldLake, source: Source) -> dict[str, dict[int, int]]:
 
 
 def _cells(facts: SourceFacts) -> list[tuple[int, str, str, str | None]]:
-    failed = {run.run_id for run in facts.runs if run.state in ("gate failed", "failed")}
+    """Each drop in the calendar, with the last run over it."""
     cells: list[tuple[int, str, str, str | None]] = []
-    for seq_no in facts.gaps:
-        cells.append((seq_no, "missing", f"{facts.source.drops.label(seq_no)} was never run", None))
-    for drop in facts.drops.values():
-        said = f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"
-        if drop.run_id in failed:
-            verdict, said = "failed", f"the run of it failed; {said}"
-        elif drop.open:
-            verdict, said = "quarantine", f"{counted(drop.open, 'record')} in quarantine; {said}"
-        elif not drop.files:
-            verdict, said = "empty", "no file"
-        else:
-            verdict = "ok"
-        cells.append((drop.seq_no, verdict, said, drop.run_id))
+    for seq_no, stands in facts.standing.drops.items():
+        drop, last = facts.drops.get(seq_no), stands.last_run
+        verdict, said = _never_landed(stands) if drop is None else _stands(drop, stands)
+        if verdict is not None:
+            cells.append((seq_no, verdict, said, (drop.run_id if drop else None) if last is None else last.run_id))
+    told = {cell[0] for cell in cells}
+    missing = [n for n in facts.gaps if n not in told]
+    cells += [(n, "missing", f"{facts.source.drops.label(n)} was never run", None) for n in missing]
     return sorted(cells)
+
+
+def _never_landed(stands: DropStanding) -> tuple[str | None, str]:
+    return ("failed", "the last run over it failed, and nothing has landed") if stands.has_failed else (None, "")
+
+
+def _stands(drop: Drop, stands: DropStanding) -> tuple[str, str]:
+    """The verdict on a drop, and the same in words: what is published of it comes first."""
+    verdicts = ["ok" if drop.files else "empty"]
+    said = [f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"]
+    if stands.warned:
+        verdicts, said = [*verdicts, "warned"], [f"warned of by {', '.join(stands.warned)}", *said]
+    if stands.overridden:
+        verdicts, said = [*verdicts, "overridden"], [f"let pass: {', '.join(stands.overridden)}", *said]
+    if drop.open:
+        verdicts, said = [*verdicts, "quarantine"], [f"{counted(drop.open, 'record')} in quarantine", *said]
+    if stands.is_published and stands.has_failed:
+        verdicts, said = [*verdicts, "warned"], ["it is published, and the last run over it failed", *said]
+    elif stands.has_failed:
+        verdicts, said = [*verdicts, "failed"], ["the last run over it failed", *said]
+    elif not stands.is_published:
+        verdicts, said = [*verdicts, "waiting"], ["not published yet", *said]
+    return min(verdicts, key=list(VERDICTS).index), "; ".join(said)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from spark_jobs.portal.marts import Mart, MartRows, mart_rows, marts
 from spark_jobs.portal.names import decoded, decoded_key
 from spark_jobs.portal.results import newest_test_results, tests_version
 from spark_jobs.portal.runs import Run, changes
+from spark_jobs.portal.standing import Override
 from spark_jobs.portal.values import counted, moment, shown
 from spark_jobs.reads.row_keys import published_table
 from spark_jobs.reads.why import why
@@ -209,7 +210,8 @@ class Portal:
         tables = [published_table(source, name) for name in overview.published_names(source)]
         page = overview.source_page(self.lake, facts)
         chains = None if page.chains is None else asdict(page.chains)
-        return {"facts": facts, "page": page, "chains": chains, "tables": tables, "listed": LISTED}
+        shown = {"facts": facts, "page": page, "chains": chains, "tables": tables, "listed": LISTED}
+        return shown | {"overrides": facts.overrides()}
 
     def _run(self, source: Source, name: str, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         facts = self.facts(source)
@@ -247,8 +249,20 @@ class Portal:
         of_marts = [mart for mart in self._seen_marts(scope) if mart.follows and mart.follows.name == table.name]
         return {"source": source, "why": reasons, "marts": of_marts, "key": list(reasons.key.values())}
 
-    def _marts(self, scope: Scope) -> list[tuple[Mart, Any]]:
-        return [(mart, self._mart_rows(mart)) for mart in self._seen_marts(scope)]
+    def _marts(self, scope: Scope) -> list[tuple[Mart, MartRows | None, list[Override]]]:
+        shown = [(mart, self._mart_rows(mart)) for mart in self._seen_marts(scope)]
+        return [(mart, rows, self._let_pass(mart, rows)) for mart, rows in shown]
+
+    def _let_pass(self, mart: Mart, rows: MartRows | None) -> list[Override]:
+        """What people let pass of the drops that the mart includes; it may show an earlier publication of the source
+        that it follows."""
+        known, made_of = self.sources(), mart.sources or frozenset()
+        shown = {mart.source: rows.published} if rows is not None else {}
+        return [
+            override
+            for name in sorted(made_of & known.keys())
+            for override in self.facts(known[name]).overrides(shown.get(name))
+        ]
 
     def _seen_marts(self, scope: Scope) -> list[Mart]:
         return [mart for mart in self.marts().values() if self._may_see(mart.sources, scope)]
@@ -275,4 +289,6 @@ class Portal:
             raise _missing(f"marts/{name}")
         tests = [test if self._may_see(test.sources, scope) else test.without_rows() for test in mart.tests]
         known = [name for name in self.sources() if scope.sees(name)]
-        return {"mart": mart, "shown": self._mart_rows(mart), "tests": tests, "seen_sources": known}
+        shown = self._mart_rows(mart)
+        content = {"mart": mart, "shown": shown, "tests": tests, "seen_sources": known}
+        return content | {"overrides": self._let_pass(mart, shown)}

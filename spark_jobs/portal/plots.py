@@ -78,7 +78,16 @@ class Month:
     days: list[Day]
 
 
-VERDICTS = {"failed": "✗", "quarantine": "!", "missing": "?", "empty": "–", "ok": "✓"}
+VERDICTS = {
+    "failed": "✗",
+    "quarantine": "!",
+    "missing": "?",
+    "overridden": "≠",
+    "warned": "~",
+    "waiting": "…",
+    "empty": "–",
+    "ok": "✓",
+}
 """What is said of a drop, the worst first, and its mark: colour is never the only sign."""
 
 

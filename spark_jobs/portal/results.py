@@ -31,13 +31,15 @@ def _read(name: str, texts: Iterable[str], **others: str) -> Table:
     return Table("quality", name, "", tuple(Column(column, kind, "") for column, kind in kinds.items()), ("source",))
 
 
-_RESULTS = _read("results", _TEXTS, failing="BIGINT", recorded_at="TIMESTAMP")
+_SPAN = {"drop_lo": "TIMESTAMP", "drop_hi": "TIMESTAMP"}
+_RESULTS = _read("results", _TEXTS, failing="BIGINT", recorded_at="TIMESTAMP", **_SPAN)
 _VERDICTS = _read("verdicts", ("run_id", "gate", "expectation", "measure", "observed"), success="BOOLEAN")
 _RUNS = _read(
     "runs",
     ("run_id", "outcome", "failed_stage", "error", "source_version", "code_version", "stages", "outputs"),
     started_at="TIMESTAMP",
     ended_at="TIMESTAMP",
+    **_SPAN,
 )
 
 
@@ -91,7 +93,7 @@ def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:
 
 
 def _of_verdict(row: Row) -> Row:
-    blank = dict.fromkeys((*_TEXTS, "failing", "recorded_at"))
+    blank = dict.fromkeys((*_TEXTS, "failing", "recorded_at", *_SPAN))
     result = {name: row[name] for name in ("source", "token", "run_id", "gate", "expectation", "observed")}
     verdict = "passed" if row["success"] else "failed"
     return blank | result | {"name": row["measure"], "kind": "invariant", "verdict": verdict, "treatment": "fail"}

@@ -70,6 +70,17 @@ class Run:
         return "nothing new" if self.results and not self.moves else "not published"
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it ended by failing."""
+        return self.state in ("gate failed", "failed")
+
+    @property
+    def span(self) -> tuple[datetime | None, datetime | None] | None:
+        """The first and the last time, exclusive, of the drops that it was about; None where nothing of it says so."""
+        told = [row for row in (self.manifest, *self.results) if row is not None and row["drop_lo"] is not None]
+        return (told[0]["drop_lo"], told[0]["drop_hi"]) if told else None
+
+    @property
     def begun(self) -> datetime | None:
         """When it landed or moved something first, by the machine's clock."""
         return min(self._clock(), default=None)

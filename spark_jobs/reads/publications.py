@@ -21,9 +21,11 @@ TICK = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One publication: the run that made it, and its frontiers with those of the one before it, 1970 of the first."""
+    """One publication: the run that made it, the token under which that sealed, and its frontiers with those of the one
+    before it, 1970 of the first. What landed under a smaller token is in it."""
 
     run_id: str
+    token: int
     published: datetime
     reached: datetime
     published_before: datetime
@@ -69,7 +71,7 @@ def publications_of(moves: Iterable[Mapping[str, Any]], newest: datetime) -> lis
         if seal in seals and seal > EPOCH and sealed:
             first, reached = min(sealed, key=_token), max(move["reached"] for move in sealed)
             before = (listed[-1].published, listed[-1].reached) if listed else (EPOCH, EPOCH)
-            listed.append(Published(first["run_id"], seal, reached, *before))
+            listed.append(Published(first["run_id"], first["token"], seal, reached, *before))
     return listed
 
 
