@@ -14,6 +14,7 @@ from expectations.own import OwnFileError, expectation_of, names_any, read_suite
 from spark_jobs.config import Settings
 from spark_jobs.sources import (
     ROWS,
+    STATE,
     Between,
     DataCheck,
     Freshness,
@@ -30,6 +31,7 @@ from spark_jobs.sources import (
     Source,
     SourceFileError,
     Unique,
+    name_problem,
     typed,
 )
 from spark_jobs.sources.quantities import instant_at
@@ -111,9 +113,23 @@ def verify(settings: Settings, source: Source) -> None:
     if bad:
         problems = [Problem(f"checks.{n}.pattern", f"an expression that RE2 reads ({e})", repr(p)) for n, p, e in bad]
         raise SourceFileError(f"{source.name}.yml", problems)
+    _verify_suites(settings, source)
     tables = {ROWS, *source.windows, *(check.table for check in source.checks.values())}
     for table in sorted(tables):
         assertions_about(settings, source, table, source.start_us)
+
+
+def _verify_suites(settings: Settings, source: Source) -> None:
+    """Refuse a suite that is this source's by its name, and is held against none of its tables."""
+    tables = [ROWS, *source.windows, *([STATE] if source.state is not None else [])]
+    suites = read_own(settings) if names_any(settings.expectations) else []
+    about = [(suite.name, *f"{suite.name}.".split(".")[:2]) for suite in suites]
+    lost = [(name, table) for name, of, table in about if of == source.name and table not in tables]
+    if lost:
+        kind = f"table of {source.name} after the first dot"
+        raise SourceFileError(
+            str(settings.expectations), [name_problem(name, kind, table, tables) for name, table in lost]
+        )
 
 
 def _wrong(pattern: str) -> str | None:

@@ -34,7 +34,7 @@ from spark_jobs.sources.environments import (
 )
 from spark_jobs.sources.folder import SourceFolder, find_source, read_sources
 from spark_jobs.sources.load import load_source, parse_source
-from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean
+from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean, name_problem
 from spark_jobs.sources.source import Dag, Source
 from spark_jobs.sources.state import Compaction, DeleteWhen, Operations, State
 from spark_jobs.sources.windows import (
@@ -98,6 +98,7 @@ __all__ = [
     "first_row_id",
     "line_of",
     "load_source",
+    "name_problem",
     "parse_source",
     "read_sources",
     "row_id",

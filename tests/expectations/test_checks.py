@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from spark_jobs.config import Settings
-from spark_jobs.gates.checks import Assertion, assertions_about, sql_column
+from spark_jobs.gates.checks import Assertion, assertions_about, sql_column, verify
 from spark_jobs.gates.judging import Checked, judge
 from spark_jobs.gates.verdicts import GateFailed, Verdict
 from spark_jobs.kernels.records import read_csv
@@ -59,18 +59,31 @@ COLUMNS = {
 COLUMNS |= {"price": "decimal(6, 2)", "code": "string", "note": "string", "n": "int"}
 
 
-def source(checks: dict[str, Any]) -> Source:
+def source(checks: dict[str, Any], *, windows: dict[str, Any] | None = None) -> Source:
     document = {
         "source": "shop",
         "start": "2024-01-01",
         "landing": {"path": "shop/{date}/*", "format": "csv"},
         "columns": COLUMNS,
+        "windows": windows or {},
         "timelines": ["at", "seen"],
         "event_time": "at",
         "entity": "till",
         "checks": checks,
     }
     return parse_source(yaml.safe_dump(document, sort_keys=False), file="shop.yml")
+
+
+DAILY = {
+    "daily": {
+        "kind": "sliding",
+        "size": "1 day",
+        "key": "till",
+        "time": "at",
+        "aggregates": {"total": "sum(price)"},
+        "late": "reemit",
+    }
+}
 
 
 def rows() -> list[dict[str, Any]]:
@@ -274,6 +287,23 @@ def test_a_suite_and_a_class_of_ones_own_are_dropped_into_a_folder(tmp_path: Pat
     (own / "broken.json").write_text("{")
     with pytest.raises(SourceFileError, match=r"broken\.json"):
         verdicts(quality, table(rows()), named)
+
+
+def test_a_suite_of_a_table_that_the_source_has_not_is_refused_before_a_run(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    quality = Settings(home=tmp_path / "home", expectations=own)
+    for name in ("shop.rows", "shop.daily.strict", "shop_2.dialy", "weather"):
+        (own / f"{name}.json").write_text(json.dumps({**SUITE, "name": name}))
+    verify(quality, source({}, windows=DAILY))  # of other sources it is not said what tables they have
+    for name in ("shop.dialy", "shop.state", "shop"):
+        (own / "wrong.json").write_text(json.dumps({**SUITE, "name": name}))
+        with pytest.raises(SourceFileError) as refused:
+            verify(quality, source({}, windows=DAILY))
+        (problem,) = refused.value.problems
+        assert problem["path"] == name
+        assert "(daily, rows)" in problem["expected"]
+        assert ("did you mean `daily`?" in problem["found"]) == (name == "shop.dialy")
 
 
 def test_every_kind_is_one_of_great_expectations_own(quality: Settings) -> None:
