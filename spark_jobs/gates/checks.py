@@ -193,7 +193,8 @@ def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expec
         values = [_bound(source, check, value) for value in check.values]
         return gxe.ExpectColumnValuesToBeInSet(column=check.column, value_set=values, **each)
     if isinstance(check, Matches):
-        return gxe.ExpectColumnValuesToMatchRegex(column=check.column, regex=f"^(?:{check.pattern})$", **each)
+        # as RE2, which quarantines: `$` would let a last line end pass, and `\d`, `\w` are not those of ASCII alone
+        return gxe.ExpectColumnValuesToMatchRegex(column=check.column, regex=rf"\A(?a:{check.pattern})\Z", **each)
     if isinstance(check, Unique) and len(check.columns) == 1:
         return gxe.ExpectColumnValuesToBeUnique(column=check.columns[0], **each)
     if isinstance(check, Unique):

@@ -3,7 +3,9 @@ that it guards against; Great Expectations is the judge."""
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -225,17 +227,33 @@ def test_a_check_that_cannot_be_made_out_stops(quality: Settings) -> None:
     assert "could not be checked" in told.observed
 
 
+def rules_of(checks: dict[str, Any], drop: list[dict[str, Any]]) -> list[str | None]:
+    """The rule by which each row of a drop is rejected where the checks quarantine."""
+    quarantining = {name: {**check, "treatment": "quarantine"} for name, check in checks.items()}
+    spec = record_spec(source(quarantining)).of_drop(0)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *([row[c] for c in COLUMNS] for row in drop)])
+    rejected: list[str | None] = pa.Table.from_batches(read_csv([text.getvalue().encode()], spec))["rule"].to_pylist()
+    return rejected
+
+
 def test_the_kernel_that_quarantines_and_great_expectations_agree(quality: Settings) -> None:
     """Great Expectations is a second twin of the kernel: both judge the same rows by the same checks."""
     able = ("given", "ranged", "weighed", "recent", "known", "priced", "formed", "on_time")
     for name in able:
         drop = [{**row, **FAULTS[name]} if i == 1 else row for i, row in enumerate(rows())]
-        spec = record_spec(source({name: {**CHECKS[name], "treatment": "quarantine"}})).of_drop(0)
-        lines = [",".join("" if row[c] is None else str(row[c]) for c in COLUMNS) for row in drop]
-        batch = pa.Table.from_batches(read_csv(["\n".join([",".join(COLUMNS), *lines]).encode()], spec))
         rule = "missing_entity" if name == "given" else f"check.{name}"
-        assert batch["rule"].to_pylist() == [None, rule, None, None], name
+        assert rules_of({name: CHECKS[name]}, drop) == [None, rule, None, None], name
         assert broken(quality, table(drop), {name: CHECKS[name]}) == {name}
+
+
+@pytest.mark.parametrize("code", ["AB1\n", "AB\u0663", "\nAB1", "AB1\nAB1"])
+def test_a_form_means_the_same_in_both_treatments(quality: Settings, code: str) -> None:
+    checks = {"formed": {"kind": "matches", "column": "code", "pattern": "AB\\d"}}
+    drop = [{**row, "code": code if i == 2 else "AB1"} for i, row in enumerate(rows())]
+    (told,) = verdicts(quality, table(drop), checks)
+    assert [row["code"] for row in told.sample] == [code]
+    assert rules_of(checks, drop) == [None, None, "check.formed", None]
 
 
 SUITE = {
