@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 LATE_BY = "late_by"
 """Column of landed rows: microseconds from the event time to the start of the drop."""
 _PANDAS_TYPES = {"int": "int64", "string": "str", "timestamp": "Timestamp", "decimal": "Decimal", "float": "float64"}
+"""What Great Expectations calls the types of columns where it has another name for them. It has `bool` as its own, and
+finds `Decimal` and `date` among pandas' names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +187,15 @@ def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expec
     """The expectation of a check that rows break one by one by their values; None for another one."""
     from great_expectations import expectations as gxe
 
+    from expectations.decimals import ExpectDecimalsToBeBetween
+
     if isinstance(check, NotNull):
         return gxe.ExpectColumnValuesToNotBeNull(column=check.column, **each)
     if isinstance(check, Between):
         least, greatest = (_bound(source, check, end) for end in (check.min, check.max))
-        return gxe.ExpectColumnValuesToBeBetween(column=check.column, min_value=least, max_value=greatest, **each)
+        exact = any(isinstance(end, Decimal) for end in (least, greatest))
+        kind = ExpectDecimalsToBeBetween if exact else gxe.ExpectColumnValuesToBeBetween
+        return kind(column=check.column, min_value=least, max_value=greatest, **each)
     if isinstance(check, In):
         values = [_bound(source, check, value) for value in check.values]
         return gxe.ExpectColumnValuesToBeInSet(column=check.column, value_set=values, **each)
@@ -234,7 +241,7 @@ def _bound(source: Source, check: DataCheck, value: Any) -> Any:
         return instant_at(plain)
     if column.kind == "date":
         return date(1970, 1, 1) + timedelta(days=plain)
-    return float(plain) if column.kind == "decimal" else plain
+    return plain
 
 
 def _of_suite(suite: str, place: int, expectation: Expectation) -> Assertion:

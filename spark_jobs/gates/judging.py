@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +52,12 @@ def judge(
     # in the frame's own order: what breaks an expectation is named by its place
     frame = as_pandas(rows)
     frame[_ROWS_SAID] = range(len(frame))
+    decimals = {field.name for field in rows.schema if pa.types.is_decimal(field.type)}
     shown_as = {"unexpected_index_column_names": [_ROWS_SAID], "partial_unexpected_count": MAX_EXAMPLES}
     results = validate(
         settings,
         Batch(suite, about.source, frame=frame, result_format={"result_format": "SUMMARY", **shown_as}),
-        lambda: _suite(suite, assertions),
+        lambda: _suite(suite, assertions, decimals),
         run_id=about.run_id,
     )
     by_name = {r.expectation_config.meta["name"]: r for r in results if r.expectation_config}
@@ -70,13 +71,14 @@ def judge(
     return verdicts
 
 
-def _suite(name: str, assertions: Sequence[Assertion]) -> Any:
+def _suite(name: str, assertions: Sequence[Assertion], decimals: Collection[str]) -> Any:
     from great_expectations import ExpectationSuite
 
+    from expectations.decimals import over_decimals
+
     # a copy each: the project gives what it stores an identity, and refuses that in another suite
-    return ExpectationSuite(
-        name=name, expectations=[check.expectation.copy(update={"id": None}) for check in assertions]
-    )
+    copies = [check.expectation.copy(update={"id": None}) for check in assertions]
+    return ExpectationSuite(name=name, expectations=[over_decimals(each, decimals) for each in copies])
 
 
 def _verdict(about: Checked, check: Assertion, result: ExpectationValidationResult, because: str | None) -> Verdict:

@@ -58,7 +58,8 @@ def preload() -> None:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # it tells of each kind of data source whose client is not installed
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
-    # stored suites name its class
+    # stored suites name their classes
+    import expectations.decimals
     import expectations.enforcement  # noqa: F401
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BOUNDS = ("window_start", "window_end")
 STATE_TIME = "timestamp"
+_ALL_DIGITS = Context(prec=38)
+"""Calculates with as many digits as a column may have; by itself a `Decimal` is rounded to 28."""
 
 
 def typed(value: Any, column: Column) -> Any:
@@ -51,7 +53,9 @@ def _decimal(value: Any, column: Column) -> Decimal:
         exact = Decimal(str(value))
     except InvalidOperation:
         raise refuse(f"a value of the column's type, {column.type}", value) from None
-    if not exact.is_finite() or abs(exact) >= 10 ** (precision - scale) or exact % Decimal(1).scaleb(-scale):
+    if not exact.is_finite() or exact.copy_abs() >= 10 ** (precision - scale):
+        raise refuse(f"a value of the column's type, {column.type}", value)
+    if _ALL_DIGITS.remainder(exact, Decimal(1).scaleb(-scale)):
         raise refuse(f"a value of the column's type, {column.type}", value)
     return exact
 

@@ -8,6 +8,7 @@ import datetime as dt
 import io
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ import yaml
 from spark_jobs.config import Settings
 from spark_jobs.gates.checks import Assertion, assertions_about, sql_column, verify
 from spark_jobs.gates.judging import Checked, judge
+from spark_jobs.gates.project import build_data_docs
 from spark_jobs.gates.verdicts import GateFailed, Verdict
 from spark_jobs.kernels.records import read_csv
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.sources import Source, SourceFileError, parse_source
+from spark_jobs.sources.columns import COLUMN_TYPES
 
 pytestmark = pytest.mark.slow
 
@@ -61,12 +64,12 @@ COLUMNS = {
 COLUMNS |= {"price": "decimal(6, 2)", "code": "string", "note": "string", "n": "int"}
 
 
-def source(checks: dict[str, Any], *, windows: dict[str, Any] | None = None) -> Source:
+def source(checks: dict[str, Any], *, windows: dict[str, Any] | None = None, **columns: str) -> Source:
     document = {
         "source": "shop",
         "start": "2024-01-01",
         "landing": {"path": "shop/{date}/*", "format": "csv"},
-        "columns": COLUMNS,
+        "columns": {**COLUMNS, **columns},
         "windows": windows or {},
         "timelines": ["at", "seen"],
         "event_time": "at",
@@ -86,6 +89,7 @@ DAILY = {
         "late": "reemit",
     }
 }
+ABOUT = Checked("bronze", "bronze.shop_chunks", ("row_id",), "shop", "r", "the owner")
 
 
 def rows() -> list[dict[str, Any]]:
@@ -128,8 +132,6 @@ ALSO = {"recent": {"on_time"}}
 
 def table(rows: list[dict[str, Any]]) -> pa.Table:
     """Rows as landing would give them."""
-    from decimal import Decimal
-
     at = pa.timestamp("us", tz="UTC")
     kinds = {"string": pa.string(), "timestamp": at, "int": pa.int64(), "float": pa.float64()}
     types = {name: kinds.get(kind, pa.decimal128(6, 2)) for name, kind in COLUMNS.items()}
@@ -155,8 +157,7 @@ def quality(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 def verdicts(quality: Settings, given: pa.Table, checks: dict[str, Any] = CHECKS, **reasons: str) -> list[Verdict]:
     hi_us = int((START + DAY).timestamp() * 1e6)
     held = assertions_about(quality, source(checks), "rows", hi_us)
-    about = Checked("bronze", "bronze.shop_chunks", ("row_id",), "shop", "r", "the owner")
-    return judge(quality, about, given, held, reasons, suite="rows checks")
+    return judge(quality, ABOUT, given, held, reasons, suite="rows checks")
 
 
 def broken(quality: Settings, given: pa.Table, checks: dict[str, Any] = CHECKS) -> set[str]:
@@ -245,6 +246,92 @@ def test_the_kernel_that_quarantines_and_great_expectations_agree(quality: Setti
         rule = "missing_entity" if name == "given" else f"check.{name}"
         assert rules_of({name: CHECKS[name]}, drop) == [None, rule, None, None], name
         assert broken(quality, table(drop), {name: CHECKS[name]}) == {name}
+
+
+@pytest.mark.parametrize(
+    ("check", "kept", "broken_by"),
+    [
+        ({"kind": "between", "min": 0.10, "max": 0.70}, ["0.10", "0.70"], ["0.09", "0.71"]),
+        ({"kind": "between", "min": 0.10}, ["0.10"], ["0.09"]),
+        ({"kind": "between", "max": "0.70"}, ["0.70"], ["0.71"]),
+        ({"kind": "in", "values": ["0.10", 0.7]}, ["0.10", "0.70"], ["0.11", "0.69"]),
+    ],
+)
+def test_decimals_are_held_against_what_the_file_says_in_both_treatments(
+    quality: Settings, check: dict[str, Any], kept: list[str], broken_by: list[str]
+) -> None:
+    drop = [{**row, "price": price} for row, price in zip(rows(), [*kept, *broken_by], strict=False)]
+    rule = {"priced": {**check, "column": "price"}}
+    (told,) = verdicts(quality, table(drop), rule)
+    assert [str(row["price"]) for row in told.sample] == broken_by
+    assert (told.verdict, told.failing) == ("failed", len(broken_by))
+    rejected = [name is not None for name in rules_of(rule, drop)]
+    assert rejected == [row["price"] in broken_by for row in drop]
+
+
+def test_a_decimal_of_more_digits_than_a_float_has_is_held_against_all_of_them(quality: Settings) -> None:
+    bound, below = "12345678901234567890.0000000002", "12345678901234567890.0000000001"
+    with_long = source({"long": {"kind": "between", "column": "amount", "min": bound}}, amount="decimal(38, 10)")
+    held = assertions_about(quality, with_long, "rows", 0)
+    given = pa.table({"row_id": [1, 2], "amount": pa.array([Decimal(bound), Decimal(below)], pa.decimal128(38, 10))})
+    (told,) = judge(quality, ABOUT, given, held, {}, suite="rows checks")
+    assert [str(row["amount"]) for row in told.sample] == [below]
+    # pages of the results can be made of it
+    assert build_data_docs(quality) > 0
+
+
+@pytest.mark.parametrize("bound", ["9" * 38, "-" + "9" * 38])
+def test_a_bound_may_have_all_the_digits_of_its_column(bound: str) -> None:
+    check = {"kind": "in", "column": "amount", "values": [bound]}
+    assert source({"long": check}, amount="decimal(38, 0)").checks
+    with pytest.raises(SourceFileError, match=r"decimal\(38, 1\)"):
+        source({"long": check}, amount="decimal(38, 1)")
+    with pytest.raises(SourceFileError, match=r"decimal\(38, 0\)"):
+        source({"long": {**check, "values": [f"{bound[:-1]}.5"]}}, amount="decimal(38, 0)")
+
+
+def test_decimals_of_a_window_and_of_a_suite_are_held_against_what_is_written(tmp_path: Path) -> None:
+    """Which columns of theirs are decimals only the rows tell."""
+    own = tmp_path / "own"
+    own.mkdir()
+    limits = {"column": "total", "min_value": 0.1, "max_value": 0.7}
+    suite = {"name": "shop.daily", "expectations": [{"type": "expect_column_values_to_be_between", "kwargs": limits}]}
+    (own / "shop.json").write_text(json.dumps(suite))
+    checks = {
+        "bounded": {"kind": "between", "table": "daily", "column": "total", "min": 0.10, "max": 0.70},
+        "listed": {"kind": "in", "table": "daily", "column": "total", "values": [0.1, "0.70"]},
+    }
+    quality = Settings(home=tmp_path / "home", expectations=own)
+    held = assertions_about(quality, source(checks, windows=DAILY), "daily", 0)
+    totals = [Decimal(total) for total in ("0.10", "0.70", "0.71", "0.09")]
+    given = pa.table({"total": pa.array(totals, pa.decimal128(16, 2))})
+    told = judge(quality, ABOUT, given, held, {}, suite="daily checks")
+    assert len(told) == 3
+    for verdict in told:
+        assert (verdict.verdict, verdict.failing) == ("failed", 2), verdict
+        assert [row["total"] for row in verdict.sample] == totals[2:]
+
+
+OF_TYPES = {
+    "int": pa.array([1, None]),
+    "float": pa.array([0.5, None]),
+    "decimal(6, 2)": pa.array([Decimal("0.50"), None], pa.decimal128(6, 2)),
+    "string": pa.array(["a", None]),
+    "bool": pa.array([True, None]),
+    "timestamp": pa.array([START, None], pa.timestamp("us", tz="UTC")),
+    "date": pa.array([START.date(), None], pa.date32()),
+}
+
+
+def test_every_type_is_told_from_every_other(quality: Settings) -> None:
+    assert [kind.partition("(")[0] for kind in OF_TYPES] == [kind.partition("(")[0] for kind in COLUMN_TYPES]
+    for kind in OF_TYPES:
+        checks = {"typed": {"kind": "type", "column": "amount", "type": kind}}
+        told = {
+            other: verdicts(quality, pa.table({"row_id": pa.array([1, 2]), "amount": array}), checks)[0].verdict
+            for other, array in OF_TYPES.items()
+        }
+        assert told == {other: "passed" if other == kind else "failed" for other in OF_TYPES}, kind
 
 
 @pytest.mark.parametrize("code", ["AB1\n", "AB\u0663", "\nAB1", "AB1\nAB1"])

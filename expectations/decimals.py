@@ -1,0 +1,54 @@
+"""Checks of decimals against bounds and values that are decimals, too.
+
+Great Expectations makes floats of bounds, and no float is 0.1: a `Decimal("0.10")` is less than the float next to it.
+
+Importing this makes the class known to Great Expectations, whose project names it in stored suites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from great_expectations.expectations.core import (
+    ExpectColumnValuesToBeBetween,
+    ExpectColumnValuesToBeInSet,
+    ExpectColumnValuesToNotBeInSet,
+)
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+
+class ExpectDecimalsToBeBetween(ExpectColumnValuesToBeBetween):
+    """Expect decimals from `min_value` to `max_value`, each with all of its digits."""
+
+    min_value: Decimal | None = None
+    max_value: Decimal | None = None
+
+
+def over_decimals(expectation: Expectation, decimals: Collection[str]) -> Expectation:
+    """The expectation; if it compares one of these columns, with decimals: of a float the one that it is written as."""
+    if getattr(expectation, "column", None) not in decimals:
+        return expectation
+    # a subclass of one's own may mean something else by its bounds
+    if type(expectation) is ExpectColumnValuesToBeBetween:
+        bounds = {end: _decimal(getattr(expectation, end)) for end in ("min_value", "max_value")}
+        if all(bound is None or isinstance(bound, Decimal) for bound in bounds.values()):
+            return ExpectDecimalsToBeBetween(**{**dict(expectation), **bounds})
+    if isinstance(expectation, ExpectColumnValuesToBeInSet | ExpectColumnValuesToNotBeInSet):
+        values = expectation.value_set
+        if isinstance(values, list):
+            return expectation.copy(update={"value_set": [_decimal(value) for value in values]})
+    return expectation
+
+
+def _decimal(value: Any) -> Any:
+    """A number, or one in quotes, as the decimal that it is written as; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        return value
