@@ -18,17 +18,17 @@ from spark_jobs.gates import Verdict, refuse_failed
 from spark_jobs.gates.checks import LATE_BY, Assertion, assertions_about, sql_column, verify
 from spark_jobs.gates.frames import OF_ROW, landed_rows, published_rows, states, with_conditions
 from spark_jobs.gates.judging import Checked, judge, on_failure
-from spark_jobs.gates.measures.parts import of_landings
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts, of_run, write_verdicts
+from spark_jobs.kernels.plain import numbers
 from spark_jobs.kernels.records import CHECK_PREFIX
 from spark_jobs.landing.ledger import PendingLanding, versions
 from spark_jobs.landing.places import Places
+from spark_jobs.landing.standing import rejects_of_drops
 from spark_jobs.sources import ROWS, STATE, OfSql, Problem, Source, SourceFileError, did_you_mean
 from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.quality_tables import OVERRIDES
-from spark_jobs.storage.tables import QUARANTINE
 
 _KINDS = ("check", "suite")
 
@@ -45,13 +45,11 @@ def verify_checks(stage: Stage) -> None:
                 if (problem := _sql_problem(stage, name, check)) is not None]  # fmt: skip
     if problems:
         raise SourceFileError(f"{stage.source.name}.yml", problems)
-    known = (
-        [each.name for table in _tables(stage.source) for each in _assertions(stage, table)] if _asked(stage) else []
-    )
+    known = _names(stage) if stage.request.overrides else []
     for name, because in stage.request.overrides.items():
         if name not in known:
             raise ParameterError(
-                expected=f"a check of {stage.source.name} that can stop a run ({', '.join(known) or 'it has none'})",
+                expected=f"a check of {stage.source.name} ({', '.join(known) or 'it has none'})",
                 found=f"{name!r}{did_you_mean(name, known)}",
                 consequence="nothing was run; what the engine itself promises can't be let pass",
                 next_step="name a check of the source file or of a suite of your own",
@@ -64,8 +62,10 @@ def verify_checks(stage: Stage) -> None:
             )
 
 
-def _asked(stage: Stage) -> bool:
-    return bool(stage.request.overrides)
+def _names(stage: Stage) -> list[str]:
+    """The names of all checks, those of suites too."""
+    by_engine = [check.name for table in _tables(stage.source) for check in _assertions(stage, table)]
+    return [*stage.source.quarantining, *by_engine]
 
 
 def _tables(source: Source) -> list[str]:
@@ -115,7 +115,8 @@ def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: i
     """
     assertions = _assertions(stage, ROWS)
     about = _about(stage, "bronze", f"bronze.{stage.source.name}_chunks", (*OF_ROW, *stage.source.timelines))
-    verdicts = _quarantined(stage, about, landings, n_records)
+    drops = sorted({n for landing in landings.values() for n in landing.drops})
+    verdicts = _quarantined(stage, about, drops, n_records)
     if assertions:
         rows = landed_rows(stage.lake, stage.source, list(landings), _columns(assertions))
         verdicts += _judge(stage, about, ROWS, rows, assertions, place_of=lambda sample: _placed(stage, sample))
@@ -210,33 +211,36 @@ def _placed(stage: Stage, sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return placed
 
 
-def _quarantined(stage: Stage, about: Checked, landings: dict[int, PendingLanding], n_records: int) -> list[Verdict]:
-    """A verdict for each check that quarantines: what these landings put there under its name."""
+def _quarantined(stage: Stage, about: Checked, drops: Sequence[int], n_records: int) -> list[Verdict]:
+    """A verdict for each check that quarantines: what of these drops stands there under its name."""
     checks = stage.source.quarantining
     if not checks:
         return []
-    came = of_landings(list(landings)) & (pc.field("diff") > 0)
-    read = ["seq_no", "file", "line", "rule", "reason", "raw"]
-    rejects = stage.lake.stored(QUARANTINE, read, came, {"source": [stage.source.name]}).whole()
+    rules = {name: f"{CHECK_PREFIX}{name}" for name in checks}
+    rejects = rejects_of_drops(stage.lake, stage.source, drops, rules.values())
+    shown = rejects.select(["seq_no", "file", "line", "reason", "raw"])
+    records = numbers(rejects["records"], null=1)
     verdicts = []
     for name, check in checks.items():
-        broken = rejects.filter(pc.equal(rejects["rule"], f"{CHECK_PREFIX}{name}"))
-        share = 1 - broken.num_rows / n_records if n_records else 1.0
+        of_check = pc.equal(rejects["rule"], rules[name])
+        # a range of lines is one row, of as many records
+        broken = int(records[of_check.to_numpy()].sum())
+        share = (n_records - broken) / n_records if n_records else 1.0
         verdict = Verdict(
             about.gate,
             name,
             check.description or f"{''.join(f'`{c}`: ' for c in check.read)}{check.in_words}",
-            f"{broken.num_rows} of {n_records} rows that break it",
-            "quarantined" if broken.num_rows else "passed",
+            f"{broken} of {n_records} rows that break it",
+            "quarantined" if broken else "passed",
             expected=f"{check.in_words}, of at least {check.least_share:.4%} of the rows",
             kind="check",
             relation="bronze.quarantine",
             severity=check.severity,
             treatment="quarantine",
-            failing=broken.num_rows,
-            sample=tuple(broken.drop_columns(["rule"]).slice(0, MAX_EXAMPLES).to_pylist()),
+            failing=broken,
+            sample=tuple(shown.filter(of_check).slice(0, MAX_EXAMPLES).to_pylist()),
         )
-        if broken.num_rows:
+        if broken:
             verdict = _stopped(stage, about, verdict, holds=share >= check.least_share)
         verdicts.append(verdict)
     return verdicts

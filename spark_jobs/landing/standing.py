@@ -92,6 +92,19 @@ def standing_rejects(lake: Lake, source: Source) -> DataFrame:
     return _open(lake, source, QUARANTINE, REJECT)
 
 
+def rejects_of_drops(lake: Lake, source: Source, drops: Iterable[int], rules: Iterable[str]) -> pa.Table:
+    """Records of these drops in quarantine for one of these rules: the columns `REJECT`. Read without Spark."""
+    of_drops = pc.field("seq_no").isin(pa.array(list(drops), pa.int64()))
+    of_rules = pc.field("rule").isin(pa.array(list(rules), pa.string()))
+    # what others wrote does not count
+    counted = pc.field("landing").isin(pa.array(list(ledger.rows_by_landing(lake, source)), pa.int64()))
+    where = of_drops & of_rules & counted
+    rows = lake.stored(QUARANTINE, [*REJECT, "diff"], where, {"source": [source.name]}).whole()
+    stand = rows.group_by(list(REJECT)).aggregate([("diff", "sum")])
+    in_order = [(column, "ascending") for column in ("seq_no", "file", "line")]
+    return stand.filter(pc.greater(stand["diff_sum"], 0)).select(REJECT).sort_by(in_order)
+
+
 def _open(lake: Lake, source: Source, table: Table, identity: tuple[str, ...]) -> DataFrame:
     rows = lake.read(table).where(F.col("source") == source.name)
     counted = rows.where(ledger.is_counted(lake, source))

@@ -109,6 +109,61 @@ def test_too_much_in_quarantine_stops_the_run(lake: SparkSession, bare: Settings
     assert lake.table("trace.published").count() == 0
 
 
+WILD = [Reading(0, minute, "a", 5000) for minute in range(4)]
+
+
+@pytest.mark.parametrize("way", ["the file", "the check", "the first landing"])
+def test_a_run_that_quarantine_stopped_goes_on_once_what_was_wrong_is_mended(
+    lake: SparkSession, bare: Settings, way: str
+) -> None:
+    home = write_source(bare, SOURCE + CHECKS)
+    mended = [Reading(1, 1500, "a", load) for load in (1, 2, 3)]
+    if way != "the first landing":
+        write_drops(home, [*GOOD, WILD[0]])
+        run(lake, home, 0, 0)
+    write_drops(home, [*mended, *[Reading(1, minute, "a", 5000) for minute in range(1600, 2000, 100)]])
+    for _ in range(2):  # nothing is mended
+        with pytest.raises(GateFailed, match="4 of 7 rows that break it"):
+            run(lake, home, 1, 1)
+    if way == "the check":
+        write_source(bare, SOURCE + CHECKS.replace("max: 1000", "max: 9000").replace("max: 100}", "max: 9000}"))
+    else:
+        write_drops(home, [*mended, Reading(1, 1600, "a", 5000)])
+    run(lake, home, 1, 1, accept_definition=way == "the check")
+    told = results(lake, "test-1-1")["load_plausible"]
+    # an accepted definition reads the first drop again, too
+    of_all = ("0 of 14 rows that break it", "passed", 0)
+    assert (told["observed"], told["verdict"], told["failing"]) == (
+        of_all if way == "the check" else ("1 of 4 rows that break it", "quarantined", 1)
+    )
+    assert lake.table("silver.hourly").count() > 0
+
+
+def test_rejects_that_are_kept_as_a_range_count_one_by_one(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE.replace("format: ndjson}", "format: ndjson, max_rejects: 1}") + CHECKS)
+    write_drops(home, [*WILD, *GOOD[:3]])
+    with pytest.raises(GateFailed) as failure:
+        run(lake, home, 0, 0)
+    (failed,) = failure.value.failed
+    assert (failed["name"], failed["observed"], failed["failing"]) == (
+        "load_plausible",
+        "4 of 7 rows that break it",
+        4,
+    )
+
+
+def test_a_person_lets_pass_what_quarantine_stopped(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE + CHECKS)
+    write_drops(home, [*WILD, *GOOD[:3]])
+    with pytest.raises(GateFailed, match="--override load_plausible --because"):
+        run(lake, home, 0, 0)
+    run(lake, home, 0, 0, overrides={"load_plausible": "a test of the sensor"})
+    assert not_passed(lake, "test-0-0") == {"load_plausible": "overridden"}
+    said = lake.sql("SELECT name, because FROM quality.overrides").collect()
+    assert [tuple(row) for row in said] == [("load_plausible", "a test of the sensor")]
+    assert lake.table("silver.hourly").count() > 0
+
+
 def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: SparkSession, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, GOOD)
