@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from _drops import earlier_run, instants, micros, named_drops, planned_files, run_interval
 from _failures import failures_told
 from _plans import APPROVE, REJECTED, answerer, ask, rejection
 from airflow.sdk import BaseOperator
@@ -15,7 +16,6 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from structlog.contextvars import bind_contextvars
 
 from spark_jobs.config import load_settings
-from spark_jobs.errors import TidemarkError
 from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
 from spark_jobs.sources.drops import Schedule
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 DROPS_ASSET = "drops/"
 """What the name of an asset begins with that has a partition for each drop."""
+SCHEDULED = "scheduled"
+"""The type of runs that nobody started."""
+CAUGHT_UP = "caught_up"
+"""The XCom of the first task of a run that caught up: the start of its first drop, for the other tasks."""
 
 
 class StageOperator(BaseOperator):
@@ -63,10 +67,11 @@ class StageOperator(BaseOperator):
                 self._tell_plan(lo, hi)
             if params.get("plan"):
                 self._follow_plan(context, lo, hi, planned)
+            if self.task_id == FIRST and self.waits:
+                self._wait_for_inputs(context, self._caught_up(context, lo, hi), hi, planned)
             if self.task_id == FIRST:
-                if self.waits:
-                    self._wait_for_inputs(context, lo, hi, planned)
                 self._wait_for_turn(context, lo, hi, planned)
+            lo = self._begin(context, lo, hi)
             from spark_jobs.jobs.stage import run_stage
             from spark_jobs.jobs.summaries import summary_table
 
@@ -137,7 +142,7 @@ class StageOperator(BaseOperator):
     def _tell_assets(self, context: Any, lo: datetime, hi: datetime, summary: Mapping[str, Any]) -> None:
         """Say in the events of this run's assets what was published, and of which drops."""
         landed = context["ti"].xcom_pull(task_ids=FIRST) or {}
-        labels = [self.drops.label(n) for n in self.drops.spanned(_micros(lo), _micros(hi))]
+        labels = [self.drops.label(n) for n in self.drops.spanned(micros(lo), micros(hi))]
         extra = {
             "run_id": context["run_id"],
             "from": labels[0],
@@ -177,16 +182,45 @@ class StageOperator(BaseOperator):
             if context["ti"].xcom_pull(task_ids=FIRST, key=REJECTED):
                 raise AirflowSkipException("the plan was rejected: nothing was done")
         elif planned is None:
-            ask(self.source, (_micros(lo), _micros(hi)), context)
+            ask(self.source, (micros(lo), micros(hi)), context)
+
+    def _begin(self, context: Any, lo: datetime, hi: datetime) -> datetime:
+        """The start of the first drop that the run takes: as the first task found it once it was the run's turn, so
+        that all tasks take the same."""
+        if context["dag_run"].run_type != SCHEDULED:
+            return lo
+        if self.task_id != FIRST:
+            begun_us = context["ti"].xcom_pull(task_ids=FIRST, key=CAUGHT_UP)
+            begun = lo if begun_us is None else instant_at(begun_us)
+        else:
+            begun = self._caught_up(context, lo, hi)
+            if begun < lo:
+                context["ti"].xcom_push(key=CAUGHT_UP, value=micros(begun))
+        if begun < lo:
+            self._bind_log(context, begun, hi)
+            taken, own = named_drops(self.drops, begun, hi), named_drops(self.drops, lo, hi)
+            self.log.info("catches up: takes %s, since drops before %s were never run", taken, own)
+        return begun
+
+    def _caught_up(self, context: Any, lo: datetime, hi: datetime) -> datetime:
+        """The start of the first drop that the run would take now. A scheduled run takes what was left out before its
+        own drop; who starts a run says which drops it has."""
+        if context["dag_run"].run_type != SCHEDULED:
+            return lo
+        from spark_jobs.jobs.catching_up import drops_due
+
+        settings, own = load_settings(), self.drops.spanned(micros(lo), micros(hi))
+        due = drops_due(settings, find_source(settings.sources, self.source), own)
+        return instants(self.drops, due)[0]
 
     def _wait_for_inputs(self, context: Any, lo: datetime, hi: datetime, planned: str | None) -> None:
         from spark_jobs.scheduling.inputs import Inputs, InputsTrigger
 
         arguments = {
             "source": self.source,
-            "lo_us": _micros(lo),
-            "hi_us": _micros(hi),
-            "scheduled": context["dag_run"].run_type == "scheduled",
+            "lo_us": micros(lo),
+            "hi_us": micros(hi),
+            "scheduled": context["dag_run"].run_type == SCHEDULED,
         }
         missing = Inputs(**arguments).missing(datetime.now(UTC))
         if missing is not None:
@@ -198,11 +232,11 @@ class StageOperator(BaseOperator):
         from spark_jobs.scheduling.trigger import AirflowRuns, TurnTrigger
 
         drops = self.drops
-        first, last = (drops.seq_no_at(_micros(time)) for time in (lo, hi - timedelta(microseconds=1)))
+        first, last = (drops.seq_no_at(micros(time)) for time in (lo, hi - timedelta(microseconds=1)))
         named = named_drops(drops, lo, hi)
         run_id, leases = context["run_id"], _leases()
         goes_first = not is_backfill(run_id) and self._follows_on(range(first, last + 1))
-        turn = Turn(run_id, _micros(lo), named, staged=True, first=goes_first)
+        turn = Turn(run_id, micros(lo), named, staged=True, first=goes_first)
         before = earlier_run(context, lo, drops)
         whom = Line(leases, self.source, turn, AirflowRuns(self.source, before)).step()
         if whom is None:
@@ -277,79 +311,8 @@ def stage_request(params: Mapping[str, Any], planned: str | None) -> Any:
     return Request(accept_definition=bool(params.get("plan")), pass_gap=pass_gap, overrides=overridden)
 
 
-def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:
-    """`[lo, hi)` of a DAG run: the drops that its parameters name, else its data interval, else the last drop that had
-    ended; of a run that somebody started for a logical date, the drop of that date.
-
-    Raises:
-        ParameterError: a parameter names no drop.
-    """
-    first, last = (params.get(name) for name in ("from", "to"))
-    if first:
-        return _instants(drops, drops.seq_nos(drops.time_named(first), drops.time_named(last or first)))
-    ended = _drop(drops, run.run_after, -1)
-    lo, hi = run.data_interval_start, run.data_interval_end
-    if lo is None or lo == hi:
-        return ended
-    # `airflow dags trigger --logical-date` gives the interval of now, whatever the date
-    date = run.logical_date
-    if run.run_type == "manual" and (lo, hi) == ended and date is not None and not lo <= date < hi:
-        return min(_drop(drops, date), ended)
-    return lo, hi
-
-
-def earlier_run(context: Any, lo: datetime, drops: Schedule) -> str | None:
-    """The run next before this one, by logical date, that is on its way too, if its drops are earlier."""
-    run = context["ti"].get_previous_dagrun(state="running")
-    if run is None:
-        return None
-    try:
-        begins = run_interval(run, run.conf or {}, drops)[0]
-    except (TidemarkError, ValueError, OverflowError):
-        return None  # it names no drop, and is refused
-    return str(run.run_id) if begins < lo else None
-
-
-def named_drops(drops: Schedule, lo: datetime, hi: datetime) -> str:
-    """What people call the drops of a run."""
-    first, last = (drops.label(drops.number_at(_micros(t))) for t in (lo, hi - timedelta(microseconds=1)))
-    return first if first == last else f"{first} to {last}"
-
-
-def _drop(drops: Schedule, time: datetime, further: int = 0) -> tuple[datetime, datetime]:
-    """The drop that holds `time`, or one so many further."""
-    number = drops.number_at(_micros(time)) + further
-    return _instants(drops, range(number, number + 1))
-
-
-def _instants(drops: Schedule, numbers: range) -> tuple[datetime, datetime]:
-    return instant_at(drops.start(numbers.start)), instant_at(drops.start(numbers.stop))
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _micros(time: datetime) -> int:
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
 def _leases() -> Any:
     return load_settings().home / "leases"
-
-
-def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:
-    """One line per drop of `[lo, hi)`: its files and their sizes."""
-    from spark_jobs.landing.files import list_drop_files
-
-    settings = load_settings()
-    checked = find_source(settings.sources, source)
-    if checked.extract is not None:
-        yield f"drops that were not read yet are read by the run, through the connection {checked.extract.connection}"
-    for seq_no in checked.drops.spanned(_micros(lo), _micros(hi)):
-        files = list_drop_files(settings.landing, checked, seq_no)
-        size = sum(file.size for file in files)
-        listed = ", ".join(file.path for file in files)
-        yield f"drop {checked.drops.label(seq_no)}: {len(files)} files, {size} bytes: {listed}"
 
 
 def _preload_beside(stage: str) -> None:

@@ -9,8 +9,8 @@ from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.trace.frontiers import SourceFrontiers, published_frontiers
-from spark_jobs.trace.gap import SealGap, gap_refusal
+from spark_jobs.trace.frontiers import SeqRange, SourceFrontiers, published_frontiers
+from spark_jobs.trace.gap import SealGap, gap_before, gap_refusal
 from spark_jobs.trace.withdrawal import withdrawn
 
 
@@ -26,10 +26,20 @@ def begun_frontiers(
 
 
 def gap_of(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> SealGap | None:
-    """The refusal of a run of `drops` that would leave out drops that were never run. What an earlier run landed
-    without publishing it is not left out: this run takes it in."""
-    if gap_refusal(source, frontiers, drops) is None:
-        return None
+    """The refusal of a run of `drops` that would leave out drops that were never run."""
+    return gap_refusal(source, _with_pending(lake, source, frontiers, drops), drops)
+
+
+def left_out(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> list[SeqRange]:
+    """The drops for which `gap_of` refuses a run of `drops`."""
+    return gap_before(source, _with_pending(lake, source, frontiers, drops), drops.start) if drops else []
+
+
+def _with_pending(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> SourceFrontiers:
+    """`frontiers`, with what an earlier run landed without publishing it: a run of `drops` takes it in, so it is not
+    left out."""
+    if not drops or not gap_before(source, frontiers, drops.start):
+        return frontiers
     pending = pending_landings(lake, source, frontiers.landed_through).values()
     ranges = (range(n, n + 1) for landing in pending for n in landing.drops)
-    return gap_refusal(source, reduce(SourceFrontiers.with_landed, ranges, frontiers), drops)
+    return reduce(SourceFrontiers.with_landed, ranges, frontiers)

@@ -320,6 +320,66 @@ def test_the_trigger_fires_once_the_run_has_its_turn(tasks: Any, tmp_path: Path)
     assert mine.has_turn()
 
 
+def test_a_scheduled_run_takes_the_drops_before_its_own_that_an_outage_left_out(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from spark_jobs.jobs import catching_up
+
+    task, calls = first_stage(tasks, monkeypatch, tmp_path)
+    monkeypatch.setattr(catching_up, "drops_due", lambda _, __, drops: range(1, drops.stop))
+    given = context(dag_run("2013-01-04", "2013-01-05", run_type="scheduled"))
+    task.execute(given)
+    # by now these drops are sealed: a later stage takes those of the first one all the same
+    monkeypatch.setattr(catching_up, "drops_due", lambda _, __, drops: drops)
+    operator(tasks).execute(given)
+    task.execute(context(dag_run("2013-01-04", "2013-01-05", run_type="scheduled")))
+    assert [(name, run["lo"], run["hi"]) for name, run in calls] == [
+        ("land", at("2013-01-02"), at("2013-01-05")),
+        ("seal", at("2013-01-02"), at("2013-01-05")),
+        ("land", at("2013-01-04"), at("2013-01-05")),
+    ]
+
+
+def test_a_run_that_somebody_started_takes_no_other_drops(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from spark_jobs.jobs import catching_up
+
+    task, calls = first_stage(tasks, monkeypatch, tmp_path)
+    monkeypatch.setattr(catching_up, "drops_due", lambda _, __, drops: range(drops.stop))
+    for run_type in ("manual", "backfill"):
+        task.execute(context(dag_run("2013-01-04", "2013-01-05", run_type=run_type)))
+    assert {run["lo"] for _, run in calls} == {at("2013-01-04")}
+
+
+def test_a_run_that_catches_up_waits_for_the_inputs_of_all_its_drops_and_in_line_by_its_own(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from spark_jobs.jobs import catching_up
+    from spark_jobs.scheduling import inputs
+    from spark_jobs.storage.turns import NoDriver, Turn, hold_turn
+
+    first_stage(tasks, monkeypatch, tmp_path)
+    task = tasks.StageOperator(task_id="land", source="flights", drops=DAILY, waits=True)
+    monkeypatch.setattr(catching_up, "drops_due", lambda _, __, drops: range(1, drops.stop))
+    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: "a file")
+    given = context(dag_run("2013-01-04", "2013-01-05", run_type="scheduled"))
+    with pytest.raises(TaskDeferred) as waiting:
+        task.execute(given)
+    arguments = waiting.value.trigger.serialize()[1]
+    assert (arguments["lo_us"], arguments["hi_us"]) == (DAILY.start(1), DAILY.start(4))
+    monkeypatch.setattr(inputs.Inputs, "missing", lambda *_: None)
+    with (
+        hold_turn(tmp_path / "leases", "flights", Turn("cli-1", 0, "2013-01-01"), driver=NoDriver()),
+        pytest.raises(TaskDeferred) as waiting,
+    ):
+        task.execute(given)
+    # a backfill on its way has run those drops by the time that it is this run's turn
+    assert waiting.value.trigger.serialize()[1]["lo_us"] == DAILY.start(3)
+
+
 def test_a_drop_without_files_is_shown_as_skipped(tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 

@@ -101,6 +101,14 @@ def test_a_source_with_a_schedule_runs_its_last_drop_and_then_each_next_one(pend
     assert table.summary == "every 1 day"
 
 
+def test_after_an_outage_the_next_run_is_of_the_last_drop_that_has_ended(pendulum: Any) -> None:
+    # and catches up with those between by itself (`jobs.catching_up`)
+    table = timetable(by_itself=True)
+    today = pendulum.now("UTC").start_of("day")
+    last = table.infer_manual_data_interval(run_after=today - 9 * DAY)
+    assert scheduler_asks(table, last).data_interval == (today - DAY, today)
+
+
 def test_a_manual_run_covers_the_drop_of_its_logical_date_or_the_last_that_has_ended(pendulum: Any) -> None:
     table, now = timetable(by_itself=False), pendulum.now("UTC")
     for date in (pendulum.datetime(2015, 3, 6), pendulum.datetime(2015, 3, 6, 15, 30)):

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.cli.commands.plan import document
 from spark_jobs.config import Settings
+from spark_jobs.jobs.catching_up import drops_due
 from spark_jobs.jobs.plan import gap_of_run, plan_run
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
@@ -77,3 +78,23 @@ def test_a_plan_shows_the_refusal_that_its_run_would_meet(lake: SparkSession, me
     run(lake, meters, 0, 0, pass_gap=False)
     assert plan_run(meters, source, interval, lake, sample=0).gap is None
     assert gap_of_run(source, interval, lake) is None
+
+
+def test_a_run_that_catches_up_takes_what_was_never_run_since_the_seal_and_no_past_before_the_first_run(
+    lake: SparkSession, meters: Settings
+) -> None:
+    source = load_source(meters.sources / "meters.yml")
+    assert drops_due(meters, source, range(3, 4)) == range(3, 4)
+    run(lake, meters, 0, 0, pass_gap=False)
+    assert drops_due(meters, source, range(1, 2)) == range(1, 2)
+    assert drops_due(meters, source, range(3, 4)) == range(1, 4)
+    # what a run sealed and did not publish is withdrawn; what it landed is taken in by the next run all the same
+    second = {"source": "meters", "lo": START + DAY, "hi": START + 2 * DAY, "run_id": "second"}
+    for stage in ("land", "seal"):
+        run_stage(stage, **second, settings=meters, spark=lake)
+    assert drops_due(meters, source, range(2, 3)) == range(2, 3)
+    assert drops_due(meters, source, range(3, 4)) == range(2, 4)
+    run(lake, meters, 2, 3, pass_gap=False)
+    assert drops_due(meters, source, range(1)) == range(1)
+    (row,) = lake.sql("SELECT sum(readings) AS n FROM gold.meters").collect()
+    assert row.n == len(READINGS)

@@ -1,0 +1,86 @@
+"""The drops of a run: those that its parameters name or that are its interval, what they are called, their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spark_jobs.config import load_settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.sources import find_source
+from spark_jobs.sources.drops import Schedule
+from spark_jobs.sources.quantities import instant_at
+
+
+def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:
+    """`[lo, hi)` of a DAG run: the drops that its parameters name, else its data interval, else the last drop that had
+    ended; of a run that somebody started for a logical date, the drop of that date.
+
+    Raises:
+        ParameterError: a parameter names no drop.
+    """
+    first, last = (params.get(name) for name in ("from", "to"))
+    if first:
+        return instants(drops, drops.seq_nos(drops.time_named(first), drops.time_named(last or first)))
+    ended = _drop(drops, run.run_after, -1)
+    lo, hi = run.data_interval_start, run.data_interval_end
+    if lo is None or lo == hi:
+        return ended
+    # `airflow dags trigger --logical-date` gives the interval of now, whatever the date
+    date = run.logical_date
+    if run.run_type == "manual" and (lo, hi) == ended and date is not None and not lo <= date < hi:
+        return min(_drop(drops, date), ended)
+    return lo, hi
+
+
+def earlier_run(context: Any, lo: datetime, drops: Schedule) -> str | None:
+    """The run next before this one, by logical date, that is on its way too, if its drops are earlier."""
+    run = context["ti"].get_previous_dagrun(state="running")
+    if run is None:
+        return None
+    try:
+        begins = run_interval(run, run.conf or {}, drops)[0]
+    except (TidemarkError, ValueError, OverflowError):
+        return None  # it names no drop, and is refused
+    return str(run.run_id) if begins < lo else None
+
+
+def named_drops(drops: Schedule, lo: datetime, hi: datetime) -> str:
+    """What people call the drops of a run."""
+    first, last = (drops.label(drops.number_at(micros(t))) for t in (lo, hi - timedelta(microseconds=1)))
+    return first if first == last else f"{first} to {last}"
+
+
+def _drop(drops: Schedule, time: datetime, further: int = 0) -> tuple[datetime, datetime]:
+    """The drop that holds `time`, or one so many further."""
+    number = drops.number_at(micros(time)) + further
+    return instants(drops, range(number, number + 1))
+
+
+def instants(drops: Schedule, numbers: range) -> tuple[datetime, datetime]:
+    """`[lo, hi)` of drops by their numbers."""
+    return instant_at(drops.start(numbers.start)), instant_at(drops.start(numbers.stop))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(time: datetime) -> int:
+    """Microseconds since 1970-01-01T00:00:00Z."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:
+    """One line per drop of `[lo, hi)`: its files and their sizes."""
+    from spark_jobs.landing.files import list_drop_files
+
+    settings = load_settings()
+    checked = find_source(settings.sources, source)
+    if checked.extract is not None:
+        yield f"drops that were not read yet are read by the run, through the connection {checked.extract.connection}"
+    for seq_no in checked.drops.spanned(micros(lo), micros(hi)):
+        files = list_drop_files(settings.landing, checked, seq_no)
+        size = sum(file.size for file in files)
+        listed = ", ".join(file.path for file in files)
+        yield f"drop {checked.drops.label(seq_no)}: {len(files)} files, {size} bytes: {listed}"
