@@ -13,8 +13,19 @@ from spark_jobs.config import load_settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.lake_log import lines_since
 
-RETRIED = frozenset({"server_unreachable", "source_busy", "lake_busy", "marts_failed"})
-"""Refusals that may pass by themselves. All others, a failed gate first, are the same the next time: not retried."""
+RETRIED = frozenset(
+    {
+        "server_unreachable",
+        "source_busy",
+        "lake_busy",
+        "commits_contended",
+        "origin_unreachable",
+        "landing_unreachable",
+        "marts_failed",
+    }
+)
+"""Refusals that may pass by themselves: something was away, or others were at work. All others, a failed gate first,
+are the same the next time: not retried."""
 
 
 @contextmanager

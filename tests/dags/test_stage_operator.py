@@ -13,10 +13,13 @@ from uuid import uuid4
 import pytest
 
 from spark_jobs.errors import ConfigurationError, TidemarkError
+from spark_jobs.extraction.errors import OriginUnreachable
 from spark_jobs.gates.verdicts import GateFailed, Verdict
 from spark_jobs.jobs.request import Request
+from spark_jobs.landing.opened import LandingUnreachable
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources.drops import Schedule
+from spark_jobs.storage.commits import CommitsContended
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +196,15 @@ def test_a_refusal_that_would_be_the_same_again_is_not_retried(
 
 
 @pytest.mark.parametrize(
-    "error", [ServerUnreachable(expected="a", found="b"), RuntimeError("lost")], ids=["no server", "any other error"]
+    "error",
+    [
+        ServerUnreachable(expected="a", found="b"),
+        OriginUnreachable(expected="a", found="b"),
+        LandingUnreachable(expected="a", found="b"),
+        CommitsContended(expected="a", found="b"),
+        RuntimeError("lost"),
+    ],
+    ids=lambda error: getattr(error, "code", "any other error"),
 )
 def test_what_may_pass_by_itself_is_retried(tasks: Any, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     task, _ = ending(tasks, monkeypatch, error)
