@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,6 +11,9 @@ import httpx
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.airflow_parts import ADMIN, admin_password
+
+PAGE = 100
+"""Runs that are asked for at a time: Airflow gives no more, whatever it is asked (its `maximum_page_limit`)."""
 
 
 class AirflowRefused(TidemarkError):
@@ -37,6 +41,15 @@ class AirflowApi:
     def patch(self, path: str, body: Any) -> Any:
         """The JSON of `PATCH /api/v2/<path>`. Raises `AirflowRefused`."""
         return self._call("PATCH", path, json=body)
+
+    def runs(self, dag: str, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Every run of a DAG that the filters let through, the oldest first, whatever their number; also where some
+        come or end meanwhile. Raises `AirflowRefused`."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self.get(f"dags/{dag}/dagRuns", **filters, order_by="id", limit=PAGE, cursor=cursor)
+            yield from page["dag_runs"]
+            cursor = page["next_cursor"]
 
     def close(self) -> None:
         """Close the connections."""

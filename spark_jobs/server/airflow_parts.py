@@ -22,7 +22,8 @@ from spark_jobs.server.state import write_json
 
 MIGRATION = "airflow-migrate"
 SCHEDULER = "airflow-scheduler"
-PARTS = ("airflow-api-server", SCHEDULER, "airflow-dag-processor", "airflow-triggerer")
+API_SERVER = "airflow-api-server"
+PARTS = (API_SERVER, SCHEDULER, "airflow-dag-processor", "airflow-triggerer")
 """They end from the last to the first: the scheduler's tasks tell the API server what became of them."""
 
 ADMIN = "admin"
@@ -34,7 +35,7 @@ _IMPORTED_BY_TASKS = ("spark_jobs.jobs.stage", "great_expectations", "dbt.cli.ma
 """What takes a task seconds to import; the executor's workers are forks of the scheduler, and share its memory."""
 
 _ARGUMENTS = {
-    "airflow-api-server": ("api-server", "--workers", "1"),
+    API_SERVER: ("api-server", "--workers", "1"),
     # the tasks' logs lie on this disk; a server for them would listen on a port of its own, on all interfaces
     SCHEDULER: ("scheduler", "--skip-serve-logs"),
     "airflow-dag-processor": ("dag-processor",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 from spark_jobs.config import Settings
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 from spark_jobs.server.airflow_parts import password_file
+from spark_jobs.server.status import runs_airflow
 from spark_jobs.sources import Schedule
 
 UNDER_WAY = ("queued", "running")
@@ -17,8 +19,8 @@ UNDER_WAY = ("queued", "running")
 
 
 class AirflowRuns:
-    """The runs of one DAG. Where Airflow was never started, or is down, none is on; an Airflow that is too busy to
-    answer is waited for.
+    """The runs of one DAG. Where no Airflow runs here, none is on; one that does not answer now, since it is too busy
+    or on its way up again, is waited for.
 
     `drops` are its source's; without them, for what goes before every drop, no run is earlier.
     """
@@ -27,14 +29,21 @@ class AirflowRuns:
         self._settings = settings
         self._dag = dag
         self._drops = drops
+        self._doubt = ""
 
     def is_on(self, run_id: str) -> bool:
         """Whether the run has not ended; a run that Airflow does not know any more has."""
+        self._doubt = ""
         try:
-            run = self._ask(f"dags/{self._dag}/dagRuns/{run_id}")
+            run = self._ask(lambda api: api.get(f"dags/{self._dag}/dagRuns/{run_id}"))
         except _NoAnswerYet:
+            self._doubt = "as far as is known: Airflow does not answer now"
             return True
         return run is not None and run["state"] in UNDER_WAY
+
+    def doubt(self) -> str:
+        """That Airflow did not answer."""
+        return self._doubt
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run that has not ended and whose drops begin before `lo_us`. Those of a paused DAG do not
@@ -42,36 +51,37 @@ class AirflowRuns:
         if self._drops is None:
             return None
         try:
-            dag = self._ask(f"dags/{self._dag}")
+            dag = self._ask(lambda api: api.get(f"dags/{self._dag}"))
             if dag is None or dag["is_paused"]:
                 return None
-            runs = self._ask(f"dags/{self._dag}/dagRuns", state=UNDER_WAY, limit=1000)
+            runs = self._ask(lambda api: list(api.runs(self._dag, state=UNDER_WAY)))
         except _NoAnswerYet:
-            return "Airflow, which is slow to say which runs are on their way"
-        for run in runs["dag_runs"] if runs is not None else ():
+            return "Airflow, which does not say now which runs are on their way"
+        for run in runs or ():
             interval = interval_of(run, self._drops)
             if interval is not None and interval[0] < lo_us:
                 first = _EPOCH + timedelta(microseconds=interval[0])
                 return f"run {run['dag_run_id']} of {first:%Y-%m-%d %H:%M} in Airflow, whose drops are earlier"
         return None
 
-    def _ask(self, path: str, **parameters: Any) -> Any:
+    def _ask(self, question: Callable[[AirflowApi], Any]) -> Any:
         """What the API says; None where there is no Airflow, or it does not know of such a thing."""
         if not password_file(self._settings).exists():
             return None
         try:
             with AirflowApi(self._settings) as api:
-                return api.get(path, **parameters)
+                return question(api)
         except AirflowRefused as refusal:
-            if refusal.facts["status"] == httpx.codes.NOT_FOUND or isinstance(refusal.__cause__, httpx.ConnectError):
+            status, refused = refusal.facts["status"], isinstance(refusal.__cause__, httpx.ConnectError)
+            if status == httpx.codes.NOT_FOUND or (refused and not runs_airflow(self._settings)):
                 return None
-            if refusal.facts["status"] is None or refusal.facts["status"] >= httpx.codes.INTERNAL_SERVER_ERROR:
+            if status is None or status >= httpx.codes.INTERNAL_SERVER_ERROR:
                 raise _NoAnswerYet from refusal
             raise
 
 
 class _NoAnswerYet(Exception):
-    """Airflow is there, and busy."""
+    """Airflow is there, and busy or on its way up again."""
 
 
 def interval_of(run: dict[str, Any], drops: Schedule) -> tuple[int, int] | None:

@@ -30,9 +30,6 @@ DAG_WAIT_S = 120.0
 AWAY_S = 120.0
 """How long Airflow may be away when a run is to be started; a server that was killed is back within 40."""
 
-PAGE = 1000
-"""Runs that are asked for at a time."""
-
 
 class DagPaused(TidemarkError):
     """Runs of a paused DAG don't get on, and to unpause it would start runs that nobody asked for. Facts: `dag`."""
@@ -164,7 +161,7 @@ def carry_out(
 def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
     """How the slices of a backfill stand in Airflow."""
     newest: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
-    for run in _listed(api, backfill.source, f"{RANGE_RUN}%__{backfill.identity}%"):
+    for run in api.runs(backfill.source, run_id_pattern=f"{RANGE_RUN}%__{backfill.identity}%"):
         first, last, attempt = _parts(run["dag_run_id"])
         newest[first, last] = max(newest.get((first, last), (0, {})), (attempt, run), key=lambda each: each[0])
     result = []
@@ -178,21 +175,10 @@ def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
 def failed_drops(api: AirflowApi, source: str, drops_of: Callable[[dict[str, Any]], range]) -> set[int]:
     """The drops whose newest run in Airflow failed; `drops_of` says which drops a run is about."""
     newest: dict[int, tuple[str, str]] = {}
-    for run in _listed(api, source, "%"):
+    for run in api.runs(source):
         for seq_no in drops_of(run):
             newest[seq_no] = max(newest.get(seq_no, ("", "")), (run["queued_at"] or "", run["state"]))
     return {seq_no for seq_no, (_, state) in newest.items() if state == "failed"}
-
-
-def _listed(api: AirflowApi, dag: str, pattern: str) -> list[dict[str, Any]]:
-    runs: list[dict[str, Any]] = []
-    while True:
-        page = api.get(
-            f"dags/{dag}/dagRuns", run_id_pattern=pattern, order_by="run_after", limit=PAGE, offset=len(runs)
-        )
-        runs += page["dag_runs"]
-        if not page["dag_runs"] or len(runs) >= page["total_entries"]:
-            return runs
 
 
 def _parts(run_id: str) -> tuple[str, str, int]:

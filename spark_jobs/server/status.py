@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
 from spark_jobs.server import processes
+from spark_jobs.server.airflow_parts import API_SERVER
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
 from spark_jobs.server.state import SupervisorState, read_state
 
@@ -77,6 +78,16 @@ def running_supervisor(settings: Settings) -> SupervisorState | None:
     """The state of the supervisor of this home, or None if it does not run."""
     state = read_state(settings)
     return state if state and state.is_alive() else None
+
+
+def runs_airflow(settings: Settings) -> bool:
+    """Whether Airflow runs under this home, though it may not answer now: a supervisor keeps it running, and has not
+    given up the part that answers."""
+    state = running_supervisor(settings)
+    if state is None or not state.airflow:
+        return False
+    api_server = state.part(API_SERVER)
+    return api_server is None or api_server.condition != "failed"
 
 
 def _ask(settings: Settings) -> Status:

@@ -54,6 +54,9 @@ class Driver(Protocol):
     def is_on(self, run_id: str) -> bool:
         """Whether this run has begun or will, and has not ended."""
 
+    def doubt(self) -> str:
+        """Why nobody knows for sure whether the run that was asked about last is on; empty where it is known."""
+
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run on its way whose drops begin before `lo_us`, if there is one."""
 
@@ -64,6 +67,10 @@ class NoDriver:
     def is_on(self, run_id: str) -> bool:
         """Never."""
         return False
+
+    def doubt(self) -> str:
+        """None."""
+        return ""
 
     def earlier_run(self, lo_us: int) -> str | None:
         """None."""
@@ -105,7 +112,7 @@ class Line:
                 return str(_read(self._path) or "a run that is just starting")
             before = self._before()
             if before is not None:
-                return str(before)
+                return before
             _write(handle, self._turn)
             self.leave_line()
             if not self._turn.staged:
@@ -140,17 +147,18 @@ class Line:
         fresh.write_text(json.dumps({**asdict(self._turn), "since": time.time()}))
         fresh.rename(self._place)
 
-    def _before(self) -> Turn | None:
+    def _before(self) -> str | None:
         """Who has the turn, or is in line before this run."""
         holder = _read(self._path)
         if holder is not None and holder.run_id == self._turn.run_id:
             return None
         if holder is not None and holder.staged and self._driver.is_on(holder.run_id):
-            return holder
+            doubt = self._driver.doubt()
+            return f"{holder} ({doubt})" if doubt else str(holder)
         first = min(self._present(), default=None)
         if first is None or first[3] == self._turn.run_id:
             return None
-        return Turn(first[3], first[1], first[4])
+        return str(Turn(first[3], first[1], first[4]))
 
     def _present(self) -> Iterator[tuple[bool, int, float, str, str]]:
         """(goes after others, start of the first drop, since when, run, drops) of those in line; who gives no sign of

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from spark_jobs.config import Settings
 from spark_jobs.server.airflow_api import AirflowApi
 from spark_jobs.server.airflow_parts import admin_password
 from spark_jobs.server.airflow_runs import AirflowRuns
+from spark_jobs.server.state import Condition, PartState, SupervisorState, write_state
 from spark_jobs.sources import Schedule
 
 DAY_US = 86_400_000_000
@@ -26,12 +29,14 @@ def run(run_id: str, lo: str | None, **conf: str) -> dict[str, Any]:
 
 @pytest.fixture
 def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Path to what Airflow answers: JSON, a status, or an error of the connection. It knows nothing else."""
+    """Path to what Airflow answers: JSON, a function of the parameters that makes it, a status, or an error of the
+    connection. It knows nothing else."""
     admin_password(settings)
     told: dict[str, Any] = {"/auth/token": {"access_token": "t"}}
 
-    def answer(self: AirflowApi, method: str, path: str, **_: Any) -> httpx.Response:
+    def answer(self: AirflowApi, method: str, path: str, **content: Any) -> httpx.Response:
         found = told.get(path.removeprefix("/api/v2/"), 404)
+        found = found(content["params"]) if callable(found) else found
         request = httpx.Request(method, f"http://airflow{path}")
         if isinstance(found, Exception):
             raise found
@@ -46,6 +51,36 @@ def answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
 def test_without_an_airflow_nothing_is_on(settings: Settings) -> None:
     assert not AirflowRuns(settings, "meters", DAYS).is_on("r")
     assert AirflowRuns(settings, "meters", DAYS).earlier_run(START_US) is None
+
+
+def supervised(settings: Settings, *, airflow: bool = True, api_server: Condition = "running") -> None:
+    """This process as the supervisor that the state names."""
+    part = PartState("airflow-api-server", api_server, None, 0.0, 0, "log", None)
+    created = psutil.Process().create_time()
+    write_state(settings, SupervisorState(os.getpid(), created, "code", airflow, {}, (part,)))
+
+
+@pytest.mark.parametrize(
+    ("state", "is_on"),
+    [
+        ({}, True),
+        ({"api_server": "restarting"}, True),
+        ({"airflow": False}, False),
+        # the supervisor has given it up: its runs get on no more
+        ({"api_server": "failed"}, False),
+    ],
+)
+def test_a_run_of_an_airflow_that_is_only_away_is_waited_for_and_who_waits_is_told(
+    settings: Settings, answers: dict[str, Any], state: dict[str, Any], is_on: bool
+) -> None:
+    supervised(settings, **state)
+    answers["dags/meters/dagRuns/r"] = answers["dags/meters"] = httpx.ConnectError("refused")
+    runs = AirflowRuns(settings, "meters", DAYS)
+    assert runs.is_on("r") is is_on
+    assert ("Airflow does not answer now" in runs.doubt()) is is_on
+    assert ("Airflow" in (runs.earlier_run(START_US) or "")) is is_on
+    answers["dags/meters/dagRuns/r"] = {"state": "running"}
+    assert (runs.is_on("r"), runs.doubt()) == (True, "")
 
 
 @pytest.mark.parametrize(
@@ -73,10 +108,27 @@ def test_runs_with_earlier_drops_are_named_by_what_their_tasks_will_run(
     runs = AirflowRuns(settings, "meters", DAYS)
     answers["dags/meters"] = {"is_paused": False}
     later = run("later", "2024-01-02T00:00:00Z", **{"from": "2024-01-05"})
-    answers["dags/meters/dagRuns"] = {"dag_runs": [run("none", None), later, run("it", "2024-01-02T00:00:00Z")]}
+    found = [run("none", None), later, run("it", "2024-01-02T00:00:00Z")]
+    answers["dags/meters/dagRuns"] = {"dag_runs": found, "next_cursor": None}
     assert runs.earlier_run(START_US + DAY_US) is None
     assert "run it of 2024-01-02" in str(runs.earlier_run(START_US + 2 * DAY_US))
     answers["dags/meters"] = {"is_paused": True}
     assert runs.earlier_run(START_US + 2 * DAY_US) is None
     answers["dags/meters"] = httpx.ReadTimeout("slow")
-    assert "slow to say" in str(runs.earlier_run(START_US + 2 * DAY_US))
+    assert "does not say now" in str(runs.earlier_run(START_US + 2 * DAY_US))
+
+
+def test_the_one_earlier_run_is_found_among_more_than_airflow_tells_at_once(
+    settings: Settings, answers: dict[str, Any]
+) -> None:
+    found = [run(f"later-{n}", "2024-02-01T00:00:00Z") for n in range(230)] + [run("it", "2024-01-01T00:00:00Z")]
+
+    def page(asked: dict[str, Any]) -> dict[str, Any]:
+        assert asked["state"] == ("queued", "running")
+        begin = int(asked["cursor"] or 0)
+        end = begin + min(asked["limit"], 100)
+        return {"dag_runs": found[begin:end], "next_cursor": str(end) if end < len(found) else None}
+
+    answers["dags/meters"] = {"is_paused": False}
+    answers["dags/meters/dagRuns"] = page
+    assert "run it of" in str(AirflowRuns(settings, "meters", DAYS).earlier_run(START_US + DAY_US))

@@ -38,28 +38,29 @@ class Airflow:
     def __init__(self, *, paused: bool = False, away: int = 0, **outcomes: str) -> None:
         self.paused, self.away, self.busy, self.outcomes = paused, away, away, outcomes
         self.calls: list[tuple[str, Any]] = []
-        self.runs: dict[str, dict[str, Any]] = {}
+        self.made: dict[str, dict[str, Any]] = {}
         self.looks: dict[str, int] = {}
 
     def get(self, path: str, **parameters: Any) -> Any:
         if path == "dags/meters":
             return {"is_paused": self.paused}
         if path == "dags/meters/dagRuns":
-            begins = parameters["run_id_pattern"].split("%")[0]
-            found = [run for run in self.runs.values() if run["dag_run_id"].startswith(begins)]
-            page = found[parameters["offset"] : parameters["offset"] + parameters["limit"]]
-            return {"dag_runs": page, "total_entries": len(found)}
+            begins = parameters.get("run_id_pattern", "%").split("%")[0]
+            found = [run for run in self.made.values() if run["dag_run_id"].startswith(begins)]
+            return {"dag_runs": found, "next_cursor": None}
         if path.endswith("return_value"):
             assert parameters == {"stringify": False}
             return {"value": {"rows": 7}}
         if self.away:
             self.away -= 1
             raise AirflowRefused(expected="a", found="b", status=None, path=path)
-        run = self.runs[path.rpartition("/")[2]]
+        run = self.made[path.rpartition("/")[2]]
         self.looks[run["dag_run_id"]] = self.looks.get(run["dag_run_id"], 0) + (not self.paused)
         if self.looks[run["dag_run_id"]] == 2:
             run["state"] = self.outcomes.get(f"of_{run['conf']['from'][-2:]}", "success")
         return run
+
+    runs = AirflowApi.runs
 
     def patch(self, path: str, body: Any) -> Any:
         self.paused = body["is_paused"]
@@ -70,9 +71,9 @@ class Airflow:
         if self.busy:
             self.busy -= 1
             raise AirflowRefused(expected="a", found="b", status=503, path=path)
-        assert all(run["state"] in ("success", "failed") for run in self.runs.values()), "one at a time"
+        assert all(run["state"] in ("success", "failed") for run in self.made.values()), "one at a time"
         times = {"start_date": "2015-01-01T00:00:00Z", "end_date": "2015-01-01T00:01:00Z", "queued_at": "2015"}
-        self.runs[body["dag_run_id"]] = {**body, **times, "state": "queued"}
+        self.made[body["dag_run_id"]] = {**body, **times, "state": "queued"}
         self.calls.append(("run", body["conf"]))
 
 
@@ -176,7 +177,7 @@ def test_drops_have_failed_whose_newest_run_did() -> None:
         answer("c", "failed", "2015-01-31", "2015-01-05", "2015-01-05"),
         answer("d", "success", "2015-02-01", "2015-01-05", "2015-01-06"),
     ]
-    airflow.runs = {run["dag_run_id"]: run for run in runs}
+    airflow.made = {run["dag_run_id"]: run for run in runs}
 
     def days(run: dict[str, Any]) -> range:
         interval = interval_of(run, Schedule(0, DAY_US))

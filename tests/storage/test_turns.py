@@ -22,9 +22,13 @@ class Runs:
     def __init__(self, *on: str, earlier: str | None = None) -> None:
         self.on = set(on)
         self.earlier = earlier
+        self.unsure = ""
 
     def is_on(self, run_id: str) -> bool:
         return run_id in self.on
+
+    def doubt(self) -> str:
+        return self.unsure
 
     def earlier_run(self, lo_us: int) -> str | None:
         return self.earlier
@@ -45,6 +49,15 @@ def test_a_run_of_one_process_is_waited_for_by_name_until_it_ends(folder: Path) 
     assert other.step() == "run one of day 1"
     one.end()
     assert other.step() is None
+
+
+def test_who_waits_for_a_run_is_told_where_nobody_can_say_whether_it_is_on(folder: Path) -> None:
+    runs = Runs("staged")
+    assert line(folder, "staged", 1, runs, staged=True).step() is None
+    waiting = line(folder, "other", 2, runs)
+    assert waiting.step() == "run staged of day 1"
+    runs.unsure = "its driver does not answer"
+    assert waiting.step() == "run staged of day 1 (its driver does not answer)"
 
 
 def _work(folder: Path, taken: Any) -> None:
