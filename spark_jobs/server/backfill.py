@@ -282,7 +282,8 @@ def _failed(dag: str, runs: list[SliceRun]) -> BackfillFailed:
     return BackfillFailed(
         expected=f"every run of {dag} to succeed",
         found=f"{listed} failed; {done} drops are done",
-        consequence="nothing of a failed run is published, and no run after it was started",
+        consequence="no run after it was started; it has published nothing, unless it failed at `publish`: what follows"
+        " the publication itself, such as marts, fails there, too",
         next_step=f"look at the run in Airflow's UI, or at its tasks' logs; then `tidemark backfill {dag} --resume`",
         dag=dag,
         runs={run.run_id: run.state for run in runs if run.state != "waiting"},

@@ -8,7 +8,12 @@ import signal
 import pytest
 
 from spark_jobs.cli.backfill_progress import Pace, stopping
-from spark_jobs.server.backfill import Slice, SliceRun
+from spark_jobs.cli.commands import backfill as command
+from spark_jobs.config import Settings
+from spark_jobs.server import backfill
+from spark_jobs.server.backfill import Backfill, BackfillFailed, Slice, SliceRun
+from spark_jobs.server.errors import ServerUnreachable
+from spark_jobs.sources import find_source
 
 
 def slice_run(number: int, state: str, rows: int | None = None, *, drops: int = 10, size: int = 90) -> SliceRun:
@@ -40,3 +45,20 @@ def test_the_first_interrupt_asks_to_stop_and_the_second_one_leaves(capsys: pyte
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
     assert "tidemark backfill meters --resume" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_failed_run_is_told_of_also_where_the_lake_server_cannot_say_why(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Backfill("flights", (Slice("2013-01-02", "2013-01-03", 2, 9),), identity="now")
+
+    def carry_out(*_: object, **__: object) -> None:
+        raise BackfillFailed(expected="a", found="b", runs={work.run_id(0): "failed"})
+
+    def session(*_: object) -> None:
+        raise ServerUnreachable(expected="a", found="b")
+
+    monkeypatch.setattr(backfill, "carry_out", carry_out)
+    monkeypatch.setattr(command, "server_session", session)
+    with pytest.raises(BackfillFailed):
+        command.through_airflow(settings, find_source(settings.sources, "flights"), work)

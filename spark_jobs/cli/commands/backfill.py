@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +20,9 @@ from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.drops import Drop
-    from spark_jobs.server.backfill import Backfill, SliceRun
+    from spark_jobs.server.backfill import Backfill, BackfillFailed, SliceRun
     from spark_jobs.sources import Source
+    from spark_jobs.trace.gap import SealGap
 
 SLICE_BYTES = 16 << 20
 """Of files that one run takes where nobody says how many drops: some minutes of work, so that a run that fails, or a
@@ -136,9 +137,10 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
                 api, backfill, by_itself=scheduled, unpause=unpause, asked_to_stop=stop, on_look=look
             )
         except airflow.BackfillFailed as failure:
-            if not backfill.pass_gap:
-                _tell_gap(settings, source, backfill, failure)
-            raise
+            gap = None if backfill.pass_gap else _gap_of(settings, source, backfill, failure)
+            if gap is None:
+                raise
+            raise gap from failure
 
 
 @contextmanager
@@ -221,21 +223,22 @@ def _plan_shown(plan: list[dict[str, Any]]) -> Any:
     return Group(table(list(plan[0]), [tuple(each.values()) for each in plan]), total)
 
 
-def _tell_gap(settings: Settings, source: Source, backfill: Backfill, failure: Any) -> None:
-    """Where a run was refused for drops that were left out, that refusal says more than that it failed."""
+def _gap_of(settings: Settings, source: Source, backfill: Backfill, failure: BackfillFailed) -> SealGap | None:
+    """Where a run was refused for drops that were left out, that refusal: it says more than that the run failed. None
+    where it was not, or where nobody can tell."""
     ends = [each for number, each in enumerate(backfill.slices) if _has_failed(backfill, number, failure)]
     times = [source.drops.time_named(text) for text in (ends[0].first, ends[-1].last)]
     drops = source.drops.seq_nos(*times)
     interval = (source.drops.start(drops.start), source.drops.start(drops.stop))
-    with server_session(settings, "tidemark-backfill") as spark:
+    # what keeps this from being told, such as a lake server that is away, must not hide that the run failed
+    with suppress(Exception), server_session(settings, "tidemark-backfill") as spark:
         from spark_jobs.jobs.plan import gap_of_run
 
-        gap = gap_of_run(source, interval, spark)
-    if gap is not None:
-        raise gap from failure
+        return gap_of_run(source, interval, spark)
+    return None
 
 
-def _has_failed(backfill: Backfill, number: int, failure: Any) -> bool:
+def _has_failed(backfill: Backfill, number: int, failure: BackfillFailed) -> bool:
     states = failure.facts["runs"]
     return any(run_id.startswith(backfill.run_id(number)) and state == "failed" for run_id, state in states.items())
 
