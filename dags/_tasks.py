@@ -89,7 +89,8 @@ class StageOperator(BaseOperator):
             self._tell_assets(context, lo, hi, summary)
             self._tell_warnings(context["run_id"])
         if summary.get("empty_drops"):
-            message = f"no file for {', '.join(summary['empty_drops'])}: taken as empty"
+            brought = find_source(load_settings().sources, self.source).brought
+            message = f"no {brought} for {', '.join(summary['empty_drops'])}: taken as empty"
             self.log.warning("%s", message)
             self._tell("empty", context["run_id"], message)
             if not summary["files"] and not summary["known_files"]:
@@ -151,7 +152,8 @@ class StageOperator(BaseOperator):
             "hi": hi.isoformat(),
             "rows": landed.get("rows", 0),
             "published": instant_at(summary["published_us"]).isoformat() if summary.get("published_us") else None,
-            "changed": bool(summary.get("moved")),
+            # an earlier try may have published, and failed at what follows
+            "changed": summary.get("published_by") == context["run_id"],
             "page": load_settings().page_url("runs", self.source, context["run_id"]),
         }
         for asset in self.outlets:

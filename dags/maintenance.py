@@ -1,11 +1,13 @@
 """The DAG that keeps the installation small and known to be whole: a task for each source, then one for the rest."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from _tasks import MaintenanceOperator
 from airflow.sdk import DAG, CronTriggerTimetable
 
 from spark_jobs.config import load_settings
+from spark_jobs.scheduling.alerts import MAINTENANCE, MaintenanceNotifier
 from spark_jobs.sources import read_sources
 
 DOCUMENTATION = """\
@@ -14,14 +16,21 @@ nothing reads any more leave, the audit proves the source; then a backup, where 
 logs, reports and plans leave. No answer changes, and runs go on meanwhile.
 
 Each task's log ends with a table of its steps: files and bytes before and after. **If a step fails**, the others are
-done all the same; the task fails, and says which and what to do. When it runs: `TIDEMARK_MAINTENANCE_SCHEDULE`.
+done all the same; the task fails, says which and what to do, and whom the source files name in `notify` is told. When
+it runs: `TIDEMARK_MAINTENANCE_SCHEDULE`.
 """
 
+
+def _notifiers(source: str | None, recipients: Sequence[str]) -> list[MaintenanceNotifier]:
+    """Who tells of a task that failed: nobody, where no source file names anybody."""
+    return [MaintenanceNotifier(source, recipients)] if recipients else []
+
+
 _settings = load_settings()
+_sources = read_sources(_settings.sources).sources
 _schedule = _settings.maintenance_schedule
 with DAG(
-    # no source's name has a hyphen
-    dag_id="tidemark-maintenance",
+    dag_id=MAINTENANCE,
     description="Merge, fold, compact, vacuum, audit, back up; remove old logs and reports.",
     doc_md=DOCUMENTATION,
     schedule=None if _schedule == "manual" else CronTriggerTimetable(_schedule, timezone="UTC"),
@@ -36,8 +45,17 @@ with DAG(
     default_args={"owner": "tidemark", "retries": 2, "retry_delay": timedelta(minutes=10), "weight_rule": "absolute"},
 ) as dag:
     _of_sources = [
-        MaintenanceOperator(task_id=f"maintain_{_name}", source=_name)
-        for _name in sorted(read_sources(_settings.sources).sources)
+        MaintenanceOperator(
+            task_id=f"maintain_{_name}", source=_name, on_failure_callback=_notifiers(_name, _source.dag.notify)
+        )
+        for _name, _source in sorted(_sources.items())
     ]
-    _rest = MaintenanceOperator(task_id="installation", source=None, trigger_rule="all_done")
+    _everybody = dict.fromkeys(_each for _, _source in sorted(_sources.items()) for _each in _source.dag.notify)
+    # the DAG's own callback would not do: a run succeeds with this task, whatever came of those before it
+    _rest = MaintenanceOperator(
+        task_id="installation",
+        source=None,
+        trigger_rule="all_done",
+        on_failure_callback=_notifiers(None, list(_everybody)),
+    )
     _of_sources >> _rest

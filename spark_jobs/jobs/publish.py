@@ -40,7 +40,7 @@ def publish(stage: Stage) -> None:
     # first the verdicts: whatever is published has passed gates whose verdicts can be read
     write_verdicts(stage)
     shown = _publish(stage) if due else stage.publication
-    stage.summary.update(published_us=shown.published_us, moved=due)
+    stage.summary.update(published_us=shown.published_us, moved=due, published_by=shown.run_id)
     stage.summary["audit"] = last_audit(stage.settings.home, stage.source.name)
     if shown.published_us > 0:
         healed = let_names_follow(stage.settings, stage.lake, stage.source)

@@ -299,8 +299,8 @@ def _never_landed(stands: DropStanding) -> tuple[str | None, str]:
 
 def _stands(drop: Drop, stands: DropStanding) -> tuple[str, str]:
     """The verdict on a drop, and the same in words: what is published of it comes first."""
-    verdicts = ["ok" if drop.files else "empty"]
-    said = [f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"]
+    came = f"{counted(drop.rows, 'row')} in {counted(drop.files, 'file')}, {drop.late:,} late"
+    verdicts, said = (["ok"], [came]) if drop.files else (["empty"], ["nothing came"])
     if stands.warned:
         verdicts, said = [*verdicts, "warned"], [f"warned of by {', '.join(stands.warned)}", *said]
     if stands.overridden:

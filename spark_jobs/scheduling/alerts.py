@@ -2,8 +2,8 @@
 warns.
 
 Airflow calls: `tell_late` in the triggerer, for a deadline that passed; `FailureNotifier` in the DAG processor, for a
-run that failed once all tries were used up; a task for the others. A message that can't be sent is logged, and changes
-nothing about the run.
+run that failed once all tries were used up; `MaintenanceNotifier` for a task of the maintenance that did; a task for
+the others. A message that can't be sent is logged, and changes nothing about the run.
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from email.message import EmailMessage
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from airflow.sdk import BaseNotifier
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.model import LAST, STAGES
+from spark_jobs.sources import find_source
 
 log = logging.getLogger(__name__)
 
 Event = Literal["late", "failed", "empty", "warned"]
+MAINTENANCE = "tidemark-maintenance"
+"""The DAG of the maintenance; no source's name has a hyphen."""
 TIMEOUT_S = 20.0
 """For each recipient: a server that does not answer holds nobody up for longer."""
 
@@ -122,7 +126,7 @@ async def tell_late(*, context: Mapping[str, Any], source: str, recipients: Sequ
 
 
 class FailureNotifier(BaseNotifier):
-    """Tells that a run failed, and at which task."""
+    """Tells that a run failed, at which task, and whether it has published."""
 
     def __init__(self, source: str, recipients: Sequence[str]) -> None:
         super().__init__()
@@ -134,5 +138,45 @@ class FailureNotifier(BaseNotifier):
         settings, run_id = load_settings(), str(context["run_id"])
         task = getattr(context.get("ti") or context.get("task_instance"), "task_id", None)
         at = f" at {task}" if task else ""
-        message = f"Run {run_id} of {self.source} failed{at}; nothing of it is published. Its log says what to do."
+        stands = _AS_BEFORE if task in STAGES and task != LAST else _what_stands(settings, self.source, run_id)
+        message = f"Run {run_id} of {self.source} failed{at}; {stands}. Its log says what to do."
         send(settings, alert(settings, "failed", self.source, run_id, message), self.recipients)
+
+
+_AS_BEFORE = "published tables read as before"
+
+
+def _what_stands(settings: Settings, source: str, run_id: str) -> str:
+    """What people read after a run that may have failed after its publication: names, marts and documents follow it."""
+    from spark_jobs.storage import publication
+    from spark_jobs.storage.stored_lake import StoredLake
+
+    try:
+        lake = StoredLake.at(settings.lake)
+        shown = None if lake is None else publication.load(lake, find_source(settings.sources, source))
+    except Exception as failure:  # the alert is to be sent, whatever is wrong with the lake
+        log.warning("what run %s of %s has published is not known: %s", run_id, source, failure)
+        shown = None
+    if shown is None:
+        return "the run's page says whether its rows are published"
+    return "its rows are published, what follows them is not whole" if shown.run_id == run_id else _AS_BEFORE
+
+
+class MaintenanceNotifier(BaseNotifier):
+    """Tells that the maintenance of a source, or, of None, of the installation, failed."""
+
+    def __init__(self, source: str | None, recipients: Sequence[str]) -> None:
+        super().__init__()
+        self.source = source
+        self.recipients = list(recipients)
+
+    def notify(self, context: Any) -> None:
+        """Airflow calls this when a task of the maintenance has failed, all tries used up."""
+        settings, run_id = load_settings(), str(context["run_id"])
+        about = self.source or "the installation"
+        message = (
+            f"The maintenance of {about} failed (run {run_id}); {_AS_BEFORE}. Its task's log says which steps failed,"
+            " and what to do."
+        )
+        page = f"{settings.airflow_url}/dags/{MAINTENANCE}/runs/{quote(run_id, safe='')}"
+        send(settings, Alert("failed", MAINTENANCE, run_id, message, page), self.recipients)

@@ -195,6 +195,11 @@ class Source(Section):
         return self.landing if isinstance(self.landing, Extract) else None
 
     @property
+    def brought(self) -> str:
+        """What drops consist of, in a word: a file, a row of a table, or a message of a topic."""
+        return {"files": "file", "table": "row", "topic": "message"}[self.landing.kind]
+
+    @property
     def primary_timeline(self) -> str:
         """The timeline whose time is a row's event time, wherever the row has one there."""
         return self.event_time[0]

@@ -347,12 +347,12 @@ def run_report(**land):
 @pytest.mark.parametrize(
     ("land", "line"),
     [
-        ({}, "no file; nothing changed"),
+        ({}, "nothing came; nothing changed"),
         ({"known_files": 2}, "no new file: 2 stand as they landed; nothing changed"),
-        ({"empty_drops": ["2024-01-02"]}, "no file in 2024-01-02: taken as empty; published up to their end"),
+        ({"empty_drops": ["2024-01-02"]}, "nothing came in 2024-01-02: taken as empty; published up to their end"),
         (
             {"empty_drops": [f"2024-01-{day:02}" for day in range(2, 32)]},
-            "no file in 30 drops from 2024-01-02 to 2024-01-31: taken as empty; published up to their end",
+            "nothing came in 30 drops from 2024-01-02 to 2024-01-31: taken as empty; published up to their end",
         ),
     ],
 )
@@ -365,7 +365,7 @@ def test_a_run_is_reported_measure_by_measure(capsys):
     show(for_people(run_report(files=1, rows=5, empty_drops=["2024-01-02"])))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[:3] == ["stage seconds commits measure value", "land 1.0 1 files 1", "rows 5"]
-    assert "no file in 2024-01-02: taken as empty" in lines
+    assert "nothing came in 2024-01-02: taken as empty" in lines
 
 
 def test_only_people_have_a_limit_that_nobody_asked_for():

@@ -18,7 +18,9 @@ import pytest
 from deltalake import write_deltalake
 
 from spark_jobs.config import Settings
-from spark_jobs.scheduling.alerts import FailureNotifier, alert, send, tell_late
+from spark_jobs.scheduling.alerts import FailureNotifier, MaintenanceNotifier, alert, send, tell_late
+from spark_jobs.storage import publication
+from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.records import arrow_records
 from spark_jobs.storage.results import warned_checks
@@ -159,6 +161,40 @@ def test_a_failed_run_is_told_of_with_its_task(told: Settings, hook: Any) -> Non
     [document] = hook.received
     assert (document["event"], document["source"]) == ("failed", "meters")
     assert "failed at seal" in document["message"]
+
+
+@pytest.mark.parametrize(
+    ("task", "published_by", "said"),
+    [
+        ("seal", "earlier", "failed at seal; published tables read as before"),
+        ("publish", "earlier", "failed at publish; published tables read as before"),
+        # the marts come after the commit
+        ("publish", "scheduled__1", "failed at publish; its rows are published, what follows them is not whole"),
+        ("publish", None, "failed at publish; the run's page says whether its rows are published"),
+    ],
+)
+def test_a_failure_says_whether_the_run_has_published(
+    told: Settings, hook: Any, monkeypatch: pytest.MonkeyPatch, task: str, published_by: str | None, said: str
+) -> None:
+    def load(*_: Any) -> Publication:
+        if published_by is None:
+            raise OSError("away")
+        return Publication(0, 0, 0, run_id=published_by)
+
+    monkeypatch.setattr(publication, "load", load)
+    notifier = FailureNotifier("flights", [url(hook)])
+    notifier({"run_id": "scheduled__1", "ti": SimpleNamespace(task_id=task), "dag": None})
+    assert said in hook.received[0]["message"]
+
+
+def test_a_failed_maintenance_is_told_of_with_what_it_was_about_and_its_page(told: Settings, hook: Any) -> None:
+    for source, about in (("flights", "flights"), (None, "the installation")):
+        notifier = MaintenanceNotifier(source, [url(hook)])
+        notifier({"run_id": "scheduled__1", "ti": SimpleNamespace(task_id="t"), "dag": None})
+        document = hook.received.pop()
+        assert (document["event"], document["source"]) == ("failed", "tidemark-maintenance")
+        assert f"The maintenance of {about} failed (run scheduled__1)" in document["message"]
+        assert document["page"] == f"{told.airflow_url}/dags/tidemark-maintenance/runs/scheduled__1"
 
 
 def test_checks_that_warn_are_those_of_the_runs_newest_attempt(tmp_path: Any) -> None:

@@ -48,6 +48,7 @@ print(json.dumps({
             "after": sorted(t.upstream_task_ids), "inlets": [i.uri for i in t.inlets],
             "outlets": [o.uri for o in t.outlets], "retries": t.retries,
             "rule": t.trigger_rule,
+            "on_failure": [[each.source, each.recipients] for each in (t.on_failure_callback or [])],
         } for t in d.tasks},
     } for name, d in dags.items()},
     "modules": sorted(m for m in sys.modules if m.split(".")[0] in ("pyspark", "great_expectations", "dbt")
@@ -241,6 +242,19 @@ def test_a_wrong_file_does_not_take_the_maintenance_of_other_sources_with_it(cop
     (copied / "broken.yml").write_text("source: broken\n")
     tasks = parsed("maintenance.py", copied, tmp_path)["dags"][MAINTENANCE]["tasks"]
     assert sorted(tasks) == ["installation", "maintain_flights", "maintain_weather"]
+
+
+def test_whom_source_files_name_is_told_of_a_maintenance_that_fails(copied: Path, tmp_path: Path) -> None:
+    for name, told in (("flights", ["a@example.org", "b@example.org"]), ("weather", ["b@example.org"])):
+        document = yaml.safe_load((copied / f"{name}.yml").read_text())
+        document["dag"] |= {"notify": told}
+        (copied / f"{name}.yml").write_text(yaml.safe_dump(document))
+    tasks = parsed("maintenance.py", copied, tmp_path)["dags"][MAINTENANCE]["tasks"]
+    assert {name: task["on_failure"] for name, task in tasks.items()} == {
+        "maintain_flights": [["flights", ["a@example.org", "b@example.org"]]],
+        "maintain_weather": [["weather", ["b@example.org"]]],
+        "installation": [[None, ["a@example.org", "b@example.org"]]],
+    }
 
 
 def test_whom_a_source_file_names_is_told_of_runs_that_are_late_or_fail(copied: Path, tmp_path: Path) -> None:

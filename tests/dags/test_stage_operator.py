@@ -401,6 +401,28 @@ def test_a_drop_without_files_is_shown_as_skipped(tasks: Any, monkeypatch: pytes
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("landing", "missing"),
+    [
+        ({"kind": "table", "connection": "c", "table": "t", "snapshot": True}, "no row for 2013-01-02"),
+        ({"kind": "topic", "connection": "c", "topic": "t", "format": "ndjson"}, "no message for 2013-01-02"),
+    ],
+)
+def test_what_an_empty_drop_lacks_is_a_row_of_a_table_and_a_message_of_a_topic(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, landing: dict[str, Any], missing: str
+) -> None:
+    import yaml
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    file = yaml.safe_load((Path(tasks.__file__).parent / "sources" / "flights.yml").read_text())
+    (tmp_path / "flights.yml").write_text(yaml.safe_dump(file | {"landing": landing}))
+    monkeypatch.setenv("TIDEMARK_SOURCES", str(tmp_path))
+    summary = {"files": 0, "known_files": 0, "empty_drops": ["2013-01-02"]}
+    task, _ = first_stage(tasks, monkeypatch, tmp_path / "home", summary)
+    with pytest.raises(AirflowSkipException, match=f"^{missing}: taken as empty"):
+        task.execute(context(dag_run(*JANUARY_2)))
+
+
 def test_a_plan_is_asked_about_first_and_what_was_approved_is_what_runs(
     tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -543,7 +565,7 @@ def test_the_events_of_a_publication_say_of_which_rows_and_drops(tasks: Any, mon
     from airflow.sdk import Asset
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
-    ending(tasks, monkeypatch, {"published_us": DAILY.start(3), "moved": True})
+    ending(tasks, monkeypatch, {"published_us": DAILY.start(3), "moved": True, "published_by": "r"})
     monkeypatch.setattr(tasks, "end_turn", lambda *_: None)
     outlets = [Asset(name=name, uri=f"tidemark://{name}") for name in ("published/flights", "drops/flights")]
     task = tasks.StageOperator(task_id="publish", source="flights", drops=DAILY, outlets=outlets)
@@ -566,6 +588,23 @@ def test_the_events_of_a_publication_say_of_which_rows_and_drops(tasks: Any, mon
     assert plain.extra["page"].endswith("/runs/flights/r.html")
     # whose event has partitions starts only who listens to partitions
     assert (plain.partition_keys, of_drops.partition_keys) == (set(), {"2013-01-02", "2013-01-03"})
+
+
+@pytest.mark.parametrize(("published_by", "changed"), [("r", True), ("earlier", False), ("", False)])
+def test_an_event_says_what_the_run_published_also_where_an_earlier_try_did(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, published_by: str, changed: bool
+) -> None:
+    from airflow.sdk import Asset
+    from airflow.sdk.execution_time.context import OutletEventAccessors
+
+    # the first try published and its marts failed: for the second there is nothing to publish
+    ending(tasks, monkeypatch, {"published_us": DAILY.start(3), "moved": False, "published_by": published_by})
+    monkeypatch.setattr(tasks, "end_turn", lambda *_: None)
+    outlet = Asset(name="published/flights", uri="tidemark://published/flights")
+    task = tasks.StageOperator(task_id="publish", source="flights", drops=DAILY, outlets=[outlet])
+    given = context(dag_run(*JANUARY_2)) | {"outlet_events": OutletEventAccessors()}
+    task.execute(given)
+    assert given["outlet_events"][outlet].extra["changed"] is changed
 
 
 def test_ending_a_task_unwinds_its_stage(tasks: Any) -> None:

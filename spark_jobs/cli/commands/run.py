@@ -241,7 +241,7 @@ def for_people(report: RunReport) -> Group:
         lines = measures or [("", "nothing to do")]
         rows += [(*(first if number == 0 else ("", "", "")), *line) for number, line in enumerate(lines)]
     warnings = [Text(line, style="yellow") for stage in report.stages for line in stage.get("not_passed", [])]
-    warnings += [Text(f"no file in {_drops(empty)}: taken as empty", style="yellow")] if empty else []
+    warnings += [Text(f"nothing came in {_drops(empty)}: taken as empty", style="yellow")] if empty else []
     if land.get("resumed_files"):
         resumed = f"{land['resumed_files']} files with {land['resumed_rows']} rows"
         sentence = f"{resumed} had been landed by an earlier run that published nothing; this run took them in"
@@ -270,7 +270,7 @@ _WHERE_ANY = ("rows_back", "rejects_back", "duplicates_back")
 def _nothing(land: dict[str, Any], empty: list[str], *, moved: bool) -> str:
     """One line about a run that landed nothing."""
     known = land.get("known_files", 0)
-    files = f"no new file: {known} stand as they landed" if known else "no file"
+    files = f"no new file: {known} stand as they landed" if known else "nothing came"
     drops = f" in {_drops(empty)}: taken as empty" if empty else ""
     return f"{files}{drops}; {'published up to their end' if moved else 'nothing changed'}"
 
