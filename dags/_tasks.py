@@ -281,9 +281,10 @@ class MaintenanceOperator(BaseOperator):
     def execute(self, context: Any) -> list[dict[str, Any]]:
         """Called by Airflow in the task's own process."""
         from spark_jobs.jobs.maintenance import as_text, maintain, step_failed
+        from spark_jobs.server.airflow_database import clean
 
         with failures_told(self.log):
-            steps = maintain(load_settings(), self.source, f"maintain:{self.source}:{context['run_id']}")
+            steps = maintain(load_settings(), self.source, f"maintain:{self.source}:{context['run_id']}", clean)
         self.log.info("maintenance of %s\n%s", self.source or "the installation", as_text(steps))
         failed = [step for step in steps if step.failed]
         if failed:

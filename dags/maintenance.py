@@ -13,7 +13,7 @@ from spark_jobs.sources import read_sources
 DOCUMENTATION = """\
 What `tidemark maintain` does: chunks and trace merge, history folds, small files are joined, old results and what
 nothing reads any more leave, the audit proves the source; then a backup, where `TIDEMARK_BACKUP` says where to, and old
-logs, reports and plans leave. No answer changes, and runs go on meanwhile.
+logs, reports, plans and Airflow's records of old runs leave. No answer changes, and runs go on meanwhile.
 
 Each task's log ends with a table of its steps: files and bytes before and after. **If a step fails**, the others are
 done all the same; the task fails, says which and what to do, and whom the source files name in `notify` is told. When

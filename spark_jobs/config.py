@@ -210,7 +210,10 @@ class Settings(BaseSettings):
         default=400, ge=1, description="days that rows of quality.results stay: a year can be looked back on"
     )
     log_retention_days: int = Field(
-        default=30, ge=1, description="days that logs, reports and kept plans stay once nobody writes them any more"
+        default=30,
+        ge=1,
+        description="days that logs, reports and kept plans stay once nobody writes them any more; Airflow's records of"
+        " runs stay as long, and 30 days at least",
     )
     backup: str | None = Field(
         default=None, description="where maintenance adds a backup: a path, or a URI such as s3a://bucket/lake"

@@ -75,6 +75,9 @@ class Step:
         return asdict(self)
 
 
+Cleaning = Callable[[Settings], tuple[str, str]]
+"""Removes what is old; returns what it did, and what somebody has to do about it."""
+
 COLUMNS = ("about", "step", "counted", "files", "files after", "bytes", "bytes after", "seconds", "result")
 
 
@@ -141,10 +144,10 @@ def _last_line(failure: Exception) -> str:
 _AGAIN = "run `tidemark maintain` again; if it fails again, `tidemark doctor` says whether the lake is damaged"
 
 
-def maintain(settings: Settings, source: str | None, name: str) -> list[Step]:
+def maintain(settings: Settings, source: str | None, name: str, clean_airflow: Cleaning | None = None) -> list[Step]:
     """The steps of one source, in a session called `name`, or, of None, those of the installation."""
     if source is None:
-        return list(maintain_installation(settings))
+        return list(maintain_installation(settings, clean_airflow))
     session = open_session(settings, name)
     try:
         with work_on(session, settings):
@@ -262,13 +265,15 @@ class _Upkeep:
         return f"{names} do not hold", f"`tidemark quality {self._source.name} --run {done.run_id}` says which rows"
 
 
-def maintain_installation(settings: Settings) -> Iterator[Step]:
-    """The steps that are about no source: the backup, where one is configured, and what old logs, reports and plans
-    leave behind."""
+def maintain_installation(settings: Settings, clean_airflow: Cleaning | None = None) -> Iterator[Step]:
+    """The steps that are about no source: the backup, where one is configured, what old logs, reports and plans leave
+    behind, and old records of Airflow's, where it runs and `clean_airflow` says how."""
     if settings.backup is not None:
         place = settings.backup
         yield _Task("backup", "stored", Footprint, lambda: _backed_up(settings, place)).done("installation")
     yield _Task("leftovers", "stored", lambda: _left(settings), lambda: _drop_leftovers(settings)).done("installation")
+    if clean_airflow is not None:
+        yield _Task("airflow", "stored", Footprint, lambda: clean_airflow(settings)).done("installation")
 
 
 def _backed_up(settings: Settings, place: str) -> tuple[str, str]:

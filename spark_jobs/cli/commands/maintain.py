@@ -26,7 +26,7 @@ def maintain(
     as_json: JsonOption = False,
 ) -> None:
     """Merge chunks and trace, fold history, join small files, remove what is out of use, audit; back up, where
-    TIDEMARK_BACKUP says where to, and remove old logs, reports and plans.
+    TIDEMARK_BACKUP says where to, and remove old logs, reports, plans and, where Airflow runs, records of its runs.
 
     No answer changes, and runs go on. Airflow does the same every week (DAG tidemark-maintenance). A step that fails
     stops no other one; exit code 1 if any did.
@@ -38,11 +38,13 @@ def maintain(
     steps: list[Step] = []
     with server_session(settings, "tidemark-maintain") as spark:
         from spark_jobs.jobs.maintenance import maintain_installation, maintain_source
+        from spark_jobs.server.airflow_database import clean
+        from spark_jobs.server.status import runs_airflow
 
         for each in chosen:
             steps += maintain_source(settings, each, spark)
         if source is None:
-            steps += maintain_installation(settings)
+            steps += maintain_installation(settings, clean if runs_airflow(settings) else None)
     emit(as_json, {"steps": [step.to_json() for step in steps]}, lambda: _shown(steps))
     if any(step.failed for step in steps):
         raise typer.Exit(1)
