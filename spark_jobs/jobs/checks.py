@@ -23,7 +23,7 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts, of_run, write_verdicts
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.kernels.records import CHECK_PREFIX
-from spark_jobs.landing.ledger import PendingLanding, versions
+from spark_jobs.landing.ledger import PendingLanding, landed_drops, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.standing import rejects_of_drops
 from spark_jobs.sources import ROWS, STATE, OfSql, Problem, Source, SourceFileError, did_you_mean
@@ -109,6 +109,8 @@ def _columns_as_ddl(stage: Stage, table: str) -> str:
 
 def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: int) -> None:
     """Hold the rows of these landings against the checks of rows; their drops have `n_records` now, rejects included.
+    Rows are counted, and so is what is in quarantine, as they stand in the drops: of a file that was corrected only
+    the difference lands.
 
     Raises:
         GateFailed: one of them does not hold, and may stop the run.
@@ -117,10 +119,20 @@ def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: i
     about = _about(stage, "bronze", f"bronze.{stage.source.name}_chunks", (*OF_ROW, *stage.source.timelines))
     drops = sorted({n for landing in landings.values() for n in landing.drops})
     verdicts = _quarantined(stage, about, drops, n_records)
-    if assertions:
-        rows = landed_rows(stage.lake, stage.source, list(landings), _columns(assertions))
-        verdicts += _judge(stage, about, ROWS, rows, assertions, place_of=lambda sample: _placed(stage, sample))
+    counts = [check for check in assertions if _counts_rows(check)]
+    if counts:
+        verdicts += _judge(stage, about, f"{ROWS} whole", _standing(stage, drops), counts)
+    others = [check for check in assertions if not _counts_rows(check)]
+    if others:
+        rows = landed_rows(stage.lake, stage.source, list(landings), _columns(others))
+        verdicts += _judge(stage, about, ROWS, rows, others, place_of=lambda sample: _placed(stage, sample))
     _conclude(stage, "bronze", verdicts)
+
+
+def _standing(stage: Stage, drops: Sequence[int]) -> pa.Table:
+    """As many rows as these drops have now, of which nothing is known but how many they are."""
+    landed = landed_drops(stage.lake, stage.source)
+    return pa.table({"row": np.zeros(sum(landed[n].rows for n in drops if n in landed), np.int8)})
 
 
 def check_windows(stage: Stage) -> None:

@@ -208,7 +208,7 @@ class OfType(OfColumn):
 
 
 class RowCount(CheckBase):
-    """So many rows: of rows those that the run's drops bring, of a table all that it would publish."""
+    """So many rows: of rows those that the run's drops have then, of a table all that it would publish."""
 
     each_row: ClassVar[bool] = False
     kind: Literal["row_count"]

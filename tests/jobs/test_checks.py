@@ -4,6 +4,7 @@ on, what a person overrides is recorded; and no other check speaks."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,19 @@ def test_what_failed_a_check_goes_on_once_it_is_corrected(lake: SparkSession, ba
     run(lake, home, 1, 1)
     assert not_passed(lake, "test-1-1") == {}
     assert {table: published(lake, table) for table in TABLES} != before
+
+
+def test_rows_are_counted_as_they_stand_in_the_drops_that_a_run_lands_of(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, f"{SOURCE}checks:\n  all_there: {{kind: row_count, min: 6, max: 6}}\n")
+    write_drops(home, GOOD)
+    run(lake, home, 0, 0)
+    write_drops(home, [*GOOD[:-1], replace(GOOD[-1], load=31)])  # of which one row lands
+    run(lake, home, 0, 0)
+    told = results(lake, "test-0-0")["all_there"]
+    assert (told["verdict"], told["observed"]) == ("passed", "6")
+    write_drops(home, GOOD[:-1])
+    with pytest.raises(GateFailed, match=r"(?s)all_there.*found 5"):
+        run(lake, home, 0, 0)
 
 
 def test_published_tables_are_checked_as_they_would_be(lake: SparkSession, bare: Settings) -> None:
