@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -336,28 +335,16 @@ class Settings(BaseSettings):
         """The environment variables that give a child process these settings; the token is left to its file."""
         return {
             f"{ENVIRONMENT_PREFIX}{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-            for name, value in self._given().items()
+            for name, value in self.shown().items()
         }
 
     def shown(self) -> dict[str, Any]:
-        """Knob -> value as JSON has it, for files and people: without secrets, also those within URLs and settings of
-        Spark, and without what is not set."""
-        given = self._given()
-        spark = {name: HIDDEN if _NAMES_SECRET.search(name) else value for name, value in self.spark_conf.items()}
-        texts = {name: _IN_URL.sub(HIDDEN, value) for name, value in given.items() if isinstance(value, str)}
-        return {**given, **texts, **({"spark_conf": spark} if "spark_conf" in given else {})}
-
-    def _given(self) -> dict[str, Any]:
+        """Knob -> value as JSON has it, for files and people: without secrets, and without what is not set."""
         return self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
 
 
 SECRETS = {"token", "tls_password", "smtp"}
 """Knobs that no file and no list of settings shows."""
-HIDDEN = "…"
-"""What stands in place of a secret that is part of another setting."""
-_IN_URL = re.compile(r"(?<=//)[^/@\s]*:[^/@\s]*(?=@)|(?<=[?&;]password=)[^&;\s]*", re.IGNORECASE)
-"""A user with a password, or the password among the parameters."""
-_NAMES_SECRET = re.compile(r"password|secret|token|credential|(access|private|account)[._]?key", re.IGNORECASE)
 _IN_DERBYS_URL = "the URL of the catalog's database, Derby"
 _IN_VARIABLES = "settings of Spark and Hadoop, where it begins a variable"
 _IN_OPTIONS = "Java's options in Spark's settings"

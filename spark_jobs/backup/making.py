@@ -14,6 +14,7 @@ from typing import TypeVar
 from spark_jobs.backup.capture import Captured, capture, changed_sources, landed_files
 from spark_jobs.backup.own_folders import own_files
 from spark_jobs.backup.sets import DATA, LAKE, LANDING, OBJECTS, SOURCES, BackupDamaged, BackupSet, Kept
+from spark_jobs.backup.shown_settings import shown_settings
 from spark_jobs.backup.stores import Store, as_pieces
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
@@ -92,7 +93,7 @@ class _Making:
             tables={table.table: table.version for table in tables},
             published=published,
             files=sorted(files, key=lambda file: (file.part, file.path)),
-            settings=self._settings.shown(),
+            settings=shown_settings(self._settings),
         )
         backup_set.write(self._store)
         (self._settings.home / LAST_BACKUP).write_text(json.dumps({"place": self._store.place, "set": backup_set.name}))

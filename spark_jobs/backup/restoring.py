@@ -15,6 +15,7 @@ from typing import Any
 from spark_jobs.backup.making import COPIES_AT_ONCE
 from spark_jobs.backup.own_folders import folders, to_set
 from spark_jobs.backup.sets import LAKE, LANDING, SOURCES, BackupDamaged, BackupSet, Kept
+from spark_jobs.backup.shown_settings import shown_settings
 from spark_jobs.backup.stores import Store
 from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.errors import TidemarkError
@@ -73,7 +74,7 @@ def restore(settings: Settings, place: str, name: str | None = None) -> Restored
 
 def _other_settings(settings: Settings, back: BackupSet) -> dict[str, tuple[Any, Any]]:
     """Places below the two homes count as the same."""
-    here, there = settings.shown(), dict(back.settings)
+    here, there = shown_settings(settings), dict(back.settings)
     homes = str(there.pop("home", "")), str(here.pop("home"))
     other = {}
     for name in sorted(here.keys() | there.keys()):

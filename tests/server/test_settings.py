@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -117,20 +116,3 @@ def test_settings_cannot_be_changed(settings):
 def test_every_knob_says_its_reason():
     undocumented = [name for name, field in Settings.model_fields.items() if not field.description]
     assert undocumented == []
-
-
-def test_a_list_of_settings_shows_no_password_and_a_child_gets_all(tmp_path: Path) -> None:
-    places = {
-        "metastore_url": "jdbc:postgresql://db:5432/catalog?user=me&password=hunter2&ssl=true",
-        "airflow_database_url": "postgresql+psycopg2://airflow:hunter2@db/airflow",
-    }
-    spark = {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.executor.memory": "2g"}
-    settings = Settings(home=tmp_path, spark_conf=spark, **places)
-    shown = settings.shown()
-    assert "hunter2" not in json.dumps(shown)
-    assert shown["metastore_url"] == "jdbc:postgresql://db:5432/catalog?user=me&password=…&ssl=true"
-    assert shown["airflow_database_url"] == "postgresql+psycopg2://…@db/airflow"
-    assert shown["spark_conf"]["spark.executor.memory"] == "2g"
-    given = settings.environment()
-    assert given["TIDEMARK_METASTORE_URL"] == places["metastore_url"]
-    assert json.loads(given["TIDEMARK_SPARK_CONF"]) == spark

@@ -1,0 +1,23 @@
+"""Settings in a backup have no password in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from spark_jobs.backup.shown_settings import shown_settings
+from spark_jobs.config import Settings
+
+
+def test_what_a_backup_keeps_of_settings_shows_no_password(tmp_path: Path) -> None:
+    places = {
+        "metastore_url": "jdbc:postgresql://db:5432/catalog?user=me&password=hunter2&ssl=true",
+        "airflow_database_url": "postgresql+psycopg2://airflow:hunter2@db/airflow",
+    }
+    spark = {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.executor.memory": "2g"}
+    settings = Settings(home=tmp_path, spark_conf=spark, **places)
+    shown = shown_settings(settings)
+    assert "hunter2" not in json.dumps(shown)
+    assert shown["metastore_url"] == "jdbc:postgresql://db:5432/catalog?user=me&password=…&ssl=true"
+    assert shown["airflow_database_url"] == "postgresql+psycopg2://…@db/airflow"
+    assert shown["spark_conf"]["spark.executor.memory"] == "2g"
