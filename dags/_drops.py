@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from spark_jobs.config import load_settings
@@ -11,6 +11,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import find_source
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
+from spark_jobs.storage.times import micros
 
 
 def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:
@@ -61,14 +62,6 @@ def _drop(drops: Schedule, time: datetime, further: int = 0) -> tuple[datetime, 
 def instants(drops: Schedule, numbers: range) -> tuple[datetime, datetime]:
     """`[lo, hi)` of drops by their numbers."""
     return instant_at(drops.start(numbers.start)), instant_at(drops.start(numbers.stop))
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def micros(time: datetime) -> int:
-    """Microseconds since 1970-01-01T00:00:00Z."""
-    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def planned_files(source: str, lo: datetime, hi: datetime) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from _drops import earlier_run, instants, micros, named_drops, planned_files, run_interval
+from _drops import earlier_run, instants, named_drops, planned_files, run_interval
 from _failures import failures_told
 from _plans import APPROVE, REJECTED, answerer, ask, rejection
 from airflow.sdk import BaseOperator
@@ -20,6 +20,7 @@ from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
+from spark_jobs.storage.times import micros
 from spark_jobs.storage.turns import Line, Turn, end_turn
 
 if TYPE_CHECKING:

@@ -339,7 +339,7 @@ class Settings(BaseSettings):
         }
 
     def shown(self) -> dict[str, Any]:
-        """Knob -> value as JSON has it, for files and people: without secrets, and without what is not set."""
+        """Knob -> value as JSON has it, without the knobs that are secrets, and without what is not set."""
         return self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
 
 

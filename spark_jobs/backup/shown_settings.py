@@ -17,7 +17,7 @@ _NAMES_SECRET = re.compile(r"password|secret|token|credential|(access|private|ac
 def shown_settings(settings: Settings) -> dict[str, Any]:
     """Knob -> value as JSON has it, without what is not set. Knobs that are secrets are left out; secrets within URLs
     and within settings of Spark are hidden."""
-    given = settings.shown()
-    texts = {name: _IN_URL.sub(HIDDEN, value) for name, value in given.items() if isinstance(value, str)}
+    shown = settings.shown()
+    texts = {name: _IN_URL.sub(HIDDEN, value) for name, value in shown.items() if isinstance(value, str)}
     spark = {name: HIDDEN if _NAMES_SECRET.search(name) else value for name, value in settings.spark_conf.items()}
-    return {**given, **texts, **({"spark_conf": spark} if "spark_conf" in given else {})}
+    return {**shown, **texts, **({"spark_conf": spark} if "spark_conf" in shown else {})}

@@ -68,6 +68,11 @@ class Assertion:
     condition: str | None = None
 
 
+def checked_tables(source: Source) -> list[str]:
+    """What checks and suites of a source can be about."""
+    return [ROWS, *source.windows, *([STATE] if source.state is not None else [])]
+
+
 def assertions_about(settings: Settings, source: Source, table: str, hi_us: int) -> list[Assertion]:
     """What a table of a source is held against by Great Expectations; `hi_us` is the end of the run's last drop.
 
@@ -124,7 +129,7 @@ def verify(settings: Settings, source: Source) -> None:
 
 def _verify_suites(settings: Settings, source: Source) -> None:
     """Refuse a suite that is this source's by its name, and is held against none of its tables."""
-    tables = [ROWS, *source.windows, *([STATE] if source.state is not None else [])]
+    tables = checked_tables(source)
     suites = read_own(settings) if names_any(settings.expectations) else []
     about = [(suite.name, *f"{suite.name}.".split(".")[:2]) for suite in suites]
     lost = [(name, table) for name, of, table in about if of == source.name and table not in tables]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates import Verdict, refuse_failed
-from spark_jobs.gates.checks import LATE_BY, Assertion, assertions_about, sql_column, verify
+from spark_jobs.gates.checks import LATE_BY, Assertion, assertions_about, checked_tables, sql_column, verify
 from spark_jobs.gates.frames import OF_ROW, landed_rows, published_rows, states, with_conditions
 from spark_jobs.gates.judging import Checked, judge, on_failure
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
@@ -26,7 +26,7 @@ from spark_jobs.kernels.records import CHECK_PREFIX
 from spark_jobs.landing.ledger import PendingLanding, landed_drops, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.standing import rejects_of_drops
-from spark_jobs.sources import ROWS, STATE, OfSql, Problem, Source, SourceFileError, did_you_mean
+from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, did_you_mean
 from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.quality_tables import OVERRIDES
 
@@ -64,12 +64,8 @@ def verify_checks(stage: Stage) -> None:
 
 def _names(stage: Stage) -> list[str]:
     """The names of all checks, those of suites too."""
-    by_engine = [check.name for table in _tables(stage.source) for check in _assertions(stage, table)]
+    by_engine = [check.name for table in checked_tables(stage.source) for check in _assertions(stage, table)]
     return [*stage.source.quarantining, *by_engine]
-
-
-def _tables(source: Source) -> list[str]:
-    return [ROWS, *source.windows, *([STATE] if source.state is not None else [])]
 
 
 def _assertions(stage: Stage, table: str) -> list[Assertion]:

@@ -287,8 +287,8 @@ def _cells(facts: SourceFacts) -> list[tuple[int, str, str, str | None]]:
         verdict, said = _never_landed(stands) if drop is None else _stands(drop, stands)
         if verdict is not None:
             cells.append((seq_no, verdict, said, (drop.run_id if drop else None) if last is None else last.run_id))
-    told = {cell[0] for cell in cells}
-    missing = [n for n in facts.gaps if n not in told]
+    in_calendar = {cell[0] for cell in cells}
+    missing = [n for n in facts.gaps if n not in in_calendar]
     cells += [(n, "missing", f"{facts.source.drops.label(n)} was never run", None) for n in missing]
     return sorted(cells)
 

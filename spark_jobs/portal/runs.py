@@ -77,8 +77,8 @@ class Run:
     @property
     def span(self) -> tuple[datetime | None, datetime | None] | None:
         """The first and the last time, exclusive, of the drops that it was about; None where nothing of it says so."""
-        told = [row for row in (self.manifest, *self.results) if row is not None and row["drop_lo"] is not None]
-        return (told[0]["drop_lo"], told[0]["drop_hi"]) if told else None
+        spans = [row for row in (self.manifest, *self.results) if row is not None and row["drop_lo"] is not None]
+        return (spans[0]["drop_lo"], spans[0]["drop_hi"]) if spans else None
 
     @property
     def begun(self) -> datetime | None:

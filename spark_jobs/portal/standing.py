@@ -110,8 +110,8 @@ def _judged(source: Source, drops: Mapping[int, Drop], results: Iterable[Row]) -
 
 def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged: _Judged) -> list[Override]:
     """What people let pass of what still counts; a check that they let pass in several runs is told once for a drop."""
-    found: list[Override] = []
-    told: set[tuple[int, str]] = set()
+    overrides: list[Override] = []
+    listed: set[tuple[int, str]] = set()
     rows = lake.records(OVERRIDES, pc.field("source") == source.name)
     for row in sorted(rows, key=lambda row: -row["token"]):
         name, token = row["name"], row["token"]
@@ -119,7 +119,7 @@ def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged
             n
             for n in sorted(_numbers(source, (row["drop_lo"], row["drop_hi"])))
             if n in drops
-            and (n, name) not in told
+            and (n, name) not in listed
             and _counts(drops[n], token)
             # found to hold since, or to be a warning
             and not any(
@@ -127,13 +127,13 @@ def _overrides(lake: HeldLake, source: Source, drops: Mapping[int, Drop], judged
                 for key, later in judged[n].items()
             )
         ]
-        told |= {(n, name) for n in numbers}
+        listed |= {(n, name) for n in numbers}
         if numbers:
             said = (row["because"], row["overridden_by"], row["recorded_at"], row["run_id"])
             labels = [source.drops.label(n) for n in (numbers[0], numbers[-1])]
             named = labels[0] if len(numbers) == 1 else f"{len(numbers):,} from {labels[0]} to {labels[1]}"
-            found.append(Override(source.name, name, *said, tuple(numbers), named))
-    return found
+            overrides.append(Override(source.name, name, *said, tuple(numbers), named))
+    return overrides
 
 
 def _counts(drop: Drop, token: int) -> bool:

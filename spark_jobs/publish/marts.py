@@ -25,7 +25,7 @@ from spark_jobs.sources import Source
 _PASSED = ("pass", "warn")
 _NO_FAILURE = ("success", "pass", "warn", "skipped", "no-op")
 """What dbt says of what did not fail by itself: it skips what comes after something that failed."""
-LINES_TOLD, CHARACTERS_TOLD = 3, 400
+MOST_LINES, MOST_CHARACTERS = 3, 400
 """Of a message of dbt, which may end in all of Java's stack: the log has it whole."""
 
 
@@ -52,7 +52,9 @@ class MartTest:
         severity = str(getattr(node.config, "severity", "error")).lower()
         query = getattr(node, "compiled_code", None)
         status = str(result.status)
-        message = "not run: a model that it reads failed" if status == "skipped" else _told(result.message or status)
+        message = (
+            "not run: a model that it reads failed" if status == "skipped" else _first_lines(result.message or status)
+        )
         return cls(node.name, mart, reads, status, result.failures, severity, message, query)
 
     @property
@@ -78,21 +80,21 @@ class Failure:
         """Of a result of dbt."""
         node, test = result.node, MartTest.of(result) if result.node.resource_type == "test" else None
         marts = [node.name] if test is None else sorted(test.reads)
-        said = _told(result.message or str(result.status)) if test is None else test.message
+        said = _first_lines(result.message or str(result.status)) if test is None else test.message
         return cls(str(node.resource_type), node.name, node.original_file_path, marts, result.failures, said)
 
     @classmethod
     def of_dbt(cls, reason: str) -> Failure:
         """Of dbt itself."""
-        return cls("dbt", "dbt", None, (), None, _told(reason))
+        return cls("dbt", "dbt", None, (), None, _first_lines(reason))
 
 
-def _told(message: str) -> str:
+def _first_lines(message: str) -> str:
     """The first lines of a message of dbt, as one."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    told = " ".join(lines[:LINES_TOLD])
-    cut = len(lines) > LINES_TOLD or len(told) > CHARACTERS_TOLD
-    return f"{told[:CHARACTERS_TOLD]} …" if cut else told
+    text = " ".join(lines[:MOST_LINES])
+    cut = len(lines) > MOST_LINES or len(text) > MOST_CHARACTERS
+    return f"{text[:MOST_CHARACTERS]} …" if cut else text
 
 
 class MartsFailed(TidemarkError):

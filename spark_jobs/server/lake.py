@@ -18,12 +18,13 @@ import pyspark
 from spark_jobs.config import Settings
 from spark_jobs.server.class_archive import keep, note_use, writing
 from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
-from spark_jobs.server.java import Java, java_path
+from spark_jobs.server.java import Java
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
 from spark_jobs.session import archive_of, classic_conf, first_jars, prepare_home, write_properties
 
 NAME = "lake"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 GRACE_S = 30.0
 """Spark ends in 2 to 3 s when idle; a commit under way may take longer."""
@@ -61,9 +62,12 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
     prepare_home(settings)
     ensure_logins(settings)
-    conf, archive = _server_conf(settings, ensure_token(settings)), archive_of(settings, first_jars(settings))
+    base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
     note_use(archive)
-    archives = "-XX:ArchiveClassesAtExit" in conf["spark.driver.extraJavaOptions"]
+    # of one archive Java reads or writes, and does not start where it shall do both
+    reads = "-XX:SharedArchiveFile" in base[_JAVA_OPTIONS]
+    archiving = "" if reads else writing(archive, settings.home, java.executable, settings.java_options)
+    conf = _server_conf(settings, ensure_token(settings), base, archiving)
     properties = write_properties(settings, extra=conf)
     spark_home = Path(pyspark.__file__).parent
     _logging_file(settings).write_text(_LOGGING)
@@ -91,7 +95,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
         },
         working_dir=settings.server_dir,
         log_file=settings.logs_dir / "lake.log",
-        grace_s=GRACE_S + ARCHIVING_S if archives else GRACE_S,
+        grace_s=GRACE_S + ARCHIVING_S if archiving else GRACE_S,
         pass_fds=(lock_descriptor,),
         ended=lambda: keep(archive, settings.home),
     )
@@ -127,20 +131,13 @@ def ensure_token(settings: Settings) -> str:
     return token
 
 
-def _server_conf(settings: Settings, token: str) -> dict[str, str]:
-    base = classic_conf(settings)
-    given = base["spark.driver.extraJavaOptions"]
-    archive = None if "-XX:SharedArchiveFile" in given else archive_of(settings, first_jars(settings))
-    options = [
-        f'"-Dlog4j2.configurationFile={_logging_file(settings).as_uri()}"',
-        # of one archive Java reads or writes, and does not start where it shall do both
-        writing(archive, settings.home, java_path(), settings.java_options),
-        given,
-    ]
+def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving: str) -> dict[str, str]:
+    """What the server has beyond `base`, or otherwise. `archiving`: Java's options that write an archive."""
+    logging = f'"-Dlog4j2.configurationFile={_logging_file(settings).as_uri()}"'
     return {
         **server_conf(settings),
         "spark.sql.extensions": f"{base['spark.sql.extensions']},{EXTENSION}",
-        "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
+        _JAVA_OPTIONS: " ".join(filter(None, (logging, archiving, base[_JAVA_OPTIONS]))),
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": settings.bind_address,
         "spark.connect.grpc.binding.port": str(settings.connect_port),

@@ -39,7 +39,7 @@ class Part:
     Attributes:
         grace_s: seconds between `end_signal` and SIGKILL.
         pass_fds: open files that it inherits (the lake's lock).
-        ended: called when it has ended at the wish of the supervisor, in time.
+        ended: called when it has ended in order, at the wish of the supervisor.
     """
 
     name: str

@@ -60,15 +60,20 @@ def installed(made: Installation) -> Iterator[Installation]:
         yield made
 
 
+def bring_rows(spark: SparkSession, shop: Postgres, broker: Broker) -> None:  # noqa: F811
+    """The same rows into the table and, over two partitions, into the topic."""
+    insert(shop, *ROWS)
+    broker.create(spark, "served", 2)
+    broker.send(spark, "served", *(message(*row, partition=place % 2) for place, row in enumerate(ROWS)))
+
+
 def test_a_table_and_a_topic_are_read_through_the_lake_server(
     spark: SparkSession,
     installed: Installation,
     shop: Postgres,  # noqa: F811
     running: Broker,  # noqa: F811
 ) -> None:
-    insert(shop, *ROWS)
-    running.create(spark, "served", 2)
-    running.send(spark, "served", *(message(*row, partition=place % 2) for place, row in enumerate(ROWS)))
+    bring_rows(spark, shop, running)
 
     planned: Any = installed.json("plan", "meters", *DAYS)
     assert [drop["rows"] for drop in planned["drops"]] == [2, 3, 1], "a plan reads the table, too"
@@ -103,9 +108,7 @@ def test_a_table_and_a_topic_are_read_by_runs_in_airflow_and_by_spark_submit(
     shop: Postgres,  # noqa: F811
     running: Broker,  # noqa: F811
 ) -> None:
-    insert(shop, *ROWS)
-    running.create(spark, "served", 2)
-    running.send(spark, "served", *(message(*row, partition=place % 2) for place, row in enumerate(ROWS)))
+    bring_rows(spark, shop, running)
 
     # the first day by `spark-submit`, a driver of its own
     properties = made.run(str(TIDEMARK), "spark-conf").stdout.strip()
