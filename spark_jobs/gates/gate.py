@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import expectations
@@ -89,7 +90,9 @@ def refuse_failed(gate: str, verdicts: Sequence[Verdict], *, settings: Settings,
     """
     failed = [verdict for verdict in verdicts if verdict.stops]
     if failed:
-        build_data_docs(settings)
+        # where the disk is full the pages wait for the next run, and what failed is said all the same
+        with suppress(OSError):
+            build_data_docs(settings)
         page, report = settings.page_url("runs", source, run_id), str(data_docs_index(settings))
         raise GateFailed(gate=gate, source=source, run_id=run_id, failed=failed, page=page, report=report)
 

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -248,6 +249,9 @@ def build_data_docs(settings: Settings) -> int:
     of those results; does nothing where there are none.
 
     A build copies the site's style sheets and lists all results, most of a second: so it is done once a run.
+
+    Raises:
+        OSError: a page can't be written; the next build writes it.
     """
     pending = _pending_pages(settings)
     if not pending.exists():
@@ -262,9 +266,32 @@ def build_data_docs(settings: Settings) -> int:
         suites = {result.expectation_suite_identifier.name: result.expectation_suite_identifier for result in shown}
         changed = [suite for name, suite in suites.items() if not _has_page(settings, name)]
         if shown:
-            context.build_data_docs(resource_identifiers=[*shown, *changed])
+            with _failing_pages() as errors:
+                context.build_data_docs(resource_identifiers=[*shown, *changed])
+            if (unwritten := next((error for error in errors if isinstance(error, OSError)), None)) is not None:
+                raise unwritten
         pending.unlink(missing_ok=True)
     return len(lines)
+
+
+@contextmanager
+def _failing_pages() -> Iterator[list[BaseException]]:
+    """The errors of pages meanwhile: Great Expectations logs them, with tracebacks, and goes on without the page."""
+    errors: list[BaseException] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        error = sys.exception()
+        if error is None:
+            return True
+        errors.append(error)
+        return not isinstance(error, OSError)
+
+    log = logging.getLogger("great_expectations.render.renderer.site_builder")
+    log.addFilter(keep)
+    try:
+        yield errors
+    finally:
+        log.removeFilter(keep)
 
 
 def _has_page(settings: Settings, suite: str) -> bool:

@@ -2,11 +2,10 @@
 
 What the days publish undisturbed is kept beside this file (`KEEP_GOLDEN=1` runs them and keeps it anew). `python -m
 tests.chaos.campaign` (`make chaos`) runs them on new lakes, again and again, with a fault in each run and some between
-runs. After each fault: the
-same command again; if that fails, `tidemark up` and again; if that fails, `tidemark doctor --repair` and again. Then
-every published table must say what the undisturbed lake says, the audit must pass, and no command may have printed a
-raw traceback. A reader asks for joined names all the while, and is told nothing but publications: not even for a moment
-may a server that is there refuse it, unless a folder was lost or the disk is full.
+runs. After each fault: the same command again; if that fails, `tidemark up` and again; if that fails, `tidemark doctor
+--repair` and again. Then every published table must say what the undisturbed lake says, the audit must pass, and no
+command may have printed a raw traceback. A reader asks for joined names all the while, and is told nothing but
+publications: not even for a moment may a server that is there refuse it, unless a folder was lost or the disk is full.
 
 TIDEMARK_CHAOS_SEED, TIDEMARK_CHAOS_FAULTS (200) and TIDEMARK_CHAOS_SECONDS (none) say which, how many, and how long.
 """
@@ -35,10 +34,12 @@ from tests.chaos.account import Account, Fault
 from tests.chaos.days import bring_back, day_of, must, run_of, write_sources
 from tests.chaos.outputs import Output
 from tests.chaos.published import (
+    CHAINED,
     JOINED,
     NAMES,
     Bag,
     Days,
+    bag_of_history,
     bags,
     columns_of,
     differences,
@@ -144,7 +145,11 @@ class Campaign:
     def published(self, site: Site, source: str) -> dict[str, Bag]:
         """What readers are told of a source."""
         self.learn(site, source)
-        return bags(site.ask(statement(self.columns, NAMES[source])))
+        histories = {
+            f"history of {entity}": bag_of_history(must(site.do("history", source, entity, "--json")).text)
+            for entity in CHAINED.get(source, ())
+        }
+        return bags(site.ask(statement(self.columns, NAMES[source]))) | histories
 
     @contextmanager
     def reading(self, site: Site) -> Iterator[None]:
@@ -370,10 +375,11 @@ class Campaign:
         """What a source publishes otherwise than the undisturbed lake after so many days; rows lost or doubled."""
         wanted = self.wanted[source][number]
         try:
-            found = self.published(site, source)
+            published = self.published(site, source)
         except hive.Error as refusal:
             return {"the names": str(refusal)[:300]}, 0
-        return differences(found, wanted, exact=self.exact[source]), rows_off(found, wanted)
+        exact = self.exact[source]
+        return differences(published, wanted, exact=exact), rows_off(published, wanted, exact=exact)
 
 
 def joined(published: Mapping[str, Bag], source: str) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""What a lake says to readers, asked through SQL over JDBC as a reader asks: a bag of each published name.
+"""What a lake says to readers, asked through SQL over JDBC as a reader asks: a bag of each published name. And the
+histories of entities, which a command reads out of the chains.
 
 A bag is the number of rows and the sum of their hashes, so two lakes say the same where their bags are equal. `exact`
 counts every column but those that say who wrote a row, and when; `values` leaves out what depends on the order of runs,
-too.
+too. `CUT` are names that are not compared once a drop was retracted: see there.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -42,6 +44,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
 }
 """What people read of each source, with the condition that picks its rows."""
+CUT = ("gold.checkpoints", "gold.chains")
+"""Names that say where chains are cut. A retraction and what takes it back are deltas of a chain as others are, since
+its past stays known, so they move the cuts, and no answer: histories are read across them."""
+CHAINED: Mapping[str, tuple[str, ...]] = {"weather": ("EWR", "JFK", "LGA")}
+"""The entities of sources that keep chains."""
 JOINED = {
     "flights": ("silver.departure_delays", "silver.rotations", "gold.flights"),
     "weather": ("gold.weather", "gold.checkpoints", "gold.chains"),
@@ -89,6 +96,12 @@ def _hashes(columns: list[str]) -> str:
     return f"CAST(coalesce(sum(CAST(xxhash64({row}) AS DECIMAL(38, 0))), 0) AS STRING)"
 
 
+def bag_of_history(text: str) -> Bag:
+    """The deltas of an entity and the state after each, as `tidemark history --json` prints them."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Bag(len(json.loads(text)), digest, digest)
+
+
 def bags(rows: Iterable[tuple[Any, ...]]) -> dict[str, Bag]:
     """The answer to `statement`."""
     return {name: Bag(int(count), exact, values) for name, count, exact, values in rows}
@@ -108,11 +121,16 @@ def keep(days: Days) -> None:
     KEPT.write_text(f"{json.dumps(content, indent=1)}\n")
 
 
-def differences(found: Published, wanted: Published, *, exact: bool) -> dict[str, str]:
+def comparable(wanted: Published, *, exact: bool) -> Published:
+    """What a lake must say, too; `exact`: nothing was retracted from it."""
+    return {name: bag for name, bag in wanted.items() if exact or name not in CUT}
+
+
+def differences(published: Published, wanted: Published, *, exact: bool) -> dict[str, str]:
     """Each name of which a lake says something else, and what."""
     wrong = {}
-    for name, bag in wanted.items():
-        other = found[name]
+    for name, bag in comparable(wanted, exact=exact).items():
+        other = published[name]
         if bag.rows != other.rows:
             wrong[name] = f"{other.rows} rows, not {bag.rows}"
         elif bag.values != other.values:
@@ -122,6 +140,6 @@ def differences(found: Published, wanted: Published, *, exact: bool) -> dict[str
     return wrong
 
 
-def rows_off(found: Published, wanted: Published) -> int:
+def rows_off(published: Published, wanted: Published, *, exact: bool) -> int:
     """Rows lost or doubled, over all names."""
-    return sum(abs(found[name].rows - bag.rows) for name, bag in wanted.items())
+    return sum(abs(published[name].rows - bag.rows) for name, bag in comparable(wanted, exact=exact).items())

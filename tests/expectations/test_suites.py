@@ -10,7 +10,7 @@ import pytest
 from expectations import GATES, Invariant, suite
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.gates import GateFailed, data_docs_index, run_gate
+from spark_jobs.gates import GateFailed, build_data_docs, data_docs_index, run_gate
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +127,22 @@ def test_data_docs_show_a_failed_run_with_its_guarantee(settings: Settings) -> N
     assert len(pages) == 1
     assert "Every entity has one current state." in pages[0].read_text()
     assert pages[0].relative_to(data_docs_index(settings).parent).as_posix() in data_docs_index(settings).read_text()
+
+
+def test_a_page_that_cannot_be_written_is_written_by_the_next_build(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_gate("gold", sound("gold"), settings=settings, source="flights", run_id="r")
+    obstacle = data_docs_index(settings).parent / "validations"
+    obstacle.write_text("no folder")
+    with pytest.raises(OSError, match=str(obstacle)):
+        build_data_docs(settings)
+    assert "Traceback" not in caplog.text
+    with pytest.raises(GateFailed):
+        run_gate("gold", sound("gold") | {"repeated_entities": 1}, settings=settings, source="flights", run_id="s")
+    obstacle.unlink()
+    assert build_data_docs(settings) == 2
+    assert len(list(obstacle.rglob("*.html"))) == 2
 
 
 def test_nothing_is_written_outside_the_data_directory(
