@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from spark_jobs.sources import (
     Source,
     SourceFileError,
     Unique,
+    columns_read,
     name_problem,
     typed,
 )
@@ -192,15 +192,13 @@ def _of_columns(source: Source, check: DataCheck, each: dict[str, Any]) -> Expec
     """The expectation of a check that rows break one by one by their values; None for another one."""
     from great_expectations import expectations as gxe
 
-    from expectations.decimals import ExpectDecimalsToBeBetween
+    from expectations.exact_bounds import between
 
     if isinstance(check, NotNull):
         return gxe.ExpectColumnValuesToNotBeNull(column=check.column, **each)
     if isinstance(check, Between):
         least, greatest = (_bound(source, check, end) for end in (check.min, check.max))
-        exact = any(isinstance(end, Decimal) for end in (least, greatest))
-        kind = ExpectDecimalsToBeBetween if exact else gxe.ExpectColumnValuesToBeBetween
-        return kind(column=check.column, min_value=least, max_value=greatest, **each)
+        return between(check.column, least, greatest, **each)
     if isinstance(check, In):
         values = [_bound(source, check, value) for value in check.values]
         return gxe.ExpectColumnValuesToBeInSet(column=check.column, value_set=values, **each)
@@ -255,9 +253,8 @@ def _of_suite(suite: str, place: int, expectation: Expectation) -> Assertion:
     name = str(meta.get("name") or f"{suite}.{place + 1}.{expectation.expectation_type}")
     # the result of an expectation leads back here by its name
     expectation.meta = {**meta, "name": name}
-    given = expectation.configuration.kwargs
-    reads = [given.get(key) for key in ("column", "column_A", "column_B")] + list(given.get("column_list") or [])
-    words = expectation.description or f"{expectation.expectation_type} with {dict(given)}"
+    arguments = expectation.configuration.kwargs
+    words = expectation.description or f"{expectation.expectation_type} with {dict(arguments)}"
     treatment = str(meta.get("treatment") or ("fail" if severity == "critical" else "warn"))
-    columns = tuple(dict.fromkeys(column for column in reads if column))
-    return Assertion(name, "suite", words, words, severity, treatment, expectation, columns, whole=True)
+    reads = columns_read(arguments)
+    return Assertion(name, "suite", words, words, severity, treatment, expectation, reads, whole=True)

@@ -50,7 +50,7 @@ def judge(
     if not assertions:
         return []
     # in the frame's own order: what breaks an expectation is named by its place
-    frame = as_pandas(rows)
+    frame = as_pandas(_needed(rows, assertions))
     frame[_ROWS_SAID] = range(len(frame))
     decimals = {field.name for field in rows.schema if pa.types.is_decimal(field.type)}
     shown_as = {"unexpected_index_column_names": [_ROWS_SAID], "partial_unexpected_count": MAX_EXAMPLES}
@@ -71,10 +71,18 @@ def judge(
     return verdicts
 
 
+def _needed(rows: pa.Table, assertions: Sequence[Assertion]) -> pa.Table:
+    """The rows in the columns that the checks read; in all of them, where one of the checks may read any."""
+    if not all(check.reads for check in assertions):
+        return rows
+    read = {column for check in assertions for column in check.reads}
+    return rows.select([column for column in rows.column_names if column in read])
+
+
 def _suite(name: str, assertions: Sequence[Assertion], decimals: Collection[str]) -> Any:
     from great_expectations import ExpectationSuite
 
-    from expectations.decimals import over_decimals
+    from expectations.exact_bounds import over_decimals
 
     # a copy each: the project gives what it stores an identity, and refuses that in another suite
     copies = [check.expectation.copy(update={"id": None}) for check in assertions]

@@ -60,8 +60,9 @@ def preload() -> None:
     # it tells of each kind of data source whose client is not installed
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     # stored suites name their classes
-    import expectations.decimals
-    import expectations.enforcement  # noqa: F401
+    import expectations.distinct_values
+    import expectations.enforcement
+    import expectations.exact_bounds  # noqa: F401
 
 
 @contextmanager

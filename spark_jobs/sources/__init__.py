@@ -23,6 +23,7 @@ from spark_jobs.sources.data_checks import (
     OfType,
     RowCount,
     Unique,
+    columns_read,
 )
 from spark_jobs.sources.drops import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
 from spark_jobs.sources.environments import (
@@ -88,6 +89,7 @@ __all__ = [
     "TumblingWindow",
     "Unique",
     "Window",
+    "columns_read",
     "create_environment",
     "did_you_mean",
     "drop_environment",

@@ -7,6 +7,7 @@ it; see `expectations.checks`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, field_validator, model_validator
@@ -285,6 +286,15 @@ class OfSql(CheckBase):
         return f"every row with {self.sql}"
 
 
+def columns_read(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns that an expectation of Great Expectations reads by its arguments; none if it may read any."""
+    if arguments.get("row_condition"):
+        return ()
+    named = [arguments.get(key) for key in ("column", "column_A", "column_B")]
+    listed = arguments.get("column_list") or []
+    return tuple(dict.fromkeys(name for name in [*named, *listed] if isinstance(name, str)))
+
+
 class OfExpectation(CheckBase):
     """Any expectation of Great Expectations, or a class of `expectations/custom/`, by its name and its arguments."""
 
@@ -294,10 +304,8 @@ class OfExpectation(CheckBase):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns that the arguments name where Great Expectations' do."""
-        named = [self.arguments.get(key) for key in ("column", "column_A", "column_B")]
-        listed = self.arguments.get("column_list") or []
-        return tuple(dict.fromkeys(name for name in [*named, *listed] if isinstance(name, str)))
+        """The columns that the arguments name."""
+        return columns_read(self.arguments)
 
     @property
     def in_words(self) -> str:

@@ -162,7 +162,7 @@ LIBRARIES: dict[str, set[str]] = {
     "server.jars": {"pyspark"},
     "server.lake_lock": {"psutil"},
     "cli": {"httpx", "psutil", "pyarrow", "pyspark", "rich", "typer", "yaml"},
-    "expectations": {"great_expectations"},
+    "expectations": {"great_expectations", "numpy", "pandas"},
     "dags": {"airflow", "structlog"},
     "backup": {"deltalake", "pyarrow"},
     "scheduling": {"airflow", "asgiref", "pendulum", "sqlalchemy"},

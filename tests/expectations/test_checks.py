@@ -280,6 +280,17 @@ def test_a_decimal_of_more_digits_than_a_float_has_is_held_against_all_of_them(q
     assert build_data_docs(quality) > 0
 
 
+def test_a_whole_number_of_more_bits_than_a_float_has_is_held_against_all_of_them(quality: Settings) -> None:
+    bound = 2**62 + 1
+    with_large = source({"large": {"kind": "between", "column": "amount", "min": bound, "max": bound}})
+    assertions = assertions_about(quality, with_large, "rows", 0)
+    amounts = [bound - 1, bound, bound + 1, None]
+    drop = pa.table({"row_id": [1, 2, 3, 4], "amount": pa.array(amounts, pa.int64())})
+    (verdict,) = judge(quality, ABOUT, drop, assertions, {}, suite="rows checks")
+    assert [row["amount"] for row in verdict.sample] == [bound - 1, bound + 1]
+    assert build_data_docs(quality) > 0
+
+
 @pytest.mark.parametrize("bound", ["9" * 38, "-" + "9" * 38])
 def test_a_bound_may_have_all_the_digits_of_its_column(bound: str) -> None:
     check = {"kind": "in", "column": "amount", "values": [bound]}
@@ -392,6 +403,20 @@ def test_a_suite_and_a_class_of_ones_own_are_dropped_into_a_folder(tmp_path: Pat
     (own / "broken.json").write_text("{")
     with pytest.raises(SourceFileError, match=r"broken\.json"):
         verdicts(quality, table(rows()), named)
+
+
+def test_a_condition_on_rows_may_name_any_column(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    quality = Settings(home=tmp_path / "home", expectations=own)
+    limited = {"column": "amount", "max_value": 10, "row_condition": "n >= 3", "condition_parser": "pandas"}
+    check = {"type": "expect_column_values_to_be_between", "kwargs": limited}
+    (own / "shop.json").write_text(json.dumps({"name": "shop.rows", "expectations": [check]}))
+    mine = {"mine": {"kind": "expectation", "type": "ExpectColumnValuesToBeBetween", "arguments": limited}}
+    answers = verdicts(quality, table(rows()), mine)
+    assert [(v.verdict, v.observed) for v in answers] == [("failed", "1 of 1 rows that break it")] * 2
+    assertions = assertions_about(quality, source(mine), "rows", 0)
+    assert [assertion.reads for assertion in assertions] == [(), ()]
 
 
 def test_a_suite_of_a_table_that_the_source_has_not_is_refused_before_a_run(tmp_path: Path) -> None:

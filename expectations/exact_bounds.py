@@ -1,6 +1,7 @@
-"""Checks of decimals against bounds and values that are decimals, too.
+"""Checks against bounds and values that no float has: decimals, and whole numbers of more than 53 bits.
 
-Great Expectations makes floats of bounds, and no float is 0.1: a `Decimal("0.10")` is less than the float next to it.
+Great Expectations makes floats of bounds. No float is 0.1: a `Decimal("0.10")` is less than the float next to it.
+And a float has 53 bits: of two larger whole numbers that follow each other it is one only.
 
 Importing this makes the class known to Great Expectations, whose project names it in stored suites.
 """
@@ -11,6 +12,7 @@ from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from great_expectations.compatibility import pydantic
 from great_expectations.expectations.core import (
     ExpectColumnValuesToBeBetween,
     ExpectColumnValuesToBeInSet,
@@ -21,12 +23,27 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 
-class ExpectDecimalsToBeBetween(ExpectColumnValuesToBeBetween):
-    """Expect decimals from `min_value` to `max_value`, each with all of its digits."""
+LARGEST_OF_FLOATS = 1 << 53
+"""The whole numbers up to here are floats, each."""
+
+
+class ExpectColumnValuesToBeExactlyBetween(ExpectColumnValuesToBeBetween):
+    """Expect decimals or whole numbers from `min_value` to `max_value`, each with all of its digits."""
 
     # a float, for Great Expectations: what the class is there to avoid
-    min_value: Decimal | None = None  # type: ignore[assignment]
-    max_value: Decimal | None = None  # type: ignore[assignment]
+    min_value: pydantic.StrictInt | Decimal | None = None  # type: ignore[assignment]
+    max_value: pydantic.StrictInt | Decimal | None = None  # type: ignore[assignment]
+
+
+def between(column: str, least: Any, greatest: Any, **arguments: Any) -> ExpectColumnValuesToBeBetween:
+    """The expectation of values from `least` to `greatest`: Great Expectations' own where its bounds are those."""
+    exact = any(isinstance(end, Decimal) or _is_large(end) for end in (least, greatest))
+    kind = ExpectColumnValuesToBeExactlyBetween if exact else ExpectColumnValuesToBeBetween
+    return kind(column=column, min_value=least, max_value=greatest, **arguments)
+
+
+def _is_large(number: Any) -> bool:
+    return isinstance(number, int) and abs(number) > LARGEST_OF_FLOATS
 
 
 def over_decimals(expectation: Expectation, decimals: Collection[str]) -> Expectation:
@@ -37,7 +54,7 @@ def over_decimals(expectation: Expectation, decimals: Collection[str]) -> Expect
     if type(expectation) is ExpectColumnValuesToBeBetween:
         bounds = {end: _decimal(getattr(expectation, end)) for end in ("min_value", "max_value")}
         if all(bound is None or isinstance(bound, Decimal) for bound in bounds.values()):
-            return ExpectDecimalsToBeBetween(**{**dict(expectation), **bounds})
+            return ExpectColumnValuesToBeExactlyBetween(**{**dict(expectation), **bounds})
     if isinstance(expectation, ExpectColumnValuesToBeInSet | ExpectColumnValuesToNotBeInSet):
         values = expectation.value_set
         if isinstance(values, list):
