@@ -57,8 +57,13 @@ def data_docs_index(settings: Settings) -> Path:
 def preload() -> None:
     """Import Great Expectations, which takes some seconds: worth doing while Spark is busy."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    log = logging.getLogger("great_expectations")
     # it tells of each kind of data source whose client is not installed
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    log.setLevel(logging.WARNING)
+    # this one has a level of its own, and tells of a folder that it makes
+    import great_expectations.data_context.types.base  # noqa: F401
+
+    log.getChild("data_context.types.base").setLevel(logging.WARNING)
     # stored suites name their classes
     import expectations.distinct_values
     import expectations.enforcement

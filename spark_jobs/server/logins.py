@@ -120,8 +120,10 @@ def server_conf(settings: Settings) -> dict[str, str]:
         "spark.tidemark.reader.statements": str(settings.reader_statements),
     }
     if settings.ldap_url:
-        prefix = "spark.hadoop.hive.server2.authentication.ldap"
-        conf |= {f"{prefix}.url": settings.ldap_url, f"{prefix}.userDNPattern": settings.ldap_user_pattern}
+        conf |= {
+            "spark.tidemark.ldap.url": settings.ldap_url,
+            "spark.tidemark.ldap.user": settings.ldap_user_pattern,
+        }
     if settings.tls_keystore is not None:
         password = settings.tls_password.get_secret_value() if settings.tls_password else ""
         conf |= {

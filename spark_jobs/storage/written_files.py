@@ -11,7 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -161,11 +161,12 @@ class _Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._flush()
-            self._close()
-        elif self._open is not None:
-            self._open.close()
+        try:
+            if kind is None:
+                self._flush()
+                self._close()
+        finally:
+            self._give_up()
 
     def add(self, rows: pa.Table) -> None:
         """Some rows more."""
@@ -224,6 +225,14 @@ class _Writer:
         self.files.append(WrittenFile(self._path, size, int(time.time() * 1000), self._partition, stats))
         self._open, self._rows = None, 0
         self._described.clear()
+
+    def _give_up(self) -> None:
+        """Close a file that stands open after an error, and is in no log. The error says what there is to say: a second
+        one would take its place, or be raised where pyarrow forgets the writer and nobody hears it."""
+        if self._open is not None:
+            with suppress(OSError, RuntimeError):
+                self._open.close()
+            self._open.is_open = False
 
 
 def _escaped(value: str | None) -> str:

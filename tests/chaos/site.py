@@ -31,6 +31,8 @@ LIGHT = {
     "spark_conf": {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
     "shuffle_partitions": 2,
 }
+ATTEMPTS = 20
+"""At leaving so many bytes of a disk."""
 PATIENCE_S = 600.0
 """Seconds that a command may take on a machine that does other things, too."""
 
@@ -45,21 +47,22 @@ class Disk:
 
     def fill(self, left: int) -> None:
         """Leave so many bytes."""
+        # others write meanwhile, and what is used must fit
+        assert any(self._try_to_leave(left) for _ in range(ATTEMPTS))
+
+    def _try_to_leave(self, left: int) -> bool:
         status = os.statvfs(self.folder)
         used = (status.f_blocks - status.f_bfree) * status.f_frsize
-        self._resize(str(used + left))
+        return _quiet("mount", "-o", f"remount,size={used + left}", str(self.folder))
 
     def free(self) -> None:
         """Give it its size again."""
         if self.mounted:
-            self._resize(DISK)
+            assert _quiet("mount", "-o", f"remount,size={DISK}", str(self.folder))
 
     def close(self) -> None:
         if self.mounted:
             _quiet("umount", "--lazy", str(self.folder))
-
-    def _resize(self, size: str) -> None:
-        assert _quiet("mount", "-o", f"remount,size={size}", str(self.folder))
 
 
 def _quiet(*command: str) -> bool:

@@ -42,8 +42,8 @@ def test_ldap_is_configured_by_settings(settings):
         )
     )
     assert conf["spark.tidemark.login.provider"] == "ldap"
-    assert conf["spark.hadoop.hive.server2.authentication.ldap.url"] == "ldaps://a.example"
-    assert conf["spark.hadoop.hive.server2.authentication.ldap.userDNPattern"] == pattern
+    assert conf["spark.tidemark.ldap.url"] == "ldaps://a.example"
+    assert conf["spark.tidemark.ldap.user"] == pattern
 
 
 def test_beyond_the_loopback_there_must_be_tls(settings):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -126,3 +129,26 @@ def test_dropped_partitions_go_with_the_commit_that_adds(table: DeltaTable) -> N
     names = set(after.to_pyarrow_table()["name"].to_pylist())
     kept = rows(12).filter(pc.equal(rows(12)["era"], "live"))
     assert names == {*kept["name"].to_pylist(), *live["name"].to_pylist()}
+
+
+LIMITED = """
+import resource, signal, sys
+import numpy as np, pyarrow as pa
+from spark_jobs.storage.written_files import Destination
+
+# a write beyond the limit is an error, as on a full disk, and no signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+table = pa.table({"n": np.random.default_rng(1).random(100_000), "era": ["live", "closing"] * 50_000})
+try:
+    Destination(sys.argv[1], {}, table.schema, ("era",)).write([table])
+except OSError as error:
+    print(error.errno)
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 1000, 200_000, 390_000])
+def test_a_file_that_does_not_fit_is_one_error_and_no_more(tmp_path: Path, limit: int) -> None:
+    command = [sys.executable, "-c", LIMITED, str(tmp_path), str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == (f"{errno.EFBIG}\n", "", 0)

@@ -16,6 +16,7 @@ import org.apache.hive.service.rpc.thrift.TProtocolVersion
 import org.apache.hive.service.server.HiveServer2
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.catalog.CatalogTableType
 import org.apache.spark.sql.hive.HiveUtils
 import org.apache.spark.sql.hive.thriftserver.{HiveThriftServer2, ReflectionUtils, SparkSQLEnv}
 import org.apache.spark.sql.internal.SQLConf
@@ -23,7 +24,16 @@ import org.apache.spark.util.{ShutdownHookManager, ThreadUtils}
 
 /** The lake server: Spark's Thrift server, whose sessions belong to logins and whose statements are guarded. */
 object LakeServer {
-  def main(arguments: Array[String]): Unit = {
+  /** Starts the server, or ends the process: without its port, what else runs in it serves nobody. */
+  def main(arguments: Array[String]): Unit =
+    try start()
+    catch {
+      case error: Throwable =>
+        error.printStackTrace()
+        sys.exit(1)
+    }
+
+  private def start(): Unit = {
     // Hive looks for it in a configuration of its own, which knows system properties but not Spark's
     System.setProperty(ConfVars.HIVE_SERVER2_CUSTOM_AUTHENTICATION_CLASS.varname, classOf[LoginProvider].getName)
     SparkSQLEnv.init()
@@ -63,7 +73,7 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
   override def openSession(
       protocol: TProtocolVersion, claimed: String, password: String, address: String, asked: JMap[String, String],
       impersonate: Boolean, token: String): SessionHandle = {
-    val principal = Logins.principal(TSetIpAddressProcessor.getUserName)
+    val principal = Logins.principal(Logins.received(TSetIpAddressProcessor.getUserName))
     val (database, settings) = wishes(principal, Option(asked).map(_.asScala.toMap).getOrElse(Map.empty))
     val handle = super.openSession(protocol, principal.user, "", address, null, false, token)
     try {
@@ -126,14 +136,19 @@ object Scratch {
     if (!root.catalog.databaseExists(database))
       root.newSession().sql(s"CREATE DATABASE IF NOT EXISTS `$database` COMMENT 'Tables of one user, dropped when old.'")
 
-  private def expire(): Unit = try {
-    val oldest = System.currentTimeMillis - TimeUnit.DAYS.toMillis(Logins.setting("scratch.days").toLong)
-    val session = root.newSession()
+  private def expire(): Unit =
+    try drop(root.newSession(), System.currentTimeMillis - TimeUnit.DAYS.toMillis(Logins.setting("scratch.days").toLong))
+    catch { case NonFatal(error) => System.err.println(s"scratch tables could not be dropped: $error") }
+
+  /** Drops what was created before a time, in milliseconds since the epoch. */
+  def drop(session: SparkSession, oldest: Long): Unit = {
     val catalog = session.sessionState.catalog
     for {
       database <- catalog.listDatabases("scratch_*")
       table <- catalog.listTables(database)
-      if catalog.getTableMetadata(table).createTime < oldest
-    } session.sql(s"DROP TABLE ${table.quotedString}")
-  } catch { case NonFatal(error) => System.err.println(s"scratch tables could not be dropped: $error") }
+      metadata = catalog.getTableMetadata(table)
+      if metadata.createTime < oldest
+    } try session.sql(s"DROP ${if (metadata.tableType == CatalogTableType.VIEW) "VIEW" else "TABLE"} ${table.quotedString}")
+    catch { case NonFatal(error) => System.err.println(s"$table could not be dropped: $error") }
+  }
 }

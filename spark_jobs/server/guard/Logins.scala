@@ -3,14 +3,16 @@ package org.apache.spark.sql.hive.thriftserver.tidemark
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
 import java.security.MessageDigest
+import java.util.{Hashtable => JHashtable}
+import javax.naming.{Context, NamingException}
+import javax.naming.directory.InitialDirContext
+import javax.naming.ldap.Rdn
 import javax.security.sasl.AuthenticationException
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.hadoop.hive.conf.HiveConf
-import org.apache.hive.service.auth.{LdapAuthenticationProviderImpl, PasswdAuthenticationProvider}
+import org.apache.hive.service.auth.PasswdAuthenticationProvider
 import org.apache.spark.SparkEnv
-import org.apache.spark.deploy.SparkHadoopUtil
 
 /** Who is logged in. `role` is `reader` or `writer`; `scratch` is the one database that a reader may write. */
 final case class Principal(user: String, role: String) {
@@ -33,6 +35,12 @@ object Logins {
   def matches(user: String, password: String): Option[Boolean] =
     read().get(user).filter(_.password.nonEmpty).map(login => equal(login.password, password))
 
+  /** What a client sent: Hive takes each byte of a name or a password for a character. */
+  def received(text: String): String = new String(text.map(_.toByte).toArray, UTF_8)
+
+  def refused(expected: String, found: String) = new AuthenticationException(
+    s"login_refused: expected $expected, found $found; ask whoever runs this lake (`tidemark status` names the file)")
+
   def setting(name: String): String = SparkEnv.get.conf.get(s"spark.tidemark.$name")
 
   /** Read at each login, so that an edit holds at once. */
@@ -47,26 +55,43 @@ object Logins {
 
 /** Decides about logins over JDBC: by the file, and for users that it gives no password by the configured provider. */
 class LoginProvider extends PasswdAuthenticationProvider {
-  override def Authenticate(user: String, password: String): Unit =
+  override def Authenticate(sentUser: String, sentPassword: String): Unit = {
+    val (user, password) = (Logins.received(sentUser), Logins.received(sentPassword))
     Logins.matches(user, password) match {
       case Some(true) =>
       case None if other.isDefined => other.get.Authenticate(user, password)
       case _ =>
-        throw new AuthenticationException(
-          "login_refused: expected a user and the password from the file of logins, found another; ask whoever runs " +
-            "this lake (`tidemark status` names the file)")
+        throw Logins.refused("a user and the password from the file of logins", "another")
     }
+  }
 
   private lazy val other: Option[PasswdAuthenticationProvider] = Logins.setting("login.provider") match {
     case "file" => None
-    case "ldap" =>
-      val conf = new HiveConf()
-      SparkHadoopUtil.get.conf.asScala.filter(_.getKey.contains("authentication.ldap"))
-        .foreach(entry => conf.set(entry.getKey, entry.getValue))
-      val made = classOf[LdapAuthenticationProviderImpl].getDeclaredConstructor(classOf[HiveConf])
-      made.setAccessible(true)
-      Some(made.newInstance(conf))
+    case "ldap" => Some(new Directory(Logins.setting("ldap.url"), Logins.setting("ldap.user")))
     case name =>
       Some(Class.forName(name).getConstructor().newInstance().asInstanceOf[PasswdAuthenticationProvider])
+  }
+}
+
+/** Has an LDAP server check passwords: a user may log in who can bind. `pattern` is a user's distinguished name, with `%s`
+  * for the name that was given. Hive's own provider knows no such pattern, and takes a name for what it makes of it. */
+class Directory(url: String, pattern: String) extends PasswdAuthenticationProvider {
+  override def Authenticate(user: String, password: String): Unit = {
+    // without a password a bind succeeds for whomever it names
+    if (password == null || password.isEmpty) throw Logins.refused("a password of the directory", "none")
+    val wishes = new JHashtable[String, String]()
+    wishes.put(Context.INITIAL_CONTEXT_FACTORY, "com.sun.jndi.ldap.LdapCtxFactory")
+    wishes.put(Context.PROVIDER_URL, url)
+    wishes.put(Context.SECURITY_AUTHENTICATION, "simple")
+    wishes.put(Context.SECURITY_PRINCIPAL, pattern.replace("%s", Rdn.escapeValue(user).toString))
+    wishes.put(Context.SECURITY_CREDENTIALS, password)
+    Seq("connect", "read").foreach(what => wishes.put(s"com.sun.jndi.ldap.$what.timeout", "10000"))
+    try new InitialDirContext(wishes).close()
+    catch {
+      case error: NamingException =>
+        val reason = s"${error.getClass.getSimpleName}: ${error.getMessage}"
+        System.err.println(s"$url refused the login of a user: $reason")
+        throw Logins.refused("a user and the password from the directory", reason)
+    }
   }
 }
