@@ -13,6 +13,7 @@ import os
 import shlex
 import subprocess
 import time
+import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,13 +37,18 @@ def class_archive(folders: Sequence[Path], java: Path, jars: Iterable[Path], hea
     """The file of the archive for this Java, with these jars before Spark's own; it may not be there yet.
 
     It is in the first of the folders where it can be read, else where it could be written; None if that is nowhere.
-    What others than this user and root could have written counts for neither, as Java would run it.
+    What others than this user and root could have written counts for neither, as Java would run it. A file that a disk
+    has damaged is removed: Java would run that, too, or crash.
 
     Args:
         heap: of the JVM, as Java takes it: `2g`.
     """
     places = [folder / f"{_hash(java, jars, heap)}.jsa" for folder in folders]
     readable = [place for place in places if _is_ours(place.parent) and _is_ours(place) and os.access(place, os.R_OK)]
+    for place in readable:
+        if not _is_whole(place):
+            _remove(place)
+    readable = [place for place in readable if place.exists()]
     return next(iter(readable + [place for place in places if _can_be_written(place)]), None)
 
 
@@ -84,13 +90,14 @@ def keep(archive: Path | None, home: Path) -> None:
     with suppress(OSError):
         draft = draft_of(archive, home)
         if draft.exists():
+            _sum_file(archive).write_text(_sum(draft))
             draft.replace(archive)
         for other in archive.parent.glob("*.draft"):
             if other.stat().st_mtime < time.time() - _ABANDONED_S:
                 other.unlink(missing_ok=True)
         newest_first = sorted(archive.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
         for older in newest_first[_KEPT:]:
-            older.unlink(missing_ok=True)
+            _remove(older)
 
 
 def note_use(archive: Path | None) -> None:
@@ -99,6 +106,32 @@ def note_use(archive: Path | None) -> None:
         # of an installation that others made
         with suppress(OSError):
             os.utime(archive)
+
+
+def _sum_file(archive: Path) -> Path:
+    return archive.with_suffix(".crc32")
+
+
+def _sum(file: Path) -> str:
+    """Of a file's bytes: 0.07 s for 270 MB."""
+    total = 0
+    with file.open("rb") as content:
+        while part := content.read(1 << 22):
+            total = zlib.crc32(part, total)
+    return f"{total:08x}"
+
+
+def _is_whole(archive: Path) -> bool:
+    try:
+        return _sum(archive) == _sum_file(archive).read_text()
+    except OSError:
+        return False
+
+
+def _remove(archive: Path) -> None:
+    for file in (archive, _sum_file(archive)):
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
 
 
 def _hash(java: Path, jars: Iterable[Path], heap: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,8 @@ def there(file: Path) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.parent.chmod(0o700)
     file.write_text("classes")
+    if file.suffix == ".jsa":
+        file.with_suffix(".crc32").write_text(f"{zlib.crc32(b'classes'):08x}")
     file.chmod(0o400)
     return file
 
@@ -79,6 +82,23 @@ def test_options_read_what_is_there_and_write_what_is_not(tmp_path: Path, java: 
     assert archive.read_text() == "classes"
     assert writing(archive, tmp_path, java, "") == ""
     assert f'"-XX:SharedArchiveFile={archive}"' in reading(archive)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "without its sum"])
+def test_an_archive_that_a_disk_has_damaged_is_written_anew(tmp_path: Path, java: Path, damage: str) -> None:
+    archive = file_of(tmp_path / "classes", java)
+    there(draft_of(archive, tmp_path))
+    keep(archive, tmp_path)
+    assert reading(archive) != ""
+    archive.chmod(0o600)
+    content = {"cut": "class", "changed": "clasSes", "emptied": ""}.get(damage)
+    if content is None:
+        archive.with_suffix(".crc32").unlink()
+    else:
+        archive.write_text(content)
+    assert file_of(tmp_path / "classes", java) == archive
+    assert reading(archive) == ""
+    assert "ArchiveClassesAtExit" in writing(archive, tmp_path, java, "")
 
 
 def test_a_java_that_does_not_start_so_is_not_started_so(tmp_path: Path) -> None:
@@ -141,7 +161,8 @@ def test_archives_that_were_used_longest_ago_and_abandoned_drafts_go(tmp_path: P
     os.utime(abandoned, (1, 1))
     keep(archive, Path("a"))
     assert not ours.exists()
-    assert {file.name for file in tmp_path.iterdir()} == {"new.jsa", "4.jsa", "0.jsa", under_way.name}
+    kept = {f"{name}.{kind}" for name in ("new", "4", "0") for kind in ("jsa", "crc32")}
+    assert {file.name for file in tmp_path.iterdir()} == {*kept, under_way.name}
 
 
 @pytest.mark.server
