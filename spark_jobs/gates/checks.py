@@ -51,9 +51,9 @@ finds `Decimal` and `date` among pandas' names."""
 class Assertion:
     """An expectation that a table is held against: what it is called, what it says, and what its failure does.
 
-    `reads` are the columns that it needs (none: it may need any), `whole` says whether it is about all that a table
-    would publish rather than about the rows that a run changes. `condition` is the SQL of which it asks
-    whether it is true.
+    `reads` are the columns that it needs; none: it may need any. `whole` says whether it is about rows together, or a
+    share of them: then it is asked of all that a table would publish, and of rows of all that the run's drops have, not
+    of those alone that the run changes. `condition` is the SQL of which it asks whether it is true.
     """
 
     name: str
@@ -167,7 +167,7 @@ def _of_check(source: Source, name: str, check: DataCheck, hi_us: int) -> Assert
         check.treatment,
         _expectation(source, name, check, hi_us, words),
         reads,
-        whole=isinstance(check, Unique | OfType | RowCount | Freshness | NullShare | OfExpectation),
+        whole=not check.each_row or check.mostly < 1 or isinstance(check, Unique | OfExpectation),
         condition=check.sql if isinstance(check, OfSql) else None,
     )
 

@@ -20,11 +20,12 @@ from spark_jobs.kernels.chunks.merging import chunk_rows
 from spark_jobs.kernels.comparison import CLOSING, LIVE, key_codes
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.sources import Source
+from spark_jobs.sources.drops import PLACE_BITS
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication, visible_rows
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.tables import STATE, chunks
+from spark_jobs.storage.tables import LANDINGS, STATE, chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,12 +38,39 @@ OF_ROW = ("row_id", "entity", "event_time")
 def landed_rows(lake: Lake, source: Source, landings: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
     """The rows that these landings brought and have not taken back: `OF_ROW`, `seq_no`, `late_by` and the named columns
     (None: all)."""
+    return _standing_rows(lake, source, of_landings(landings), columns)
+
+
+def rows_of_drops(
+    lake: Lake, source: Source, drops: Sequence[int], landings: Sequence[int], columns: Sequence[str] | None
+) -> pa.Table:
+    """The rows that these drops have once all `landings` count, as `landed_rows` gives them."""
+    # a merged chunk has rows of many drops, and the number of its last row's
+    single, merged = pc.field("seq_no") <= max(drops), pc.is_valid(pc.field(LANDINGS.name))
+    near = (pc.field("seq_no") >= min(drops)) & (single | merged) & of_landings(landings)
+    return _standing_rows(lake, source, near, columns, drops)
+
+
+def _standing_rows(
+    lake: Lake,
+    source: Source,
+    where: pc.Expression,
+    columns: Sequence[str] | None,
+    drops: Sequence[int] | None = None,
+) -> pa.Table:
     wanted = [c for c in source.columns if columns is None or c in columns]
-    arrays = {"row_id": "row_ids", "event_time": "event_times", **{c: f"c_{c}" for c in wanted}}
-    same = ["entity", "seq_no", "landing", "diff"]
-    stored = lake.stored(chunks(source), ["rows", *same, *arrays.values()], of_landings(landings))
+    arrays = {"row_id": "row_ids", "event_time": "event_times", "of_row": LANDINGS.name}
+    arrays |= {c: f"c_{c}" for c in wanted}
+    same = ["entity", "landing", "diff"]
+    stored = lake.stored(chunks(source), ["rows", "seq_no", *same, *arrays.values()], where)
     tables = [chunk_rows(table, rows="rows", arrays=arrays, same=same) for table in (stored.none(), *stored.tables())]
-    rows = _standing(pa.concat_tables(tables))
+    rows = pa.concat_tables(tables)
+    seq_no = pa.array(numbers(rows["row_id"]) >> PLACE_BITS)
+    rows = rows.append_column("seq_no", seq_no)
+    if drops is not None:
+        rows = rows.filter(pc.is_in(seq_no, value_set=pa.array(drops, pa.int64())))
+    landing = pc.coalesce(rows["of_row"], rows["landing"])
+    rows = _standing(rows.set_column(rows.schema.get_field_index("landing"), "landing", landing))
     lo_us = pa.array(source.drops.starts(numbers(rows["seq_no"])))
     late_by = pc.subtract(lo_us, rows["event_time"].cast(pa.int64()))
     return rows.append_column(LATE_BY, late_by).select([*OF_ROW, "seq_no", LATE_BY, *wanted])

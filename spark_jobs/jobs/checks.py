@@ -6,6 +6,7 @@ import getpass
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,21 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import ParameterError
 from spark_jobs.gates import Verdict, refuse_failed
 from spark_jobs.gates.checks import LATE_BY, Assertion, assertions_about, checked_tables, sql_column, verify
-from spark_jobs.gates.frames import OF_ROW, landed_rows, published_rows, states, with_conditions
+from spark_jobs.gates.frames import (
+    OF_ROW,
+    landed_rows,
+    published_rows,
+    rows_of_drops,
+    states,
+    with_conditions,
+)
 from spark_jobs.gates.judging import Checked, judge, on_failure
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts, of_run, write_verdicts
 from spark_jobs.kernels.plain import numbers
 from spark_jobs.kernels.records import CHECK_PREFIX
-from spark_jobs.landing.ledger import PendingLanding, landed_drops, versions
+from spark_jobs.landing.ledger import PendingLanding, counted_landings, landed_drops, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.standing import rejects_of_drops
 from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, did_you_mean
@@ -105,30 +113,45 @@ def _columns_as_ddl(stage: Stage, table: str) -> str:
 
 def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: int) -> None:
     """Hold the rows of these landings against the checks of rows; their drops have `n_records` now, rejects included.
-    Rows are counted, and so is what is in quarantine, as they stand in the drops: of a file that was corrected only
-    the difference lands.
+
+    A row alone is judged when it lands. What is about rows together is asked of all rows of the drops as they stand,
+    and so is what is in quarantine: of a file that was corrected only the difference lands.
 
     Raises:
         GateFailed: one of them does not hold, and may stop the run.
     """
-    assertions = _assertions(stage, ROWS)
     about = _about(stage, "bronze", f"bronze.{stage.source.name}_chunks", (*OF_ROW, *stage.source.timelines))
     drops = sorted({n for landing in landings.values() for n in landing.drops})
     verdicts = _quarantined(stage, about, drops, n_records)
-    counts = [check for check in assertions if _counts_rows(check)]
-    if counts:
-        verdicts += _judge(stage, about, f"{ROWS} whole", _standing(stage, drops), counts)
-    others = [check for check in assertions if not _counts_rows(check)]
-    if others:
-        rows = landed_rows(stage.lake, stage.source, list(landings), _columns(others))
-        verdicts += _judge(stage, about, ROWS, rows, others, place_of=lambda sample: _placed(stage, sample))
+    assertions = _assertions(stage, ROWS)
+    alone, together = ([check for check in assertions if check.whole == whole] for whole in (False, True))
+    place_of = partial(_placed, stage)
+    landed = None
+    if alone or (together and not _only_count(together)):
+        landed = landed_rows(stage.lake, stage.source, list(landings), _columns(assertions))
+    if alone:
+        verdicts += _judge(stage, about, ROWS, landed, alone, place_of=place_of)
+    if together:
+        rows = _standing(stage, drops, landed, together)
+        verdicts += _judge(stage, about, f"{ROWS} whole", rows, together, place_of=place_of)
     _conclude(stage, "bronze", verdicts)
 
 
-def _standing(stage: Stage, drops: Sequence[int]) -> pa.Table:
-    """As many rows as these drops have now, of which nothing is known but how many they are."""
-    landed = landed_drops(stage.lake, stage.source)
-    return pa.table({"row": np.zeros(sum(landed[n].rows for n in drops if n in landed), np.int8)})
+def _only_count(assertions: Sequence[Assertion]) -> bool:
+    return all(_counts_rows(check) for check in assertions)
+
+
+def _standing(stage: Stage, drops: Sequence[int], landed: pa.Table | None, assertions: Sequence[Assertion]) -> pa.Table:
+    """The rows that these drops have now, `landed` where no other has been there before. For checks that count them
+    alone nothing is known but how many they are."""
+    of_drops = landed_drops(stage.lake, stage.source)
+    count = sum(of_drops[n].rows for n in drops if n in of_drops)
+    if _only_count(assertions):
+        return pa.table({"row": np.zeros(count, np.int8)})
+    if landed is not None and landed.num_rows == count:
+        return landed
+    counted = counted_landings(stage.lake, stage.source)
+    return rows_of_drops(stage.lake, stage.source, drops, counted, _columns(assertions))
 
 
 def check_windows(stage: Stage) -> None:

@@ -161,9 +161,14 @@ def _between(column: str, first: int, last: int) -> pc.Expression:
     return (pc.field(column) >= first) & (pc.field(column) <= last)
 
 
+def counted_landings(lake: Lake, source: Source) -> list[int]:
+    """The landings that are in the ledger as it is now: what others wrote does not count."""
+    return sorted({row["landing"] for row in _rows(lake, source, pc.scalar(True))})
+
+
 def is_counted(lake: Lake, source: Source) -> Column:
-    """Whether the landing of a row is in the ledger as it is now: what others wrote does not count."""
-    return F.col("landing").isin(sorted({row["landing"] for row in _rows(lake, source, pc.scalar(True))}))
+    """Whether the landing of a row is one of `counted_landings`."""
+    return F.col("landing").isin(counted_landings(lake, source))
 
 
 def ledger_row(

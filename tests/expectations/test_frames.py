@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.gates.frames import landed_rows, published_rows
-from spark_jobs.sources import load_source
+from spark_jobs.gates.frames import landed_rows, published_rows, rows_of_drops
+from spark_jobs.sources import first_row_id, load_source
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.stored_lake import StoredLake
@@ -91,6 +91,7 @@ CHUNKS = pa.schema(
         ("row_ids", pa.list_(pa.int64())),
         ("event_times", pa.list_(pa.timestamp("us", "UTC"))),
         ("c_heat", pa.list_(pa.float64())),
+        ("landings", pa.list_(pa.int64())),
     ]
 )
 
@@ -102,7 +103,7 @@ def test_a_chunk_without_values_takes_none_from_another(heats: list[list[float |
     (folder / "meters.yml").write_text(SOURCE)
     source = load_source(folder / "meters.yml")
     rows = [
-        {"row_id": 10 * n + late, "entity": f"m-{n}", "seq_no": n, "late_by": late, "heat": heat}
+        {"row_id": first_row_id(n, "a") + late, "entity": f"m-{n}", "seq_no": n, "late_by": late, "heat": heat}
         for n, values in enumerate(heats)
         for late, heat in enumerate(values)
     ]
@@ -113,7 +114,7 @@ def test_a_chunk_without_values_takes_none_from_another(heats: list[list[float |
             "rows": len(values),
             "diff": 1,
             "landing": n,
-            "row_ids": [10 * n + late for late in range(len(values))],
+            "row_ids": [first_row_id(n, "a") + late for late in range(len(values))],
             "event_times": [source.drops.interval(n)[0] - late for late in range(len(values))],
             # landing writes null for a list without a value
             "c_heat": values if any(heat is not None for heat in values) else None,
@@ -155,3 +156,39 @@ def test_rows_that_a_later_landing_has_taken_back_are_not_held_against_checks(tm
     ]
     nothing = landed_rows(StoredLake(tmp_path), source, [7], ["heat"])
     assert nothing.num_rows == 0
+
+
+def test_the_rows_of_drops_are_those_that_stand_in_chunks_of_one_landing_and_in_merged_ones(tmp_path: Path) -> None:
+    (tmp_path / "meters.yml").write_text(SOURCE)
+    source = load_source(tmp_path / "meters.yml")
+
+    def chunk(landings: int | list[int], diff: int, heats: list[tuple[int, int, float]]) -> dict[str, Any]:
+        """Of drop, line and heat of each row."""
+        at = [source.drops.interval(drop)[0] + line for drop, line, _ in heats]
+        ids = [first_row_id(drop, "a") + line for drop, line, _ in heats]
+        merged = isinstance(landings, list)
+        of_landing = {"landing": max(landings) if merged else landings, "landings": landings if merged else None}
+        values = {"row_ids": ids, "event_times": at, "c_heat": [heat for _, _, heat in heats]}
+        return {"entity": "m", "seq_no": heats[-1][0], "rows": len(heats), "diff": diff, **of_landing, **values}
+
+    stored = [
+        chunk([1, 1, 2, 3], 1, [(0, 1, 0.1), (1, 1, 1.1), (1, 2, 1.2), (2, 1, 2.1)]),
+        # a row of the drop changed, once it was merged
+        chunk(4, -1, [(1, 1, 1.1)]),
+        chunk(4, 1, [(1, 1, 1.5)]),
+        chunk(4, 1, [(1, 3, 1.3)]),
+        chunk(5, 1, [(2, 2, 2.2)]),
+        # what no ledger names
+        chunk(6, 1, [(1, 4, 1.4)]),
+    ]
+    path = tmp_path / "bronze.db" / chunks(source).table
+    write_deltalake(str(path), pa.Table.from_pylist(stored, schema=CHUNKS))
+    for drops, heats in (
+        ([1], [1.2, 1.3, 1.5]),
+        ([0, 2], [0.1, 2.1, 2.2]),
+        ([1, 2], [1.2, 1.3, 1.5, 2.1, 2.2]),
+        ([3], []),
+    ):
+        rows = rows_of_drops(StoredLake(tmp_path), source, drops, range(1, 6), ["heat"])
+        assert sorted(rows["heat"].to_pylist()) == heats
+        assert set(rows["seq_no"].to_pylist()) <= set(drops)

@@ -225,6 +225,32 @@ def test_rows_are_counted_as_they_stand_in_the_drops_that_a_run_lands_of(lake: S
         run(lake, home, 0, 0)
 
 
+def test_rows_together_are_checked_as_they_stand_in_the_drops_that_a_run_lands_of(
+    lake: SparkSession, bare: Settings
+) -> None:
+    checks = """checks:
+  mostly_low: {kind: between, column: load, max: 25, mostly: 0.5}
+  loads: {kind: unique, columns: [meter, load]}
+  recent: {kind: freshness, column: at, within: 21 h}
+"""
+    home = write_source(bare, SOURCE + checks)
+    write_drops(home, GOOD)
+    run(lake, home, 0, 0)
+    # each of the rows that land is high and early; of all rows half are high, and two are late
+    write_drops(home, [replace(GOOD[0], load=26), *GOOD[1:]])
+    run(lake, home, 0, 0)
+    observed = {name: row["observed"] for name, row in results(lake, "test-0-0").items()}
+    assert not_passed(lake, "test-0-0") == {}
+    assert observed["mostly_low"] == "3 of 6 rows that break it"
+    # the row that lands is like one that has been there
+    write_drops(home, [replace(GOOD[0], load=GOOD[1].load), *GOOD[1:]])
+    with pytest.raises(GateFailed) as failure:
+        run(lake, home, 0, 0)
+    (failed,) = failure.value.failed
+    assert (failed["name"], failed["failing"]) == ("loads", 2)
+    assert {row["load"] for row in failed["sample"]} == {GOOD[1].load}
+
+
 def test_published_tables_are_checked_as_they_would_be(lake: SparkSession, bare: Settings) -> None:
     home = write_source(bare, SOURCE + CHECKS)
     write_drops(home, GOOD)
