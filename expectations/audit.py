@@ -83,4 +83,9 @@ INVARIANTS = (
     Invariant(
         "states_otherwise", "Every published state is what the trace gives when it is computed anew.", _PUBLISHED
     ),
+    Invariant(
+        "versions_otherwise",
+        "A chain gives, at every event time, the state that the trace gives when it is computed anew.",
+        _PUBLISHED,
+    ),
 )

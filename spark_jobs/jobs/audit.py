@@ -23,6 +23,7 @@ from spark_jobs.jobs.bronze_audit import BronzeAudit
 from spark_jobs.jobs.examination import examine_source
 from spark_jobs.jobs.gates import as_json
 from spark_jobs.jobs.history_audit import broken_histories, unlisted_late_rows
+from spark_jobs.jobs.version_audit import versions_otherwise
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.restatement.chains import chain_corrections
 from spark_jobs.restatement.reach import touched_ranges
@@ -32,6 +33,7 @@ from spark_jobs.restatement.windows import corrections
 from spark_jobs.sources import Source
 from spark_jobs.storage import fence, publication
 from spark_jobs.storage.audit_notes import note_audit
+from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.quality_tables import RESULTS
@@ -128,6 +130,7 @@ _OF_PUBLISHED = (
     "windows_otherwise",
     "repeated_windows",
     "states_otherwise",
+    "versions_otherwise",
     "repeated_entities",
     "broken_histories",
     "unlisted_late_rows",
@@ -180,6 +183,9 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
             tell("repeated_entities", STATE.qualified, twice, len(twice))
             rows = _otherwise_states(overlay, scope)
             tell("states_otherwise", STATE.qualified, rows, len(rows))
+            if source.keeps_chains and overlay.wrote(CHAINS):
+                rows = versions_otherwise(lake, scope, overlay.written(CHAINS))
+                tell("versions_otherwise", CHAINS.qualified, rows, len(rows))
     finally:
         overlay.close()
     return dict(counts), examples
@@ -203,9 +209,10 @@ def _work_out_states(overlay: OverlayLake, scope: Scope) -> None:
     if not scope.source.keeps_chains:
         overlay.append_files(STATE, state_corrections(overlay, scope, 0) or [])
         return
-    corrected = chain_corrections(overlay, scope, 0, with_segments=False)
+    corrected = chain_corrections(overlay, scope, 0)
     if corrected is not None:
         overlay.append_files(STATE, corrected.states)
+        overlay.append_files(CHAINS, corrected.segments)
 
 
 _MOST_DIFFERENCES = 1000

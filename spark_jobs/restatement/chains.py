@@ -173,12 +173,19 @@ def published_chains(
     rows = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
     if entity is not None:
         rows = rows.where(F.col("entity") == entity)
+    found = delta_files(lake.spark, CHAINS) if entity is None else None
+    files = None if found is None else PublishedFiles(found, source.name, meaning, publication)
+    return chains_of_segments(_standing(rows), meaning, frontiers, files)
+
+
+def chains_of_segments(
+    rows: DataFrame, meaning: Meaning, frontiers: Frontiers = UNMOVED, files: PublishedFiles | None = None
+) -> ChainFrame:
+    """The chains whose segments are live rows of `gold.chain_history`."""
     numbers = {name: of[meaning.dtype != "int64"] for name, of in TYPED.items()}
     kind = {"int64": "bigint", "float64": "double", "float32": "float"}[meaning.dtype]
     columns = [F.col(numbers[c]).cast(f"array<{kind}>").alias(c) if c in numbers else F.col(c) for c in NEEDED]
-    found = delta_files(lake.spark, CHAINS) if entity is None else None
-    files = None if found is None else PublishedFiles(found, source.name, meaning, publication)
-    return ChainFrame(_standing(rows).select(*columns), meaning, frontiers, files)
+    return ChainFrame(rows.select(*columns), meaning, frontiers, files)
 
 
 def published_segments(lake: Lake, source: Source, publication: Publication, entity: str) -> Segments:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config import Settings
 from spark_jobs.jobs.audit import audit
 from spark_jobs.sources import find_source
+from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE, chunks, updates
@@ -199,7 +200,7 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     source, of_lake = find_source(home.sources, "meters"), Lake(lake)
     sound = audit(home, source, lake)
     assert [verdict.name for verdict in sound.failed] == []
-    assert len(sound.verdicts) == 16
+    assert len(sound.verdicts) == 17
     missed = {}
     for name, corruption in CORRUPTIONS.items():
         table = corruption.table(source)
@@ -220,15 +221,101 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     assert {row.verdict for row in results.collect()} == {"passed"}
 
 
-def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Settings) -> None:
-    home = write_source(bare, SOURCE + "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n")
+def with_checkpoint(change: Change) -> Change:
+    """A change of the first live segment that stands on a checkpoint."""
+
+    def of(rows: pa.Table) -> pa.Table:
+        chosen = pc.and_(pc.equal(rows["era"], "live"), pc.greater(rows["delta_count"], 0))
+        assert rows.filter(chosen).num_rows, "readings of which enough are compacted"
+        others = rows.filter(pc.invert(pc.fill_null(chosen, fill_value=False)))
+        return pa.concat_tables([others, change(rows.filter(chosen))])
+
+    return of
+
+
+def with_each(column: str, change: Callable[[Any], Any]) -> Change:
+    """A change of one value in every row: of segments, some are closed."""
+
+    def of(rows: pa.Table) -> pa.Table:
+        place, values = rows.column_names.index(column), [change(value) for value in rows[column].to_pylist()]
+        return rows.set_column(place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type))
+
+    return of
+
+
+def with_pending(change: Change) -> Change:
+    """A change of the live segments that have deltas."""
+
+    def of(rows: pa.Table) -> pa.Table:
+        chosen = pc.and_(pc.equal(rows["era"], "live"), pc.greater(rows["deltas"], 0))
+        others = rows.filter(pc.invert(pc.fill_null(chosen, fill_value=False)))
+        return pa.concat_tables([others, change(rows.filter(chosen))])
+
+    return of
+
+
+VERSIONS = "versions_otherwise"
+CHAIN_CORRUPTIONS = {
+    "a value of a state": Corruption(_of(STATE), live(with_value("ints", lambda v: [v[0], v[1] + 1])), {STATES}),
+    "a value of a checkpoint": Corruption(
+        _of(CHAINS), with_checkpoint(with_value("ints", lambda v: [v[0], v[1] + 1])), {VERSIONS}
+    ),
+    "another delta of a checkpoint": Corruption(
+        _of(CHAINS), with_checkpoint(with_value("at_delta", lambda v: v + 1)), {VERSIONS}
+    ),
+    "another count of a checkpoint": Corruption(
+        _of(CHAINS), with_checkpoint(with_value("delta_count", lambda v: v + 1)), {VERSIONS}
+    ),
+    "a segment that is gone": Corruption(_of(CHAINS), with_pending(without), {VERSIONS}),
+    "a value of a delta": Corruption(
+        _of(CHAINS), with_pending(with_each("delta_ints", first(lambda v: v + 1))), {VERSIONS}
+    ),
+    "a time of a delta": Corruption(
+        _of(CHAINS), with_pending(with_each("event_times", first(lambda v: v - 1))), {VERSIONS}
+    ),
+    "a delta that is taken back": Corruption(
+        _of(CHAINS), with_pending(with_each("known_until", lambda v: [1, *(v or [None])[1:]])), {VERSIONS}
+    ),
+    "a list cut short": Corruption(_of(CHAINS), with_pending(with_each("row_ids", lambda v: v[:-1])), {VERSIONS}),
+}
+
+
+@pytest.mark.parametrize("strategy", ["tiered, keep_recent: 1", "full", "time_boundary, interval: 6 h"])
+def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Settings, strategy: str) -> None:
+    home = write_source(bare, f"{SOURCE}compaction: {{strategy: {strategy}, delta_threshold: 3}}\n")
     write_drops(home, READINGS)
     for drop in range(3):
         run(lake, home, drop, drop)
     source = find_source(home.sources, "meters")
     assert [verdict.name for verdict in audit(home, source, lake).failed] == []
-    _corrupt(Lake(lake).uri(STATE), live(with_value("ints", lambda v: [v[0], v[1] + 1])))
-    assert [verdict.name for verdict in audit(home, source, lake).failed] == ["states_otherwise"]
+    # what was taken back and came again cuts chains elsewhere
+    run(lake, home, 1, 1, retract=True)
+    assert [verdict.name for verdict in audit(home, source, lake).failed] == []
+    write_drops(home, [reading for reading in READINGS if reading.drop == 1])
+    run(lake, home, 1, 1)
+    assert [verdict.name for verdict in audit(home, source, lake).failed] == []
+    if not strategy.startswith("tiered"):
+        return
+    failed = {}
+    for name, corruption in CHAIN_CORRUPTIONS.items():
+        uri = Lake(lake).uri(corruption.table(source))
+        version = _corrupt(uri, corruption.change)
+        failed[name] = {verdict.name for verdict in audit(home, source, lake).failed}
+        DeltaTable(uri).restore(version)
+    assert failed == {name: corruption.fails for name, corruption in CHAIN_CORRUPTIONS.items()}
+
+
+def test_chains_of_which_retention_let_deltas_go_are_audited(lake: SparkSession, bare: Settings) -> None:
+    compaction = "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n"
+    home = write_source(bare, f"{SOURCE}retention: {{since: 1 day, horizon: 1 day}}\n{compaction}")
+    write_drops(home, [*READINGS, *[Reading(n, 1440 * n + 10, "ab"[n % 2], n) for n in range(3, 7)]])
+    source = find_source(home.sources, "meters")
+    dropped = 0
+    for drop in range(7):
+        done = run(lake, home, drop, drop)
+        dropped += sum(stage.get("chains", {}).get("dropped", 0) for stage in done)
+        assert [verdict.name for verdict in audit(home, source, lake).failed] == []
+    assert dropped > 0
 
 
 def test_files_before_a_drop_are_left_aside(lake: SparkSession, bare: Settings) -> None:
