@@ -2,7 +2,7 @@
 
 Its metrics of pandas columns go through the values in Python, one by one: a tenth of a second for 400,000. A condition
 answers the same for equal values, so it is put to the distinct ones; and to whole numbers as numpy's, for which Great
-Expectations has a vectorised way. Neither is a fingerprint taken of each frame, which is hashed twice for it.
+Expectations has a vectorised way. No fingerprint is taken of frames either: each was hashed twice for one.
 
 Importing this replaces those metrics for frames of pandas; expectations, suites and results stay Great Expectations'.
 """

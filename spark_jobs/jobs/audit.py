@@ -23,7 +23,7 @@ from spark_jobs.jobs.bronze_audit import BronzeAudit
 from spark_jobs.jobs.examination import examine_source
 from spark_jobs.jobs.gates import as_json
 from spark_jobs.jobs.history_audit import broken_histories, unlisted_late_rows
-from spark_jobs.jobs.version_audit import versions_otherwise
+from spark_jobs.jobs.version_audit import MOST_DIFFERENCES, versions_otherwise
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.restatement.chains import chain_corrections
 from spark_jobs.restatement.reach import touched_ranges
@@ -215,18 +215,15 @@ def _work_out_states(overlay: OverlayLake, scope: Scope) -> None:
         overlay.append_files(CHAINS, corrected.segments)
 
 
-_MOST_DIFFERENCES = 1000
-
-
 def _some(overlay: OverlayLake, table: Table, columns: list[str]) -> list[dict[str, Any]]:
     """Rows that would have to be written to put a table right: `live` what it should say, `closing` what it should not.
-    At most `_MOST_DIFFERENCES`. States are written without being compared: one that closes itself says the same."""
+    At most `MOST_DIFFERENCES`. States are written without being compared: one that closes itself says the same."""
     if not overlay.wrote(table):
         return []
     shown = [column for column in dict.fromkeys(columns) if column in table.column_names and column != "era"]
     eras = [F.min("era").alias("era"), F.max("era").alias("other")]
     rows = overlay.written(table).groupBy(*shown).agg(*eras).where("era = other").drop("other")
-    return [dict(row) for row in utc_rows(rows.limit(_MOST_DIFFERENCES))]
+    return [dict(row) for row in utc_rows(rows.limit(MOST_DIFFERENCES))]
 
 
 def _repeated(
@@ -236,7 +233,7 @@ def _repeated(
     shown, _ = published_rows(lake, table, identity, identity, now, -1, of)
     counted = shown.group_by(list(identity), use_threads=False).aggregate([([], "count_all")])
     twice = counted.filter(pc.greater(counted["count_all"], 1))
-    return list(twice.slice(0, _MOST_DIFFERENCES).to_pylist())
+    return list(twice.slice(0, MOST_DIFFERENCES).to_pylist())
 
 
 def _record(lake: Lake, source: Source, audited: Audited, token: int) -> None:

@@ -21,6 +21,7 @@ from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
 
 MOST_DIFFERENCES = 1000
+"""Rows that differ, of which the audit keeps so many."""
 
 
 def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[dict[str, Any]]:

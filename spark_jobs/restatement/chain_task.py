@@ -48,7 +48,7 @@ class ChainTask:
     Args:
         known_us: updates that were visible before count as visible from then on.
         row_schema: the columns of `chain_inputs`.
-        states, segments: where corrections go; segments to None: nowhere.
+        states, segments: where corrections go.
     """
 
     worker: ChainWorker
@@ -56,7 +56,7 @@ class ChainTask:
     known_us: int
     row_schema: pa.Schema
     states: Destination
-    segments: Destination | None
+    segments: Destination
     token: int
 
     def __call__(self, _: int, blocks: Labelled) -> bytes:
@@ -95,7 +95,7 @@ class ChainTask:
         written[STATE_PART] += as_plain(self.states.write([states.sort_by("entity")]))
         # not +=, which leaves negative numbers out
         counts.update(_counted(segments))
-        if self.segments is not None and segments.num_rows:
+        if segments.num_rows:
             order = [(name, "ascending") for name in IDENTITY]
             rows = max(ROW_GROUP_BYTES * segments.num_rows // max(segments.nbytes, 1), 1)
             to = replace(self.segments, layout=replace(Layout(), rows_a_group=rows))

@@ -83,10 +83,10 @@ class ChainCorrections:
 
 
 def chain_corrections(
-    lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None, with_segments: bool = True
+    lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None
 ) -> ChainCorrections | None:
     """The corrections of a source that keeps chains; None if nothing touches it. `traffic` is for the strategy
-    adaptive; `with_segments`: whether files of segments are written, too."""
+    adaptive."""
     source, publication = scope.source, scope.publication
     meaning, policy, frontiers = meaning_of(source), policy_of(source), retention_of(scope.frontiers)
     rows, known_us, needs = scope.touching_rows(lake, chain_columns(source)), 0, None
@@ -107,7 +107,7 @@ def chain_corrections(
         known_us,
         chain_inputs(rows.none(), source, known_us).schema,
         lake.destination(STATE),
-        lake.destination(CHAINS) if with_segments else None,
+        lake.destination(CHAINS),
         token,
     )
     of_source = {"source": [source.name]}
