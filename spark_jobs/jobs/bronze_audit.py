@@ -28,6 +28,7 @@ from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
 from spark_jobs.sources import Source
 from spark_jobs.sources.drops import PLACE_BITS
+from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LANDINGS, QUARANTINE, chunks, updates
@@ -76,7 +77,7 @@ class BronzeAudit:
         in_bronze, in_trace = self._bronze(landings)
         findings = {
             "files_with_other_rows": self._against_ledger(ledger, in_bronze),
-            "files_that_read_otherwise": self._read_again(in_bronze),
+            "files_that_read_otherwise": self._read_again(in_bronze, landings),
             **self._listed(ledger, landings),
             **self._trace(in_trace),
             "chunks_out_of_shape": self._misshapen,
@@ -137,7 +138,7 @@ class BronzeAudit:
             due, stand = Counter[str](), Counter[str]()
             for row in ledger:
                 due[row["path"]] += (row[what] or 0) - (row[f"{what}_back"] or 0)
-            for part in self._of_landings(table, landings):
+            for part in self._counts(table, landings):
                 for file, diff, records in zip(*(part[c].to_pylist() for c in part.column_names), strict=True):
                     stand[file] += diff * records
             findings[f"files_with_other_{what}"] = [
@@ -147,12 +148,17 @@ class BronzeAudit:
             ]
         return findings
 
-    def _of_landings(self, table: Table, landings: set[int]) -> Iterator[pa.Table]:
-        counted = pc.field("landing").isin(pa.array(sorted(landings), pa.int64()))
+    def _counts(self, table: Table, landings: set[int]) -> Iterator[pa.Table]:
+        """The columns file, diff, and how many records a row is of."""
         columns = ["file", "diff", *(["records"] if table is QUARANTINE else [])]
-        for part in self.lake.stored(table, columns, counted, {"source": [self.source.name]}).tables():
+        for part in self._of_landings(table, columns, landings).tables():
             records = numbers(part["records"], null=1) if table is QUARANTINE else np.ones(part.num_rows, np.int64)
             yield part.select(["file", "diff"]).append_column("records", pa.array(records))
+
+    def _of_landings(self, table: Table, columns: Sequence[str], landings: set[int]) -> StoredRows:
+        """What these landings wrote to a table: what others did, of attempts that were ended, counts for nothing."""
+        counted = pc.field("landing").isin(pa.array(sorted(landings), pa.int64()))
+        return self.lake.stored(table, columns, counted, {"source": [self.source.name]})
 
     def _trace(self, bronze: Balance) -> dict[str, list[dict[str, Any]]]:
         """The updates of all batches that count, against the rows of bronze that they come from."""
@@ -203,11 +209,11 @@ class BronzeAudit:
         at_seal = (times > earliest) & np.isin(times, seals)
         return (drops != numbers(part["row_id"]) >> PLACE_BITS) | ((times != earliest) & ~at_seal)
 
-    def _read_again(self, bronze: Balance) -> list[dict[str, Any]]:
+    def _read_again(self, bronze: Balance, landings: set[int]) -> list[dict[str, Any]]:
         """Files of the sample that give other rows than bronze has of them."""
         landed = [n for n in self.shown if self.known[self.places.paths[n]].kind == LANDED]
         step = max(1, -(-len(landed) // FILES_READ))
-        hidden, quarantine = self._duplicates(), self._quarantine()
+        hidden, quarantine = self._duplicates(landings), self._quarantine(landings)
         findings, spec = [], record_spec(self.source, erased_entities(self.lake, self.source))
         for n in landed[::step]:
             version = self.known[self.places.paths[n]]
@@ -235,10 +241,10 @@ class BronzeAudit:
             self._other_rejects.extend(self._rejected_otherwise(version.path, rejects, quarantine))
         return findings
 
-    def _quarantine(self) -> dict[str, Counter[tuple[Any, ...]]]:
+    def _quarantine(self, landings: set[int]) -> dict[str, Counter[tuple[Any, ...]]]:
         """What stands in quarantine of each file whose records were all rejected by the rules of now."""
-        read = ["file", "diff", "rule_version", "landing", *_OF_REJECT]
-        stored = self.lake.stored(QUARANTINE, read, None, {"source": [self.source.name]}).whole().to_pylist()
+        read = ["file", "diff", "rule_version", *_OF_REJECT]
+        stored = self._of_landings(QUARANTINE, read, landings).whole().to_pylist()
         older = {row["file"] for row in stored if row["rule_version"] != RULES_VERSION}
         standing: dict[str, Counter[tuple[Any, ...]]] = {}
         for row in stored:
@@ -263,9 +269,9 @@ class BronzeAudit:
                     **dict(zip(_OF_REJECT, record, strict=True)),
                 }
 
-    def _duplicates(self) -> pa.Array:
+    def _duplicates(self, landings: set[int]) -> pa.Array:
         """The row ids for which another row stands."""
-        stored = self.lake.stored(DUPLICATES, ["row_id", "diff"], None, {"source": [self.source.name]}).whole()
+        stored = self._of_landings(DUPLICATES, ["row_id", "diff"], landings).whole()
         counted = stored.group_by("row_id").aggregate([("diff", "sum")])
         return counted.filter(pc.greater(counted["diff_sum"], 0))["row_id"].combine_chunks()
 

@@ -361,7 +361,9 @@ class Campaign:
             wrong, off = self.wrong(site, source, number)
             if wrong:
                 fault.what += f" (before `doctor --repair`: {wrong})"
-                fault.way += ("doctor",)
+                # as `doctor` says of what only a server that starts makes anew
+                fault.way += ("up", "doctor")
+                site.do("up", "--no-airflow")
                 site.do("doctor", "--repair")
                 wrong, off = self.wrong(site, source, number)
             fault.problems += [f"{name}: {what}" for name, what in wrong.items()]

@@ -83,6 +83,16 @@ def with_value(column: str, change: Callable[[Any], Any]) -> Change:
     return of
 
 
+def with_stray(diff: int) -> Change:
+    """The first row once more, of a landing that the ledger does not name: nothing is wrong with that."""
+
+    def of(rows: pa.Table) -> pa.Table:
+        stray = with_value("diff", lambda _: diff)(with_value("landing", lambda v: v + 1000)(rows.slice(0, 1)))
+        return pa.concat_tables([rows, stray])
+
+    return of
+
+
 def _silver(source: Any) -> Table:
     from spark_jobs.definitions.definition import Definition
 
@@ -150,6 +160,9 @@ CORRUPTIONS = {
     "a reject that is gone": Corruption(_of(QUARANTINE), without, {REJECTS, REREAD}),
     "a reject twice": Corruption(_of(QUARANTINE), doubled, {REJECTS, REREAD}),
     "another text of a reject": Corruption(_of(QUARANTINE), with_value("raw", lambda _: "other"), {REREAD}),
+    "a reject that an attempt took back and was ended": Corruption(_of(QUARANTINE), with_stray(-1), set()),
+    "a reject that an attempt brought and was ended": Corruption(_of(QUARANTINE), with_stray(1), set()),
+    "a duplicate that an attempt took back and was ended": Corruption(_of(DUPLICATES), with_stray(-1), set()),
     "another line of a reject": Corruption(_of(QUARANTINE), with_value("line", lambda v: v + 5), {REREAD}),
     "another file of a reject": Corruption(_of(QUARANTINE), with_value("file", lambda v: f"{v}x"), {REJECTS, REREAD}),
     "a duplicate that is gone": Corruption(_of(DUPLICATES), without, {"files_with_other_duplicates", READ}),
