@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 import sys
 from typing import Annotated
@@ -39,6 +40,8 @@ def build_app() -> typer.Typer:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Only with `--debug` does a refusal or failure show a traceback."""
     keep_private()
+    # a log that can't be written, of dbt on a full disk, is no reason to print a traceback
+    logging.raiseExceptions = False
     try:
         build_app()(args=arguments, prog_name="tidemark")
     except TidemarkError as refusal:

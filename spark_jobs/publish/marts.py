@@ -125,6 +125,11 @@ class MartsResult:
     tests: Sequence[MartTest]
     seconds: float
 
+    @property
+    def models_failed(self) -> list[str]:
+        """The marts that could not be built."""
+        return [failure.name for failure in self.failed if failure.kind == "model"]
+
     @classmethod
     def of(cls, source: str, results: Sequence[Any], seconds: float, reason: str | None = None) -> MartsResult:
         """Of dbt's results. `reason`: why dbt failed, should none of them say so."""

@@ -121,6 +121,13 @@ class StandingTables:
         if system.get_file_info(folder).type == FileType.Directory:
             system.delete_dir(folder)
 
+    def newest_file(self, folder: str) -> float:
+        """When a file below a folder of the lake was last written, in seconds since 1970; 0 if there is none."""
+        from pyarrow.fs import FileSelector, FileType
+
+        files = self.root_files().get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
+        return max((file.mtime_ns / 1e9 for file in files if file.type == FileType.File), default=0.0)
+
     def copy_folder(self, table: Table, copy: Table) -> None:
         """Let `copy` have the files of `table`, its log included, in place of what it had, and give it to the
         catalog."""

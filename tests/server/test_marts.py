@@ -33,12 +33,18 @@ DELAYS = "SELECT count(*) AS n, sum(departures) AS departures FROM marts.airport
 
 @pytest.fixture(scope="module")
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """An installation that has run a day of flights."""
+    """An installation that has run a day of flights, in whose lake an ended creation of a mart had left a file."""
     installation = Installation(tmp_path_factory.mktemp("marts") / "home")
     with installation.serving("--no-airflow"):
+        remains_of(installation).parent.mkdir(parents=True)
+        remains_of(installation).write_bytes(b"half a file")
         installation.json("prepare", "--from", "2013-01-01", "--to", "2013-01-02")
         day(installation, 1)
         yield installation
+
+
+def remains_of(installation: Installation) -> Path:
+    return Path(installation.settings.lake) / "marts_staging.db" / "aircraft_state" / "part-00000.snappy.parquet"
 
 
 @pytest.fixture
@@ -101,6 +107,11 @@ def test_a_teams_own_models_are_built_tested_and_shown_like_others_also_when_mod
     (own / "tests" / "no_departure_is_late.sql").unlink()
     day(flights, 1)
     assert flights.sql(DELAYS.replace("airport_delays", "delays_now")) == flights.sql(DELAYS) == seen
+
+
+def test_what_a_creation_that_was_ended_has_left_is_no_obstacle(flights: Installation) -> None:
+    assert not remains_of(flights).exists()
+    assert flights.sql("SELECT count(*) AS n FROM marts.aircraft_state")[0]["n"] > 0
 
 
 def test_the_next_run_heals_what_a_hand_wrote_and_nobody_sees_it_before(flights: Installation) -> None:
