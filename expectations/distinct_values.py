@@ -73,5 +73,5 @@ with _without_warnings():
         *(ColumnValuesMatchRegex, ColumnValuesNotMatchRegex),
     ):
         _replace(each)
-# bytes of a frame from which on none is taken
+# a frame of so many bytes or more gets no fingerprint
 pandas_execution_engine.HASH_THRESHOLD = 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_OF_FLOATS = 1 << 53
-"""The whole numbers up to here are floats, each."""
+"""Every whole number up to here is a float."""
 
 
 class ExpectColumnValuesToBeExactlyBetween(ExpectColumnValuesToBeBetween):

@@ -51,9 +51,9 @@ finds `Decimal` and `date` among pandas' names."""
 class Assertion:
     """An expectation that a table is held against: what it is called, what it says, and what its failure does.
 
-    `reads` are the columns that it needs; none: it may need any. `whole` says whether it is about rows together, or a
-    share of them: then it is asked of all that a table would publish, and of rows of all that the run's drops have, not
-    of those alone that the run changes. `condition` is the SQL of which it asks whether it is true.
+    `reads` are the columns that it needs; none: it may need any. `whole`: it is about rows together, or a share of
+    them. Then it is asked of all that a table would publish, and of all landed rows of the run's drops; otherwise of
+    the rows that the run changes. `condition` is the SQL of which it asks whether it is true.
     """
 
     name: str

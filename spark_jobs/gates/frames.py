@@ -62,7 +62,7 @@ def _standing_rows(
     arrays = {"row_id": "row_ids", "event_time": "event_times", "of_row": LANDINGS.name}
     arrays |= {c: f"c_{c}" for c in wanted}
     same = ["entity", "landing", "diff"]
-    stored = lake.stored(chunks(source), ["rows", "seq_no", *same, *arrays.values()], where)
+    stored = lake.stored(chunks(source), ["rows", *same, *arrays.values()], where)
     tables = [chunk_rows(table, rows="rows", arrays=arrays, same=same) for table in (stored.none(), *stored.tables())]
     rows = pa.concat_tables(tables)
     seq_no = pa.array(numbers(rows["row_id"]) >> PLACE_BITS)

@@ -272,25 +272,25 @@ def build_data_docs(settings: Settings) -> int:
         suites = {result.expectation_suite_identifier.name: result.expectation_suite_identifier for result in shown}
         changed = [suite for name, suite in suites.items() if not _has_page(settings, name)]
         if shown:
-            with _failing_pages() as errors:
+            with _unwritten_pages() as errors:
                 context.build_data_docs(resource_identifiers=[*shown, *changed])
-            if (unwritten := next((error for error in errors if isinstance(error, OSError)), None)) is not None:
-                raise unwritten
+            if errors:
+                raise errors[0]
         pending.unlink(missing_ok=True)
     return len(lines)
 
 
 @contextmanager
-def _failing_pages() -> Iterator[list[BaseException]]:
-    """The errors of pages meanwhile: Great Expectations logs them, with tracebacks, and goes on without the page."""
-    errors: list[BaseException] = []
+def _unwritten_pages() -> Iterator[list[OSError]]:
+    """Why pages could not be written meanwhile. Great Expectations would log it with a traceback, and go on."""
+    errors: list[OSError] = []
 
     def keep(record: logging.LogRecord) -> bool:
         error = sys.exception()
-        if error is None:
+        if not isinstance(error, OSError):
             return True
         errors.append(error)
-        return not isinstance(error, OSError)
+        return False
 
     log = logging.getLogger("great_expectations.render.renderer.site_builder")
     log.addFilter(keep)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.config import Settings
+from spark_jobs.gates.measures.parts import of_landings
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.jobs.chunk_audit import columns_of_chunks, judged_chunks
 from spark_jobs.kernels.chunks.merging import chunk_rows
@@ -156,9 +157,8 @@ class BronzeAudit:
             yield part.select(["file", "diff"]).append_column("records", pa.array(records))
 
     def _of_landings(self, table: Table, columns: Sequence[str], landings: set[int]) -> StoredRows:
-        """What these landings wrote to a table: what others did, of attempts that were ended, counts for nothing."""
-        counted = pc.field("landing").isin(pa.array(sorted(landings), pa.int64()))
-        return self.lake.stored(table, columns, counted, {"source": [self.source.name]})
+        """What these landings wrote to a table. Others are attempts that were ended: their rows count for nothing."""
+        return self.lake.stored(table, columns, of_landings(sorted(landings)), {"source": [self.source.name]})
 
     def _trace(self, bronze: Balance) -> dict[str, list[dict[str, Any]]]:
         """The updates of all batches that count, against the rows of bronze that they come from."""

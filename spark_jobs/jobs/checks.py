@@ -127,7 +127,7 @@ def check_landed(stage: Stage, landings: dict[int, PendingLanding], n_records: i
     alone, together = ([check for check in assertions if check.whole == whole] for whole in (False, True))
     place_of = partial(_placed, stage)
     landed = None
-    if alone or (together and not _only_count(together)):
+    if not _only_count(assertions):
         landed = landed_rows(stage.lake, stage.source, list(landings), _columns(assertions))
     if alone:
         verdicts += _judge(stage, about, ROWS, landed, alone, place_of=place_of)

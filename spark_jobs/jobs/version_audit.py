@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints.versions import versions_at
 from spark_jobs.definitions.meaning import meaning_of
-from spark_jobs.kernels.comparison import LIVE
+from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.restatement.chains import chains_of_segments, published_chains
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.storage.chain_tables import CHAINS
@@ -28,17 +28,13 @@ def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[di
     """States that the published chains give and the segments that were worked out anew do not, and the other way
     round, at most `MOST_DIFFERENCES`; `era` says which: `closing` what is published, `live` what should be."""
     source, now = scope.source, scope.publication
-    chains = {
-        "closing": published_chains(lake, source, now),
-        "live": chains_of_segments(segments.where(F.col("era") == LIVE), meaning_of(source)),
-    }
-    published, anew = (versions_at(of, now.published_us, scope.frontiers.horizon_us) for of in chains.values())
-    differing = [
-        one.exceptAll(other).withColumn("era", F.lit(era))
-        for era, one, other in zip(chains, (published, anew), (anew, published), strict=True)
-    ]
+    chains = published_chains(lake, source, now)
+    chains_anew = chains_of_segments(segments.where(F.col("era") == LIVE), meaning_of(source))
+    published, anew = (versions_at(of, now.published_us, scope.frontiers.horizon_us) for of in (chains, chains_anew))
+    wrong = published.exceptAll(anew).withColumn("era", F.lit(CLOSING))
+    missing = anew.exceptAll(published).withColumn("era", F.lit(LIVE))
     try:
-        rows = differing[0].unionByName(differing[1]).limit(MOST_DIFFERENCES).collect()
+        rows = wrong.unionByName(missing).limit(MOST_DIFFERENCES).collect()
     except PySparkException as error:
         # no state follows from segments that contradict themselves
         return [{"table": CHAINS.qualified, "found": str(error).strip().splitlines()[-1][:300]}]

@@ -37,19 +37,16 @@ def class_archive(folders: Sequence[Path], java: Path, jars: Iterable[Path], hea
     """The file of the archive for this Java, with these jars before Spark's own; it may not be there yet.
 
     It is in the first of the folders where it can be read, else where it could be written; None if that is nowhere.
-    What others than this user and root could have written counts for neither, as Java would run it. A file that a disk
-    has damaged is removed: Java would run that, too, or crash.
+    What others than this user and root could have written counts for neither, as Java would run it.
 
     Args:
         heap: of the JVM, as Java takes it: `2g`.
     """
     places = [folder / f"{_hash(java, jars, heap)}.jsa" for folder in folders]
-    readable = [place for place in places if _is_ours(place.parent) and _is_ours(place) and os.access(place, os.R_OK)]
-    for place in readable:
-        if not _is_whole(place):
-            _remove(place)
-    readable = [place for place in readable if place.exists()]
-    return next(iter(readable + [place for place in places if _can_be_written(place)]), None)
+    for place in places:
+        if _is_ours(place.parent) and _is_ours(place) and os.access(place, os.R_OK):
+            return place
+    return next((place for place in places if _can_be_written(place)), None)
 
 
 def draft_of(archive: Path, home: Path) -> Path:
@@ -58,8 +55,14 @@ def draft_of(archive: Path, home: Path) -> Path:
 
 
 def reading(archive: Path | None) -> str:
-    """Java's options that take classes from the archive, where it is there."""
-    return f'"-XX:SharedArchiveFile={archive}" {_QUIET}' if archive and archive.exists() else ""
+    """Java's options that take classes from the archive, where it is there. One that a disk has damaged is removed:
+    Java would run what stands there, or crash."""
+    if archive is None or not archive.exists():
+        return ""
+    if not _is_whole(archive):
+        _remove(archive)
+        return ""
+    return f'"-XX:SharedArchiveFile={archive}" {_QUIET}'
 
 
 def writing(archive: Path | None, home: Path, java: Path, options: str) -> str:

@@ -70,16 +70,17 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def thrift_query(
-    settings: Settings, statement: str, timeout_s: float = 30.0, *, role: str = "reader"
+    settings: Settings, statement: str, timeout_s: float = 30.0, *, role: str = "reader", user: Login | None = None
 ) -> list[tuple[Any, ...]]:
-    """The rows of one statement through the Thrift port, as a JDBC client of a role would get them."""
+    """The rows of one statement through the Thrift port, as a JDBC client of a role, or of this user, would get them;
+    of a statement without rows, none."""
     from thrift.transport.TTransport import TTransportException
 
-    connection = thrift_connection(settings, login(settings, role), timeout_s)
+    connection = thrift_connection(settings, user or login(settings, role), timeout_s)
     try:
         cursor = connection.cursor()
         cursor.execute(statement)
-        rows = list(cursor.fetchall())
+        rows = list(cursor.fetchall()) if cursor.description else []
     except TTransportException:
         # an answer that comes late would be read as that to the closing of the session
         connection._transport.close()

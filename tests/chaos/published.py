@@ -45,8 +45,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 }
 """What people read of each source, with the condition that picks its rows."""
 CUT = ("gold.checkpoints", "gold.chains")
-"""Names that say where chains are cut. A retraction and what takes it back are deltas of a chain as others are, since
-its past stays known, so they move the cuts, and no answer: histories are read across them."""
+"""Names that say where chains are cut. A retraction, and the landing that takes it back, add deltas to a chain, whose
+past stays known. They move the cuts; they change no answer."""
 CHAINED: Mapping[str, tuple[str, ...]] = {"weather": ("EWR", "JFK", "LGA")}
 """The entities of sources that keep chains."""
 JOINED = {

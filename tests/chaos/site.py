@@ -17,8 +17,7 @@ from typing import Any
 
 import psutil
 
-from spark_jobs.server.health import connect_health, sql_health, thrift_connection
-from spark_jobs.server.logins import login
+from spark_jobs.server.health import connect_health, sql_health, thrift_query
 from spark_jobs.server.status import running_supervisor
 from tests.chaos.outputs import Output
 from tests.installations import CHECKOUT, TIDEMARK, Installation, free_port
@@ -168,13 +167,7 @@ class Site:
 
     def ask(self, statement: str, role: str = "reader") -> list[tuple[Any, ...]]:
         """A query over JDBC; of a statement without rows, none."""
-        connection = thrift_connection(self.settings, login(self.settings, role), PATIENCE_S)
-        try:
-            cursor = connection.cursor()
-            cursor.execute(statement)
-            return list(cursor.fetchall()) if cursor.description else []
-        finally:
-            connection.close()
+        return thrift_query(self.settings, statement, PATIENCE_S, role=role)
 
     # --- moments ----------------------------------------------------------------------------------------------------
     def token(self, source: str) -> int:

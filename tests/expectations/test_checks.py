@@ -406,12 +406,12 @@ def test_a_suite_and_a_class_of_ones_own_are_dropped_into_a_folder(tmp_path: Pat
 
 
 def test_a_condition_on_rows_may_name_any_column(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    quality = Settings(home=tmp_path / "home", expectations=own)
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    quality = Settings(home=tmp_path / "home", expectations=folder)
     limited = {"column": "amount", "max_value": 10, "row_condition": "n >= 3", "condition_parser": "pandas"}
     check = {"type": "expect_column_values_to_be_between", "kwargs": limited}
-    (own / "shop.json").write_text(json.dumps({"name": "shop.rows", "expectations": [check]}))
+    (folder / "shop.json").write_text(json.dumps({"name": "shop.rows", "expectations": [check]}))
     mine = {"mine": {"kind": "expectation", "type": "ExpectColumnValuesToBeBetween", "arguments": limited}}
     answers = verdicts(quality, table(rows()), mine)
     assert [(v.verdict, v.observed) for v in answers] == [("failed", "1 of 1 rows that break it")] * 2

@@ -234,18 +234,6 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     assert {row.verdict for row in results.collect()} == {"passed"}
 
 
-def with_checkpoint(change: Change) -> Change:
-    """A change of the first live segment that stands on a checkpoint."""
-
-    def of(rows: pa.Table) -> pa.Table:
-        chosen = pc.and_(pc.equal(rows["era"], "live"), pc.greater(rows["delta_count"], 0))
-        assert rows.filter(chosen).num_rows, "readings of which enough are compacted"
-        others = rows.filter(pc.invert(pc.fill_null(chosen, fill_value=False)))
-        return pa.concat_tables([others, change(rows.filter(chosen))])
-
-    return of
-
-
 def with_each(column: str, change: Callable[[Any], Any]) -> Change:
     """A change of one value in every row: of segments, some are closed."""
 
@@ -256,15 +244,25 @@ def with_each(column: str, change: Callable[[Any], Any]) -> Change:
     return of
 
 
-def with_pending(change: Change) -> Change:
-    """A change of the live segments that have deltas."""
+def live_with(column: str, change: Change) -> Change:
+    """A change of the live segments that have more than 0 in a column."""
 
     def of(rows: pa.Table) -> pa.Table:
-        chosen = pc.and_(pc.equal(rows["era"], "live"), pc.greater(rows["deltas"], 0))
-        others = rows.filter(pc.invert(pc.fill_null(chosen, fill_value=False)))
-        return pa.concat_tables([others, change(rows.filter(chosen))])
+        chosen = pc.fill_null(pc.and_(pc.equal(rows["era"], "live"), pc.greater(rows[column], 0)), fill_value=False)
+        assert rows.filter(chosen).num_rows, "readings of which enough are compacted"
+        return pa.concat_tables([rows.filter(pc.invert(chosen)), change(rows.filter(chosen))])
 
     return of
+
+
+def with_checkpoint(change: Change) -> Change:
+    """A change of segments that stand on a checkpoint."""
+    return live_with("delta_count", change)
+
+
+def with_pending(change: Change) -> Change:
+    """A change of segments that have deltas."""
+    return live_with("deltas", change)
 
 
 VERSIONS = "versions_otherwise"

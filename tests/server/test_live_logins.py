@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.server.health import thrift_connection
+from spark_jobs.server.health import thrift_connection, thrift_query
 from spark_jobs.server.java import find_java
 from spark_jobs.server.logins import Login, login
 from tests.installations import TIDEMARK, Installation, free_port
@@ -119,22 +119,12 @@ def lake(directory: str, keystore: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def ask(lake: Installation, user: Login, statement: str) -> list[tuple[object, ...]]:
-    connection = thrift_connection(lake.settings, user)
-    try:
-        cursor = connection.cursor()
-        cursor.execute(statement)
-        return list(cursor.fetchall()) if cursor.description else []
-    finally:
-        connection.close()
+    return thrift_query(lake.settings, statement, user=user)
 
 
 def test_jdbc_speaks_tls_with_the_certificate_of_the_keystore_and_nothing_else(lake: Installation) -> None:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    place = (lake.settings.server_host, lake.settings.thrift_port)
-    with socket.create_connection(place) as plain, context.wrap_socket(plain) as channel:
-        certificate = channel.getpeercert(binary_form=True)
-        assert certificate is not None and b"lake.example" in certificate
+    certificate = ssl.get_server_certificate((lake.settings.server_host, lake.settings.thrift_port))
+    assert b"lake.example" in ssl.PEM_cert_to_DER_cert(certificate)
     without = lake.settings.model_copy(update={"tls_keystore": None})
     with pytest.raises(Exception, match=r"read 0 bytes|TSocket"):
         thrift_connection(without, login(lake.settings, "reader"), 10)
