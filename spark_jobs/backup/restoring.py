@@ -47,8 +47,8 @@ class Restored:
 
 def restore(settings: Settings, place: str, name: str | None = None) -> Restored:
     """Bring back the newest set of the backup at `place`, or the one of this name: lake, source files, a team's own
-    folders and, where the set has them, landed files. The catalog and views follow with the next run, or `tidemark
-    doctor --repair`. Settings are not brought back: they are the environment's.
+    folders and, where the set has them, landed files. The catalog, views and marts follow with the next `tidemark
+    up`. Settings are not brought back: they are the environment's.
 
     Raises:
         HomeNotEmpty: the lake has files already, or a file beside it is there with other content.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import check_tables, source_tables
+from spark_jobs.definitions.catalog import check_tables, names_lacking, source_tables
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.marts import marts_follow
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.storage.fence import Lease
+
+
+def lacks_names(settings: Settings, spark: SparkSession) -> bool:
+    """Whether the catalog lacks a view that users read of a source that has run."""
+    lake = Lake(spark)
+    return any(
+        names_lacking(lake, source) and lake.is_stored(chunks(source).database, chunks(source).table)
+        for source in read_sources(settings.sources).sources.values()
+    )
 
 
 def repair(settings: Settings, spark: SparkSession) -> list[Finding]:

@@ -128,7 +128,7 @@ def _private(settings: Settings) -> Iterator[Finding]:
 
 def _folders(settings: Settings, now: Status) -> Iterator[Finding]:
     for folder in lost_under_server(settings, now.supervisor) if now.supervisor else ():
-        advice = "`tidemark up` starts the server again; then `tidemark doctor --repair`"
+        advice = "`tidemark up` starts the server again, and makes the names of a lost catalog anew"
         yield Finding("lake server", "wrong", f"{folder} was removed while it runs", advice)
 
 

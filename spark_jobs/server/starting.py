@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spark_jobs.config import Settings
-from spark_jobs.server import processes
+from spark_jobs.server import first_work_part
 from spark_jobs.server.errors import StartFailed
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
-from spark_jobs.server.state import SupervisorState
+from spark_jobs.server.state import PartState, SupervisorState
 from spark_jobs.server.status import POLL_S, running_supervisor
 
 Progress = Callable[[str], None]
@@ -24,7 +22,7 @@ class SupervisorGone(Exception):
 
 
 class Starting:
-    """Asks the services until each has answered, and gives a fresh lake server its first work meanwhile.
+    """Asks the services until each has answered and the lake server's first work is done.
 
     Args:
         wish: the name of what the supervisor was asked for; before it has read that, the server that it is about to
@@ -47,7 +45,6 @@ class Starting:
             self._questions["airflow"] = airflow_health
         self._begun = time.time()
         self._answer = "no supervisor"
-        self._warming: subprocess.Popen[bytes] | None = None
 
     def wait(self) -> None:
         """Return when everything serves.
@@ -56,55 +53,56 @@ class Starting:
             StartFailed: as soon as it is clear that a part will not.
             SupervisorGone: the supervisor ended that ran before.
         """
-        while self._questions:
+        while True:
             time.sleep(POLL_S)
             state = running_supervisor(self._settings)
-            has_read = state is not None and state.wish == self._wish
-            if state and has_read:
-                self._ask_all(state)
-            self._expect_progress(state, has_read=has_read)
-        if self._warming and self._warming.wait():
-            raise self._failed("the first work of the lake server", "it failed", self._log("warm"))
+            if state is None or state.wish != self._wish:
+                self._expect_progress(state, parts=())
+                continue
+            self._ask_all()
+            if not self._questions and self._first_work_is_done(state):
+                return
+            self._expect_progress(state, parts=state.parts)
 
-    def _ask_all(self, state: SupervisorState) -> None:
+    def _ask_all(self) -> None:
         for name, ask in list(self._questions.items()):
             health = ask(self._settings)
-            if not health.ok:
+            if health.ok:
+                del self._questions[name]
+                self._progress(f"{name}: {health.detail}")
+            else:
                 self._answer = f"{name}: {health.detail}"
-                continue
-            del self._questions[name]
-            self._progress(f"{name}: {health.detail}")
-            lake = state.part("lake")
-            if name == "connect" and lake and lake.started > self._begun:
-                self._warming = self._warm()
 
-    def _warm(self) -> subprocess.Popen[bytes]:
-        with self._log("warm").open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "spark_jobs.server.warm"],
-                env={**os.environ, **self._settings.environment(), processes.MARKER: str(self._settings.home)},
-                cwd=self._settings.server_dir,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+    def _first_work_is_done(self, state: SupervisorState) -> bool:
+        part, lake = state.part(first_work_part.NAME), state.part("lake")
+        if part is None:
+            # the supervisor is that of an older version, which has no such part
+            return True
+        if part.condition == "running" and self._is_overdue():
+            self._progress(f"{part.name} takes long, and goes on: see {part.log}")
+            return True
+        if part.condition == "finished" and lake and lake.started > self._begun:
+            for sentence in first_work_part.mended(self._settings):
+                self._progress(sentence)
+        return part.condition == "finished"
 
-    def _expect_progress(self, state: SupervisorState | None, *, has_read: bool) -> None:
-        if not self._questions:
-            return
+    def _expect_progress(self, state: SupervisorState | None, parts: Sequence[PartState]) -> None:
         if self._launched and self._launched.poll() is not None:
             raise self._failed(
                 "supervisor", f"it ended, exit code {self._launched.returncode}", self._log("supervisor")
             )
         if self._launched is None and state is None:
             raise SupervisorGone
-        parts = state.parts if state and has_read else ()
         failed = next((part for part in parts if part.condition == "failed"), None)
         if failed:
             found = f"it ended again and again, last with exit code {failed.last_exit}"
             raise self._failed(failed.name, found, Path(failed.log))
-        if time.time() - self._begun > self._settings.startup_timeout_s:
+        if self._is_overdue():
             found = f"after {self._settings.startup_timeout_s:g} s: {self._answer}"
-            raise self._failed(next(iter(self._questions)), found, self._settings.logs_dir)
+            raise self._failed(next(iter(self._questions), first_work_part.NAME), found, self._settings.logs_dir)
+
+    def _is_overdue(self) -> bool:
+        return time.time() - self._begun > self._settings.startup_timeout_s
 
     def _log(self, name: str) -> Path:
         return self._settings.logs_dir / f"{name}.log"

@@ -31,7 +31,7 @@ import structlog
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.server import airflow_parts, command_part, lake, postgres, processes
+from spark_jobs.server import airflow_parts, command_part, first_work_part, lake, postgres, processes
 from spark_jobs.server.java import Java, find_java
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.processes import Part
@@ -54,7 +54,7 @@ TICK_S = 0.5
 _ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
 """Exit codes of a program that has done at SIGTERM what it does at its end."""
 
-_WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME)
+_WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME, first_work_part.NAME)
 
 
 @dataclass
@@ -122,8 +122,9 @@ class Supervisor:
             except OSError:
                 self._reconcile_asked = True
                 raise
-        for name, run in list(self._runs.items()):
-            self._look_at(name, run)
+        for name in list(self._runs):
+            # a part that starts may replace the run of another one
+            self._look_at(name, self._runs[name])
         self._publish()
 
     def _reconcile(self) -> None:
@@ -181,16 +182,25 @@ class Supervisor:
             return
         run.process = processes.spawn(run.part, self._settings.home)
         run.started, run.condition = time.time(), "running"
+        log.info("started", part=name, pid=run.process.pid)
         if name == lake.NAME:
             self._lock.record(run.process.pid, "the lake server of `tidemark up`, home " + str(self._settings.home))
-        log.info("started", part=name, pid=run.process.pid)
+            self._begin_first_work()
+
+    def _begin_first_work(self) -> None:
+        """Each lake server has its own; that of the one before is of no use to it."""
+        before = self._runs.get(first_work_part.NAME)
+        if before:
+            self._end(before)
+        self._runs[first_work_part.NAME] = _Run(lambda: first_work_part.first_work_part(self._settings), once=True)
 
     def _note_end(self, name: str, run: _Run, exit_code: int) -> None:
         run.process, run.last_exit = None, exit_code
         self._end_strays()
         if run.once and exit_code == 0:
             run.condition = "finished"
-            airflow_parts.note_migrated(self._settings)
+            if name == airflow_parts.MIGRATION:
+                airflow_parts.note_migrated(self._settings)
             return
         now = time.time()
         run.ends = [*(end for end in run.ends if end > now - WINDOW_S), now]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +15,12 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config import CHECKOUT
+from spark_jobs.server.first_work_part import mended
+from spark_jobs.server.state import PartState
+from spark_jobs.server.status import running_supervisor
 from spark_jobs.storage.shown_marts import shown_marts
 from tests.installations import TIDEMARK, Installation
+from tests.server.test_supervisor import eventually
 
 pytestmark = pytest.mark.server
 
@@ -151,6 +158,29 @@ def test_views_that_the_catalog_has_lost_come_back(flights: Installation) -> Non
     day(flights, 2)
     assert flights.sql(DELAYS) == seen
     assert flights.sql("SELECT count(*) > 0 AS some FROM marts.aircraft_state") == [{"some": True}]
+
+
+def test_a_server_that_its_supervisor_starts_again_makes_the_names_of_a_lost_catalog_anew(
+    flights: Installation,
+) -> None:
+    names = ("marts.airport_delays", "silver.rotations", "gold.flights")
+    seen = [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names]
+    # the server that runs goes on with what it has in memory
+    shutil.rmtree(flights.settings.home / "metastore")
+    assert [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names] == seen
+    os.kill(part(flights, "lake").pid, signal.SIGKILL)
+    eventually(lambda: part(flights, "lake").restarts == 1 and part(flights, "lake").condition == "running")
+    eventually(lambda: part(flights, "first-work").condition == "finished", 180)
+    assert "flights: mended: the catalog had lost " in mended(flights.settings)[0]
+    assert [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names] == seen
+
+
+def part(installation: Installation, name: str) -> PartState:
+    state = running_supervisor(installation.settings)
+    assert state is not None
+    found = state.part(name)
+    assert found is not None
+    return found
 
 
 def test_every_mart_and_every_column_of_it_says_what_it_is(flights: Installation) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from spark_jobs.config import Settings
 from spark_jobs.server import control, processes, starting
+from spark_jobs.server.errors import StartFailed
 from spark_jobs.server.health import Health
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.state import SupervisorState, write_wish
@@ -25,14 +26,19 @@ pytestmark = pytest.mark.server
 SUPERVISE = """
 import os, sys
 from pathlib import Path
-from spark_jobs.server import lake, supervisor
+from spark_jobs.server import first_work_part, lake, supervisor
 from spark_jobs.server.processes import Part
 
-def part(settings, java, lock_descriptor):
-    return Part("lake", ("bash", "-c", sys.argv[1]), dict(os.environ), settings.server_dir,
-                settings.logs_dir / "lake.log", 1.0, (lock_descriptor,))
+def program(settings, name, script, *files):
+    return Part(name, ("bash", "-c", script), dict(os.environ), settings.server_dir,
+                settings.logs_dir / f"{name}.log", 1.0, files)
 
-lake.lake_part = part
+def first_work(settings):
+    first_work_part.write_mended(settings, [])
+    return program(settings, "first-work", sys.argv[2])
+
+lake.lake_part = lambda settings, java, lock: program(settings, "lake", sys.argv[1], lock)
+first_work_part.first_work_part = first_work
 supervisor.PAUSE_S = 0.05
 supervisor.TICK_S = 0.02
 sys.exit(supervisor.main())
@@ -61,10 +67,11 @@ def settings(settings: Settings) -> Settings:
 def supervise(settings: Settings) -> Iterator[Callable[[str], subprocess.Popen]]:
     started = []
 
-    def start(program: str) -> subprocess.Popen:
+    def start(program: str, first_work: str = "true") -> subprocess.Popen:
         write_wish(settings, airflow=False, code="v1")
         environment = {**os.environ, **settings.environment(), processes.MARKER: str(settings.home)}
-        process = subprocess.Popen([sys.executable, "-c", SUPERVISE, program], env=environment, start_new_session=True)
+        command = [sys.executable, "-c", SUPERVISE, program, first_work]
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
         started.append(process)
         eventually(lambda: running_supervisor(settings) and members(settings))
         return process
@@ -140,22 +147,65 @@ def test_a_part_that_ends_again_and_again_is_given_up_and_reported(settings, sup
     assert not status(settings.model_copy(update={"connect_timeout_s": 1.0})).ok
 
 
-def test_a_part_that_was_given_up_is_started_once_up_wishes_for_it_again(settings, supervise, monkeypatch):
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `up` asks answers, and its code is that of `supervise`."""
+    answer = Health(ok=True, detail="it answers", seconds=0.0)
+    for service in ("sql_health", "connect_health"):
+        monkeypatch.setattr(starting, service, lambda _: answer)
+    monkeypatch.setattr(control, "code_version", lambda: "v1")
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_part_that_was_given_up_is_started_once_up_wishes_for_it_again(settings, supervise):
     healed = settings.home / "healed"
     supervise(f"sleep 0.3; test -e {healed} && sleep 300; exit 7")
     eventually(lambda: state_of(settings).part("lake").condition == "failed")
     healed.touch()
-    answer = Health(ok=True, detail="it answers", seconds=0.0)
-    for service in ("sql_health", "connect_health"):
-        monkeypatch.setattr(starting, service, lambda _: answer)
-    monkeypatch.setattr(starting.Starting, "_warm", lambda _: subprocess.Popen(["true"]))
-    monkeypatch.setattr(control, "code_version", lambda: "v1")
     control.up(settings, airflow=False)
     part = state_of(settings).part("lake")
     assert (part.condition, part.restarts) == ("running", 0)
     os.kill(part.pid, signal.SIGKILL)
     eventually(lambda: state_of(settings).part("lake").restarts == 1)
     assert state_of(settings).part("lake").condition != "failed", "what ended before counts no more"
+
+
+def test_each_lake_server_has_a_first_work_of_its_own(settings, supervise):
+    done = settings.home / "done"
+    # it is at work when the server ends that it was for
+    supervise("sleep 300", f"echo begun >> {done}; test $(wc -l < {done}) -gt 1 && exit 0; sleep 300")
+    eventually(done.exists)
+    first = state_of(settings).part("first-work")
+    os.kill(state_of(settings).part("lake").pid, signal.SIGKILL)
+    eventually(lambda: state_of(settings).part("first-work").condition == "finished")
+    assert done.read_text() == "begun\n" * 2
+    assert not psutil.pid_exists(first.pid)
+    assert state_of(settings).part("lake").pid
+
+
+@pytest.mark.usefixtures("answering")
+def test_up_waits_for_the_first_work_and_says_what_it_mended(settings, supervise):
+    mended = settings.server_dir / "mended.json"
+    healed = settings.home / "healed"
+    supervise(
+        f"test -e {healed} && sleep 300; exit 7", f"sleep 1; echo '[\"flights: mended: the catalog\"]' > {mended}"
+    )
+    eventually(lambda: state_of(settings).part("lake").condition == "failed")
+    healed.touch()
+    messages = []
+    control.up(settings, airflow=False, progress=messages.append)
+    assert messages == ["sql: it answers", "connect: it answers", "flights: mended: the catalog"]
+    messages.clear()
+    control.up(settings, airflow=False, progress=messages.append)
+    assert messages == ["sql: it answers", "connect: it answers"], "that was another `up`"
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_first_work_that_fails_again_and_again_fails_up(settings, supervise):
+    supervise("sleep 300", "exit 3")
+    with pytest.raises(StartFailed, match="first-work to become healthy, found it ended again and again"):
+        control.up(settings, airflow=False)
+    assert state_of(settings).part("lake").condition == "running"
 
 
 def test_a_killed_supervisor_takes_its_parts_with_it(settings, supervise):

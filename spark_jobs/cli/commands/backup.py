@@ -77,7 +77,7 @@ def restore(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = 
             note(f"{knob} was {_value(was)} where the backup was made, and is {_value(now)} here")
         for knob, folder in done.to_set.items():
             note(f"set {knob}={shlex.quote(folder)}: what the sources need of it was brought there")
-        note("`tidemark up`, then `tidemark doctor --repair` or the next run gives the catalog its tables and views")
+        note("`tidemark up` gives the catalog its tables, views and marts")
 
 
 def verify(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = False) -> None:

@@ -1,0 +1,53 @@
+"""The first work of a fresh lake server: it is warmed, and the names that its catalog has lost are made anew.
+
+A catalog that is embedded goes on in the memory of the server that runs when its folder is removed. The next server
+has none of its names, however it came to be started. `python -m spark_jobs.cli.first_work` is a part of the supervisor.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.server.first_work_part import write_mended
+from spark_jobs.server.health import connect_health
+from spark_jobs.server.warm import warm
+from spark_jobs.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_S = 0.5
+
+
+def main() -> int:
+    """Wait for the server that was started with this process, and do its first work."""
+    settings = load_settings()
+    deadline = time.monotonic() + settings.startup_timeout_s
+    while not (health := connect_health(settings)).ok:
+        if time.monotonic() > deadline:
+            sys.stderr.write(f"the lake server does not answer: {health.detail}\n")
+            return 1
+        time.sleep(_POLL_S)
+    spark = open_session(settings.model_copy(update={"spark": "connect"}), "tidemark-first-work")
+    try:
+        warm(settings, spark)
+        write_mended(settings, _make_names_anew(settings, spark))
+    finally:
+        spark.stop()
+    return 0
+
+
+def _make_names_anew(settings: Settings, spark: SparkSession) -> list[str]:
+    """What was mended, a sentence each; nothing where the catalog has all names."""
+    from spark_jobs.jobs.repair import lacks_names, repair
+
+    if not lacks_names(settings, spark):
+        return []
+    return [f"{finding.what}: {finding.found}" for finding in repair(settings, spark)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""The first work of a lake server as a part: once for each server that is started, see `spark_jobs.cli.first_work`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from spark_jobs.config import Settings
+from spark_jobs.server.processes import Part
+from spark_jobs.server.state import write_json
+
+NAME = "first-work"
+
+
+def first_work_part(settings: Settings) -> Part:
+    """The first work; it waits for the lake server itself."""
+    write_mended(settings, [])
+    return Part(
+        name=NAME,
+        command=(sys.executable, "-m", "spark_jobs.cli.first_work"),
+        environment={**os.environ, **settings.environment()},
+        working_dir=settings.server_dir,
+        log_file=settings.logs_dir / f"{NAME}.log",
+        grace_s=1.0,
+    )
+
+
+def write_mended(settings: Settings, sentences: Sequence[str]) -> None:
+    """Note what the first work has mended."""
+    write_json(_mended_file(settings), sentences)
+
+
+def mended(settings: Settings) -> list[str]:
+    """What the first work of the present lake server has mended, a sentence each."""
+    sentences: list[str] = json.loads(_mended_file(settings).read_text())
+    return sentences
+
+
+def _mended_file(settings: Settings) -> Path:
+    return settings.server_dir / "mended.json"
