@@ -69,7 +69,7 @@ INVARIANTS = (
     ),
     Invariant(
         "unlisted_late_rows",
-        "silver.late lists as many rows of every definition as are late for its windows.",
+        "silver.late lists, for every definition, the rows that are late for its windows, and no others.",
         _PUBLISHED,
     ),
     Invariant("updates_of_several", "Every update of the trace adds one row or takes one back.", _TRACE),

@@ -15,15 +15,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from expectations import AUDIT, SUITES
 from spark_jobs.config import Settings
-from spark_jobs.definitions.definition import Definition, definitions
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.gates import Verdict, build_data_docs, judge_gate
 from spark_jobs.gates.frames import published_rows
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
 from spark_jobs.jobs.bronze_audit import BronzeAudit
 from spark_jobs.jobs.examination import examine_source
 from spark_jobs.jobs.gates import as_json
-from spark_jobs.jobs.history_audit import broken_histories, unlisted_late_rows
-from spark_jobs.jobs.version_audit import MOST_DIFFERENCES, versions_otherwise
+from spark_jobs.jobs.history_audit import MOST_DIFFERENCES, broken_histories, unlisted_late_rows
+from spark_jobs.jobs.version_audit import versions_otherwise
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.restatement.chains import chain_corrections
 from spark_jobs.restatement.reach import touched_ranges
@@ -170,13 +170,13 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
         broken = broken_histories(lake, source, definitions(source), now)
         tell("broken_histories", "", broken, len(broken))
         corrected = corrections(overlay, scope, comparable, touched_ranges(lake, scope, comparable), 0)
-        unlisted = unlisted_late_rows(lake, source, now, corrected)
+        unlisted = unlisted_late_rows(overlay, scope, definitions(source))
         tell("unlisted_late_rows", LATE.qualified, unlisted, len(unlisted))
         for definition in comparable:
             table = definition.table()
             if definition.name in corrected:
                 overlay.append_files(table, corrected[definition.name].files)
-            rows = _some(overlay, table, _told_of(definition))
+            rows = _some(overlay, table, [*(column.name for column in definition.value_columns()), "era"])
             tell("windows_otherwise", table.qualified, rows, len(rows))
         if source.state is not None:
             twice = _repeated(lake, STATE, ["entity"], now, {"source": [source.name]})
@@ -189,11 +189,6 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
     finally:
         overlay.close()
     return dict(counts), examples
-
-
-def _told_of(definition: Definition) -> list[str]:
-    counted = list(definition.window.aggregates)
-    return [*definition.identity, "window_end", *counted, "era"]
 
 
 def _otherwise_states(overlay: OverlayLake, scope: Scope) -> list[dict[str, Any]]:

@@ -1,30 +1,36 @@
 """The audit's look at histories: whether one version of a window or a state follows the other, each known from a
-publication on; and whether every late row is listed."""
+publication on; and whether the late rows, and no others, are listed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.measures.histories import FAULTS, judge_history
-from spark_jobs.kernels.plain import Ints, numbers
+from spark_jobs.kernels.plain import Ints
 from spark_jobs.reads.publications import publications
-from spark_jobs.restatement.windows import Corrections
+from spark_jobs.restatement.late import LISTED, judged_files, other_late_rows
+from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.publication import Publication, visible_rows
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import LATE, STATE
-from spark_jobs.storage.times import micros
+from spark_jobs.storage.times import micros, utc_rows
 
 _ERAS = (LIVE, CLOSING, "closed")
-_NOT_LATE = ("below_horizon", "kept_below_horizon")
+
+MOST_DIFFERENCES = 1000
+"""Rows that differ, of which the audit keeps so many."""
 
 
 def broken_histories(
@@ -63,20 +69,14 @@ def _broken(
     ]
 
 
-def unlisted_late_rows(
-    lake: Lake, source: Source, now: Publication, anew: Mapping[str, Corrections]
-) -> list[dict[str, Any]]:
-    """The definitions of which `silver.late` lists more or fewer rows than are late; `anew` is what their windows give
-    when they are all computed anew."""
-    if source.retention.horizon_us is not None:
+def unlisted_late_rows(overlay: OverlayLake, scope: Scope, definitions: Sequence[Definition]) -> list[dict[str, Any]]:
+    """What `silver.late` should list and does not, or lists and should not, once all rows are judged anew: rows of it
+    whose `diff` is how often they lack; at most `MOST_DIFFERENCES`."""
+    if scope.has_horizon:
         return []  # of rows below it nothing can be told any more
-    rows = lake.stored(LATE, ["definition", "action", "diff"], visible_rows(now), {"source": [source.name]}).whole()
-    rows = rows.filter(pc.invert(pc.is_in(rows["action"], value_set=pa.array(_NOT_LATE))))
-    differs = []
-    for name, corrected in anew.items():
-        listed = int(numbers(rows.filter(pc.equal(rows["definition"], name))["diff"]).sum())
-        if listed != corrected.account.late:
-            differs.append(
-                {"table": LATE.qualified, "definition": name, "late": corrected.account.late, "listed": listed}
-            )
-    return differs
+    taken_back = other_late_rows(overlay, scope, list(definitions), 0)
+    overlay.append_files(LATE, judged_files(overlay, scope, list(definitions), 0))
+    judged = overlay.written(LATE) if overlay.wrote(LATE) else None
+    both = [rows.select(*LISTED, "diff") for rows in (taken_back, judged) if rows is not None]
+    differ = reduce(DataFrame.unionByName, both).groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    return [{"table": LATE.qualified, **row} for row in utc_rows(differ.limit(MOST_DIFFERENCES))]

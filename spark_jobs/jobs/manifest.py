@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +15,12 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import of_run
 from spark_jobs.kernels.measures.hashing import bag
 from spark_jobs.landing.ledger import COUNTS
+from spark_jobs.reads.publications import publications
 from spark_jobs.storage.data_files import StoredRows
 from spark_jobs.storage.quality_tables import RUNS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import FILES, LATE, STATE
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.times import instant, micros
 from spark_jobs.threads import in_threads
 
 _OF_FILE = ("path", "seq_no", "bytes", "checksum", "version", "landing", *COUNTS)
@@ -29,11 +30,15 @@ _OF_PUBLICATION = ("token", "known_from", "known_to")
 
 def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | None = None) -> None:
     """Record the run as it ends with this stage: published, or failed with `error`. One that publishes nothing new
-    leaves nothing behind, here neither."""
+    leaves nothing behind, here neither, unless an earlier attempt of it published and has not recorded that."""
+    before, tokens = stage.publication.published_us, [*stage.lease.staged.values()]
     if error is None and not stage.summary.get("moved"):
-        return
+        if not _lacks_manifest(stage):
+            return
+        newest = publications(stage.lake, stage.source, stage.publication)[-1]
+        before, tokens = micros(newest.published_before), [t for t in stage.publication.tokens if t > newest.token]
     version = json.dumps(stage.source.model_dump(mode="json", by_alias=True), sort_keys=True)
-    before, now = stage.publication.published_us, stage.summary.get("published_us", stage.publication.published_us)
+    now = stage.summary.get("published_us", stage.publication.published_us)
     row = {
         **of_run(stage),
         "outcome": "failed" if error else "published",
@@ -49,9 +54,19 @@ def record_run(stage: Stage, stages: list[dict[str, Any]], error: Exception | No
         "published": instant(now) if now > 0 else None,
         "inputs": json.dumps(_inputs(stage, stages)),
         "stages": json.dumps(stages, default=str),
-        "outputs": json.dumps(outputs(stage) if error is None else {}),
+        "outputs": json.dumps(outputs(stage, tokens) if error is None else {}),
     }
     stage.lake.record(RUNS, [row])
+
+
+def _lacks_manifest(stage: Stage) -> bool:
+    """Whether this run made the publication in force, and ended before it recorded that."""
+    shown = stage.publication
+    if shown.run_id != stage.run_id:
+        return False
+    of_run = (pc.field("source") == stage.source.name) & (pc.field("run_id") == stage.run_id)
+    rows = stage.lake.records(RUNS, of_run)
+    return not any(row["outcome"] == "published" and row["published"] == instant(shown.published_us) for row in rows)
 
 
 def _inputs(stage: Stage, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -64,19 +79,18 @@ def _inputs(stage: Stage, stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def outputs(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Per table the rows that the run publishes, and a hash of them."""
-    staged, source = stage.lease.staged, [stage.source.name]
-    written: list[tuple[Table, int | None, Mapping[str, list[str]]]] = [
-        *((definition.table(), staged.get("window"), {}) for definition in stage.definitions),
-        (LATE, staged.get("window"), {"source": source}),
-        *([(STATE, staged.get("compact"), {"source": source})] if stage.source.state is not None else []),
+def outputs(stage: Stage, tokens: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Per table the rows that the run publishes, those of its stages' tokens, and a hash of them."""
+    source = {"source": [stage.source.name]}
+    written: list[tuple[Table, Mapping[str, list[str]]]] = [
+        *((definition.table(), {}) for definition in stage.definitions),
+        (LATE, source),
+        *([(STATE, source)] if stage.source.state is not None else []),
     ]
     stored = {}
-    for table, token, partitions in written:
-        if token is not None:
-            columns = [column for column in table.column_names if column not in _OF_PUBLICATION]
-            stored[table.qualified] = stage.lake.stored(table, columns, pc.field("token") == token, partitions)
+    for table, partitions in written:
+        columns = [column for column in table.column_names if column not in _OF_PUBLICATION]
+        stored[table.qualified] = stage.lake.stored(table, columns, pc.field("token").isin(tokens), partitions)
     return dict(zip(stored, in_threads(_output, list(stored.values())), strict=True))
 
 

@@ -14,14 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.checkpoints.versions import versions_at
 from spark_jobs.definitions.meaning import meaning_of
+from spark_jobs.jobs.history_audit import MOST_DIFFERENCES
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.restatement.chains import chains_of_segments, published_chains
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
-
-MOST_DIFFERENCES = 1000
-"""Rows that differ, of which the audit keeps so many."""
 
 
 def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[dict[str, Any]]:

@@ -40,7 +40,8 @@ BELOW, KEPT_BELOW = "below_horizon", "kept_below_horizon"
 
 ROWS_A_TASK = 1 << 20
 """Of a task that judges: a day's rows make one small file, a year's are judged by all cores."""
-_LISTED = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
+LISTED = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
+"""What `silver.late` says of a row that is late for windows of a definition."""
 _STORED = {c.name: c.type for c in LATE.columns}
 
 
@@ -88,7 +89,7 @@ def _below_changes(lake: Lake, scope: Scope, definitions: list[Definition]) -> D
     """Rows below the horizon: what should be listed of them less what is."""
     listed = _listed(lake, scope, F.col("action").isin(BELOW, KEPT_BELOW)).withColumn("diff", -F.col("diff"))
     both = _below(lake, scope, definitions).unionByName(listed)
-    return both.groupBy(*_LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    return both.groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
 def _below(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
@@ -108,7 +109,7 @@ def _below(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame
     if scope.source.state is not None:
         takers.append(F.struct(F.lit(None).cast("string").alias("definition"), F.col("event_time").alias("time")))
     if not takers:
-        return lake.read(LATE).where("false").select(*_LISTED, "diff")
+        return lake.read(LATE).where("false").select(*LISTED, "diff")
     told = {
         "definition": F.col("of.definition"),
         "event_time": F.col("of.time"),
@@ -118,14 +119,14 @@ def _below(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame
         "diff": F.abs("net"),
     }
     found = net.withColumn("of", F.explode(F.array_compact(F.array(*takers)))).withColumns(told)
-    missing = {c: F.lit(None).cast(_STORED[c]) for c in _LISTED if c not in found.columns}
-    return found.withColumns(missing).select(*_LISTED, "diff")
+    missing = {c: F.lit(None).cast(_STORED[c]) for c in LISTED if c not in found.columns}
+    return found.withColumns(missing).select(*LISTED, "diff")
 
 
 def _listed(lake: Lake, scope: Scope, which: Column) -> DataFrame:
     """What is listed now of the source's rows, each with how often."""
     rows = lake.read(LATE).where((F.col("source") == scope.source.name) & visible(scope.publication) & which)
-    return rows.groupBy(*_LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    return rows.groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
 def _name(scope: Scope) -> Column:

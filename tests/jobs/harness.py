@@ -113,9 +113,10 @@ def run(
     source: str = "meters",
     start: datetime = START,
     pass_gap: bool = True,
+    stages: Sequence[str] = STAGES,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """All stages for the drops from `first` to `last`, both included, with `options` of the `Request`; returns their
+    """The stages for the drops from `first` to `last`, both included, with `options` of the `Request`; returns their
     summaries. Tests run days in any order, so a gap is passed unless they say otherwise."""
     lo, hi = start + first * DAY, start + (last + 1) * DAY
     given = {"source": source, "lo": lo, "hi": hi, "run_id": f"test-{first}-{last}"}
@@ -123,7 +124,7 @@ def run(
         request = Request.of_plan(options["planned"], pass_gap=pass_gap)
     else:
         request = Request(pass_gap=pass_gap, **options)
-    return [run_stage(name, **given, settings=settings, spark=spark, request=request) for name in STAGES]
+    return [run_stage(name, **given, settings=settings, spark=spark, request=request) for name in stages]
 
 
 def published(spark: SparkSession, table: str, *leave_out: str) -> list[tuple[Any, ...]]:
