@@ -31,7 +31,11 @@ def drops_asked_for(
     only_missing: bool = False,
     failed: bool = False,
 ) -> list[Drop]:
-    """The drops of a range, or all of the source, that are to be run."""
+    """The drops of a range, or all of the source, that are to be run.
+
+    Raises:
+        AirflowRefused: `failed` are asked for, and Airflow does not say which they are.
+    """
     from spark_jobs.jobs.drops import drops_of
 
     if (first is None) != (last is None):
@@ -50,9 +54,8 @@ def drops_asked_for(
 
 
 def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
-    """The drops whose newest run in Airflow failed; none where Airflow does not run."""
-    from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
-    from spark_jobs.server.airflow_parts import password_file
+    """The drops whose newest run in Airflow failed."""
+    from spark_jobs.server.airflow_api import AirflowApi
     from spark_jobs.server.airflow_runs import interval_of
     from spark_jobs.server.backfill import failed_drops
 
@@ -60,14 +63,8 @@ def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
         interval = interval_of(run, source.drops)
         return range(0) if interval is None else source.drops.spanned(*interval)
 
-    if not password_file(settings).exists():
-        return set()
-    try:
-        with AirflowApi(settings) as api:
-            return failed_drops(api, source.name, drops_of_run)
-    except AirflowRefused as refusal:
-        note(f"which runs failed is not known: {refusal.found}")
-        return set()
+    with AirflowApi(settings) as api:
+        return failed_drops(api, source.name, drops_of_run)
 
 
 @contextmanager
@@ -86,7 +83,7 @@ def _lake(settings: Settings) -> Iterator[Lake]:
 def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
     """Every drop of a source: its state (`failed` where the newest run failed and it has not landed), files, bytes and
     rows."""
-    wrong = failed_in_airflow(settings, source)
+    wrong = _known_to_have_failed(settings, source)
     drops = drops_asked_for(settings, source)
     return [
         {
@@ -96,6 +93,20 @@ def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
         }
         for drop in drops
     ]
+
+
+def _known_to_have_failed(settings: Settings, source: Source) -> set[int]:
+    """`failed_in_airflow`; none where Airflow never ran, or does not answer."""
+    from spark_jobs.server.airflow_api import AirflowRefused
+    from spark_jobs.server.airflow_parts import password_file
+
+    if not password_file(settings).exists():
+        return set()
+    try:
+        return failed_in_airflow(settings, source)
+    except AirflowRefused as refusal:
+        note(f"which runs failed is not known: {refusal.found}")
+        return set()
 
 
 def for_people(drops: list[dict[str, Any]], source: str) -> Any:

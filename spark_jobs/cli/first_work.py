@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings, load_settings
@@ -41,12 +42,17 @@ def main() -> int:
 
 
 def _make_names_anew(settings: Settings, spark: SparkSession) -> list[str]:
-    """What was mended, a sentence each; nothing where the catalog has all names."""
+    """What was mended, or could not be, a sentence each; nothing where the catalog has all names."""
     from spark_jobs.jobs.repair import lacks_names, repair
 
-    if not lacks_names(settings, spark):
-        return []
-    return [f"{finding.what}: {finding.found}" for finding in repair(settings, spark)]
+    try:
+        if not lacks_names(settings, spark):
+            return []
+        return [f"{finding.what}: {finding.found}" for finding in repair(settings, spark)]
+    except Exception as error:  # a lake that is damaged is to be served: `doctor` looks at it, `restore` mends it
+        traceback.print_exc()
+        found = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return [f"names: not made anew: {found}; `tidemark doctor` looks for the cause"]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -20,6 +21,7 @@ import httpx
 import psutil
 import pytest
 
+from spark_jobs.cli.commands.backfill import STOPPED
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.server import control, processes
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
@@ -52,12 +54,13 @@ probe()
 NOTING = """
 import json, sys, time, types
 from pathlib import Path
-from threading import Thread
-from typing import TypeVar
+from airflow.sdk.exceptions import AirflowFailException
 
 def noted(name, *, source, lo, hi, run_id, request):
     while name == "window" and Path({journal!r}).with_name("hold").exists():
         time.sleep(0.2)
+    if Path({journal!r}).with_name(f"fails {{lo:%Y-%m-%d}}").exists():
+        raise AirflowFailException("as the test wishes")
     with open({journal!r}, "a") as journal:
         journal.write(json.dumps([name, run_id, f"{{lo:%Y-%m-%d}}", (hi - lo).days]) + "\\n")
     return {{"stage": name, "files": 1, "known_files": 0}}
@@ -332,6 +335,50 @@ def test_runs_from_every_door_at_once_follow_one_another_and_the_day_goes_before
     assert min(daily) > max(others)
 
 
+def test_the_command_picks_drops_that_failed_or_are_missing_and_goes_on_where_it_stopped(airflow, api):
+    days = ("--from", date(21), "--to", date(24))
+
+    def planned(*which: str) -> list[tuple[str, str]]:
+        done = tidemark(airflow, "backfill", "meters", *days, *which, "--dry-run", "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [(run["from"], run["to"]) for run in json.loads(done.stdout)]
+
+    fails = airflow.home / f"fails {date(22)}"
+    fails.touch()
+    failed = tidemark(airflow, "backfill", "meters", *days, "--batch", "1")
+    assert failed.returncode == 1
+    assert "go on with: tidemark backfill meters --resume" in " ".join(failed.stderr.split())
+    assert [(stage, day) for stage, _, day, _ in noted(airflow, range(21, 25))] == [(s, date(21)) for s in STAGES]
+    assert planned("--failed") == [(date(22), date(22))]
+    # the stages of this test land nothing
+    assert planned("--only-missing", "--batch", "3") == [(date(21), date(23)), (date(24), date(24))]
+    refused = tidemark(airflow, "backfill", "meters", "--resume", "--dry-run")
+    assert refused.returncode == 2
+    assert "expected --resume alone" in " ".join(refused.stderr.split())
+
+    fails.unlink()
+    hold = airflow.home / "hold"
+    hold.touch()
+    going = subprocess.Popen(
+        [TIDEMARK, "backfill", "meters", "--resume"],
+        env={**os.environ, **airflow.environment()},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: [stage for stage, *_ in noted(airflow, range(22, 23))] == ["land", "seal"])
+    going.send_signal(signal.SIGINT)
+    hold.unlink()
+    _, said = going.communicate(timeout=300)
+    assert going.returncode == STOPPED, said
+    expect_whole_runs_in_order(airflow, range(21, 23))
+    resumed = tidemark(airflow, "backfill", "meters", "--resume", "--json")
+    assert [(run["slice"]["first"], run["state"]) for run in json.loads(resumed.stdout)] == [
+        (date(day), "success") for day in range(21, 25)
+    ]
+    expect_whole_runs_in_order(airflow, range(21, 25))
+    assert planned("--failed") == []
+
+
 def test_the_schedulers_log_holds_no_error(airflow):
     lines = (airflow.logs_dir / "airflow-scheduler.log").read_text().splitlines()
     assert len(lines) > 10
@@ -397,9 +444,12 @@ def states_of(api: AirflowApi, task: str) -> set[str]:
 
 def test_up_without_airflow_ends_it_and_keeps_the_lake_server(airflow):
     running = running_supervisor(airflow)
-    servers = [running.part(name).pid for name in ("lake", "commands")]
+    servers = {running.part(name).pid for name in ("lake", "commands")}
     report = control.up(airflow, airflow=False)
     assert {service.name for service in report.services} == {"sql", "connect"}
-    assert [part.pid for part in running_supervisor(airflow).parts] == servers
+    assert {part.pid for part in running_supervisor(airflow).parts if part.pid} == servers
     commands = [" ".join(process.cmdline()) for process in processes.marked(airflow.home)]
     assert not any("airflow" in command.lower() and "spark" not in command for command in commands)
+    refused = tidemark(airflow, "backfill", "meters", "--from", date(21), "--to", date(24), "--failed", "--dry-run")
+    assert refused.returncode == 1
+    assert "airflow_refused: expected Airflow at" in " ".join(refused.stderr.split())

@@ -17,8 +17,8 @@ from spark_jobs.config import Settings
 from spark_jobs.server import control
 from spark_jobs.server.health import thrift_query
 from tests.installations import ODD_NAME
-from tests.jobs.harness import write_drops, write_source
-from tests.jobs.test_pipeline import READINGS, due, session_oracle
+from tests.jobs.harness import Reading, write_drops, write_source
+from tests.jobs.test_pipeline import DAY, READINGS, due, session_oracle
 
 pytestmark = [pytest.mark.server, pytest.mark.long]
 
@@ -63,6 +63,11 @@ def sessions(settings: Settings, relation: str) -> Counter:
             settings, f"SELECT meter, {start}, {end}, n, total FROM {relation}"
         )
     )
+
+
+def test_before_the_first_run_nothing_was_checked(served: Settings) -> None:
+    code, told = answer(tidemark(served, "quality"))
+    assert (code, told["verdicts"], told["results"]) == (0, [], [])
 
 
 def test_a_plan_is_applied_and_the_past_is_read_by_jdbc_and_the_command_line(served: Settings, tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ def test_a_changed_source_file_is_built_compared_promoted_and_dropped(served: Se
     by_table = {table["table"]: table for table in compared["sources"][0]["tables"]}
     assert compared["sources"][0]["stands"]
     assert by_table["dev__silver.shifts"]["inserted"] > 0
-    code, found = answer(tidemark(served, "query", "SELECT count(*) AS n FROM dev__silver.shifts"))
+    code, found = answer(tidemark(served, "sql", "SELECT count(*) AS n FROM dev__silver.shifts"))
     assert code == 0, found
     before, then = sessions(served, "silver.shifts"), sessions(served, "dev__silver.shifts")
     assert before != then
@@ -132,7 +137,8 @@ def test_an_entity_is_erased_and_stays_out(served: Settings) -> None:
     assert (code, would["erasure"]) == (0, "")
     assert would["rows"] == sum(r.meter == "b" for r in due(READINGS, 3))
     code, done = answer(tidemark(served, "erase", "meters", "--entity", "b", "--because", "asked"))
-    assert (code, done["left"]) == (0, []), done
+    # a text of one letter is everywhere: that it was not looked for is said, and somebody has to look
+    assert (code, done["left"]) == (1, [f"texts below {served.home} were not searched: 'b' is too short to tell"]), done
     assert done["rows"] == would["rows"]
     days = ("--from", "2024-01-01", "--to", "2024-01-03")
     code, ran = answer(tidemark(served, "run", "meters", *days))
@@ -141,3 +147,29 @@ def test_an_entity_is_erased_and_stays_out(served: Settings) -> None:
     assert {row[0] for row in thrift_query(served, "SELECT meter FROM gold.meters")} == {"a"}
     code, refused = answer(tidemark(served, "erase", "meters", "--entity", "c", "--because", "asked"))
     assert (code, refused["error"]["code"]) == (1, "entity_unknown")
+
+
+def test_quality_ends_with_1_while_the_newest_run_failed_a_check(served: Settings) -> None:
+    def verdicts(*more: str) -> tuple[int, dict[str, str]]:
+        code, told = answer(tidemark(served, "quality", "meters", "--runs", "1", *more))
+        return code, {result["name"]: result["verdict"] for result in told["results"]}
+
+    assert verdicts() == (0, {})
+    file = served.home / "sources" / "meters.yml"
+    file.write_text(
+        f"{file.read_text()}\nchecks: {{low: {{kind: between, column: load, max: 100, treatment: warn}}}}\n"
+    )
+    write_drops(served, [Reading(3, 3 * DAY + 5, "c", 1), Reading(3, 3 * DAY + 6, "a", 101)])
+    day = ("run", "meters", "--from", "2024-01-04", "--to", "2024-01-04")
+    assert answer(tidemark(served, *day))[0] == 0
+    assert verdicts() == (0, {"low": "warned"})
+    file.write_text(file.read_text().replace("warn", "fail"))
+    write_drops(served, [Reading(3, 3 * DAY + 5, "c", 1), Reading(3, 3 * DAY + 6, "a", 102)])
+    code, told = answer(tidemark(served, *day))
+    assert (code, told["error"]["code"]) == (1, "gate_failed")
+    assert verdicts() == (1, {"low": "failed"})
+    code, told = answer(tidemark(served, *day, "--override", "low", "--because", "a new sensor"))
+    assert code == 0, told
+    assert verdicts() == (0, {"low": "overridden"})
+    code, told = answer(tidemark(served, "quality", "--run", "no such run"))
+    assert (code, told["error"]["code"]) == (2, "parameter")

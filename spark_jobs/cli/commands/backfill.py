@@ -70,9 +70,11 @@ def backfill(
     settings = load_settings()
     checked = known_source(settings, source)
     if resume:
-        if any((first, last, batch, only_missing, failed, pass_gap)):
+        if any((first, last, batch, only_missing, failed, pass_gap, dry_run)):
             raise ParameterError(
-                expected="--resume alone", found="--resume with what to run", next_step="leave either out"
+                expected="--resume alone: it goes on with what was asked for then",
+                found="--resume with an option that says what to run, or --dry-run",
+                next_step="leave either out",
             )
         work = backfills.last_backfill(settings, source)
     else:

@@ -12,6 +12,7 @@ from rich.text import Text
 from spark_jobs.cli.arguments import known_source, server_session
 from spark_jobs.cli.output import JsonOption, emit, table
 from spark_jobs.config import load_settings
+from spark_jobs.errors import ParameterError
 
 COLUMNS = ["source", "run", "gate", "passed", "not passed", "what did not pass"]
 
@@ -36,12 +37,18 @@ def quality(
     settings = load_settings()
     from spark_jobs.gates import data_docs_index
     from spark_jobs.gates.results import newest_runs
+    from spark_jobs.storage.lake import Lake
+    from spark_jobs.storage.quality_tables import RESULTS
 
     if source is not None:
         known_source(settings, source)
     with server_session(settings, "tidemark-quality") as spark:
-        results = spark.table("quality.results").toArrow().to_pylist()
+        results = Lake(spark).records(RESULTS)
     shown = newest_runs(results, source=source, run_id=run, runs=runs)
+    if run is not None and not shown:
+        raise ParameterError(
+            expected="a run whose checks are kept", found=run, next_step="`tidemark quality` names the newest runs"
+        )
     newest = {of_run[0]["source"]: of_run for of_run in reversed(shown)}
     broken = any(r["verdict"] in ("failed", "error") for of_run in newest.values() for r in of_run)
     rows = [row for of_run in shown for row in _gates(of_run)]
