@@ -146,7 +146,7 @@ def test_an_entity_is_erased_and_stays_out(served: Settings) -> None:
     assert {row[0] for row in thrift_query(served, "SELECT DISTINCT meter FROM silver.shifts")} == {"a"}
     assert {row[0] for row in thrift_query(served, "SELECT meter FROM gold.meters")} == {"a"}
     code, refused = answer(tidemark(served, "erase", "meters", "--entity", "c", "--because", "asked"))
-    assert (code, refused["error"]["code"]) == (1, "entity_unknown")
+    assert (code, refused["error"]["code"]) == (2, "entity_unknown")
 
 
 def test_quality_ends_with_1_while_the_newest_run_failed_a_check(served: Settings) -> None:
