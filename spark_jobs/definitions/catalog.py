@@ -38,6 +38,8 @@ from spark_jobs.storage.tables import (
 )
 
 _VIEW = re.compile(r"CREATE OR REPLACE VIEW `(\w+)`\.`(\w+)`")
+_OF_ALL_SOURCES = {("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections")}
+"""Views over all sources; they are there once one has run."""
 
 
 class LakeOlder(TidemarkError):
@@ -134,12 +136,26 @@ def share_of(source: Source, shown: Collection[str] | None = None) -> Share:
 
 def names_lacking(lake: Lake, source: Source) -> list[str]:
     """The views that users read of the source and the catalog lacks."""
-    views_of = {match.groups() for statement in _own_names(source) if (match := _VIEW.match(statement))}
-    wanted = {(database, view) for database, view in views_of}
-    wanted |= {("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections")}
-    databases = {database for database, _ in wanted} & lake.databases()
-    present = {(database, view) for database, views in lake.names_in(databases).items() for view in views}
-    return sorted(f"{database}.{view}" for database, view in wanted - present)
+    return sorted(".".join(lacking) for lacking in _lacking(lake, _views(source)))
+
+
+def sources_lacking_names(lake: Lake, sources: Collection[Source]) -> list[Source]:
+    """Those of which the catalog lacks a view; it is asked once for all."""
+    views = {source.name: _views(source) for source in sources}
+    lacking = _lacking(lake, set().union(*views.values()))
+    return [source for source in sources if views[source.name] & lacking]
+
+
+def _views(source: Source) -> set[tuple[str, str]]:
+    """Database and name of each view that users read of the source."""
+    views = {match.groups() for statement in _own_names(source) if (match := _VIEW.match(statement))}
+    return {(database, view) for database, view in views} | _OF_ALL_SOURCES
+
+
+def _lacking(lake: Lake, views: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    databases = {database for database, _ in views} & lake.databases()
+    present = {(database, name) for database, names in lake.names_in(databases).items() for name in names}
+    return views - present
 
 
 def names_version(source: Source) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import check_tables, names_lacking, source_tables
+from spark_jobs.definitions.catalog import check_tables, source_tables, sources_lacking_names
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.marts import marts_follow
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
 def lacks_names(settings: Settings, spark: SparkSession) -> bool:
     """Whether the catalog lacks a view that users read of a source that has run."""
-    lake = Lake(spark)
-    return any(
-        names_lacking(lake, source) and lake.is_stored(chunks(source).database, chunks(source).table)
-        for source in read_sources(settings.sources).sources.values()
-    )
+    lake, sources = Lake(spark), read_sources(settings.sources).sources.values()
+    tables = map(chunks, sources_lacking_names(lake, sources))
+    return any(lake.is_stored(table.database, table.table) for table in tables)
 
 
 def repair(settings: Settings, spark: SparkSession) -> list[Finding]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -159,8 +160,21 @@ class StandingMart:
 
 
 def preload() -> None:
-    """Import dbt."""
+    """Import dbt, and let an interrupt end it."""
     import dbt.cli.main  # noqa: F401
+    from dbt.adapters.spark.connections import PyhiveConnectionWrapper
+
+    PyhiveConnectionWrapper.cancel = _hang_up  # type: ignore[method-assign, assignment]
+
+
+def _hang_up(connection: Any) -> None:
+    """Cut a connection of dbt: the server ends the statement of a client that is gone.
+
+    dbt itself asks the server to cancel, over the connection on which its other thread waits for that statement. Either
+    may take the other's answer then, and both wait for ever.
+    """
+    with suppress(OSError):
+        connection.handle._transport._trans.handle.shutdown(socket.SHUT_RDWR)
 
 
 def build_marts(
@@ -188,6 +202,9 @@ def build_marts(
     arguments = ["build", "--select", *project.selected(source), *dbt_options(settings, project)]
     with dbt_environment(settings, published_us, standing, changes, compiled=compiled):
         outcome = dbtRunner().invoke(arguments)
+    if outcome.exception is not None and not isinstance(outcome.exception, Exception):
+        # an interrupt, which is no failure of dbt
+        raise outcome.exception
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
     reason = None if outcome.success else str(outcome.exception or "no reason given")
     return MartsResult.of(source.name, results, time.monotonic() - begun, reason)

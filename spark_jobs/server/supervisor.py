@@ -1,5 +1,5 @@
-"""The supervisor: one process that runs the lake server, the command server and Airflow's parts, restarts a dead part
-and ends them all.
+"""The supervisor: one process that runs the lake server with its first work, the command server and Airflow's parts,
+restarts a dead part and ends them all.
 
 `tidemark up` starts it in a session of its own; it writes what it knows to one state file. Signals:
 
@@ -184,8 +184,8 @@ class Supervisor:
         run.started, run.condition = time.time(), "running"
         log.info("started", part=name, pid=run.process.pid)
         if name == lake.NAME:
-            self._lock.record(run.process.pid, "the lake server of `tidemark up`, home " + str(self._settings.home))
             self._begin_first_work()
+            self._lock.record(run.process.pid, "the lake server of `tidemark up`, home " + str(self._settings.home))
 
     def _begin_first_work(self) -> None:
         """Each lake server has its own; that of the one before is of no use to it."""

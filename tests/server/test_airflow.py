@@ -423,6 +423,38 @@ def test_a_killed_scheduler_is_restarted_without_its_old_workers(airflow):
     assert status(airflow, wait_s=120).ok
 
 
+@pytest.mark.long
+def test_a_run_goes_on_though_the_triggerer_the_api_server_and_its_task_are_killed(airflow, api):
+    hold, day = airflow.home / "hold", range(25, 26)
+    hold.touch()
+    with hold_turn(airflow.home / "leases", "meters", Turn("cli-before", 0, "an earlier day"), driver=NoDriver()):
+        mine = beside(lambda: backfill(airflow, api, (25, 25)))
+        wait_for(lambda: "deferred" in states_of(api, "land"))
+        kill_part(airflow, "airflow-triggerer")
+    wait_for(lambda: [stage for stage, *_ in noted(airflow, day)] == ["land", "seal"])
+    wait_for(lambda: "running" in states_of(api, "window"))
+    kill_part(airflow, "airflow-api-server")
+    assert status(airflow, wait_s=120).ok
+    tasks = api.get("dags/meters/dagRuns/~/taskInstances", state="running", limit=1000)["task_instances"]
+    assert [task["task_id"] for task in tasks] == ["window"]
+    at_work = [process for process in processes.marked(airflow.home) if tasks[0]["id"] in " ".join(process.cmdline())]
+    assert at_work
+    for process in [child for each in at_work for child in processes.tree(each.pid)]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    hold.unlink()
+    assert [run.state for run in mine.result(400)] == ["success"]
+    expect_whole_runs_in_order(airflow, day)
+
+
+def kill_part(settings: Settings, name: str) -> None:
+    """Kill a part, and wait until its supervisor has started it again."""
+    before = running_supervisor(settings).part(name)
+    os.kill(before.pid, signal.SIGKILL)
+    wait_for(lambda: running_supervisor(settings).part(name).restarts > before.restarts)
+    wait_for(lambda: running_supervisor(settings).part(name).condition == "running")
+
+
 def test_a_run_completes_by_itself_after_all_processes_were_killed_in_its_middle(airflow, api):
     hold = airflow.home / "hold"
     hold.touch()

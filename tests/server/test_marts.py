@@ -8,10 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spark_jobs.config import CHECKOUT
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.server
 
 DEFINE = """
 import sys
+import time
 from spark_jobs.config import load_settings
 from spark_jobs.session import open_session
 
@@ -158,6 +161,30 @@ def test_views_that_the_catalog_has_lost_come_back(flights: Installation) -> Non
     day(flights, 2)
     assert flights.sql(DELAYS) == seen
     assert flights.sql("SELECT count(*) > 0 AS some FROM marts.aircraft_state") == [{"some": True}]
+
+
+@pytest.mark.parametrize("after_s", [1.0, 6.5])
+def test_an_interrupt_ends_a_build_that_is_in_the_middle_of_a_statement(
+    flights: Installation, own: Path, after_s: float
+) -> None:
+    (own / "models" / "slow.sql").write_text(
+        "SELECT sum(hash(numbers.id, delays.origin)) AS n FROM range(0, 9000000000000) AS numbers"
+        " CROSS JOIN (SELECT * FROM {{ source('silver', 'departure_delays') }} LIMIT 1) AS delays"
+    )
+    log = flights.settings.logs_dir / "dbt" / "dbt.log"
+    before = log.read_text().count("START sql table model marts_staging.slow")
+    going = flights.start(str(TIDEMARK), "run", "flights", "--from", "2013-01-02", "--to", "2013-01-02")
+    eventually(lambda: log.read_text().count("START sql table model marts_staging.slow") > before, 120)
+    time.sleep(after_s)  # dbt asks how the statement stands; the server answers at its end, or after 5 s
+    going.send_signal(signal.SIGINT)
+    said, _ = going.communicate(timeout=60)
+    assert going.returncode == 130, said
+    assert "Traceback" not in said
+    server = psutil.Process(part(flights, "lake").pid)
+    eventually(lambda: server.cpu_percent(0.5) < 40, 60)
+    (own / "models" / "slow.sql").unlink()
+    day(flights, 2)
+    assert flights.sql(DELAYS)[0]["n"] > 0
 
 
 def test_a_server_that_its_supervisor_starts_again_makes_the_names_of_a_lost_catalog_anew(
