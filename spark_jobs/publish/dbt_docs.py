@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.publish.marts import dbt_environment, dbt_options, preload
+from spark_jobs.publish.marts import dbt_environment, dbt_options, run_dbt
 from spark_jobs.publish.project import laid_out
 from spark_jobs.storage.shown_marts import dbt_docs_file
 
@@ -29,14 +29,11 @@ def write_dbt_docs(settings: Settings) -> tuple[Path, float]:
     """
     begun = time.monotonic()
     project, file = laid_out(settings), dbt_docs_file(settings.home)
-    preload()
-    from dbt.cli.main import dbtRunner
-
     # in a folder of its own: what dbt left of the last build, the portal reads
     options = dbt_options(settings, project, target=file.parent)
     with dbt_environment(settings, 0, {}, {}, compiled=False):
         for command in (["parse"], ["docs", "generate", "--static", "--empty-catalog", "--no-compile"]):
-            outcome = dbtRunner().invoke([*command, *options])
+            outcome = run_dbt([*command, *options])
             if not outcome.success:
                 reason = " ".join(str(outcome.exception or "no reason given").split())
                 raise DocsFailed(

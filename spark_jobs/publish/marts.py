@@ -196,18 +196,23 @@ def build_marts(
     between: run it again.
     """
     begun = time.monotonic()
-    preload()
-    from dbt.cli.main import dbtRunner
-
     arguments = ["build", "--select", *project.selected(source), *dbt_options(settings, project)]
     with dbt_environment(settings, published_us, standing, changes, compiled=compiled):
-        outcome = dbtRunner().invoke(arguments)
-    if outcome.exception is not None and not isinstance(outcome.exception, Exception):
-        # an interrupt, which is no failure of dbt
-        raise outcome.exception
+        outcome = run_dbt(arguments)
     results: Sequence[Any] = getattr(outcome.result, "results", None) or []
     reason = None if outcome.success else str(outcome.exception or "no reason given")
     return MartsResult.of(source.name, results, time.monotonic() - begun, reason)
+
+
+def run_dbt(arguments: Sequence[str]) -> Any:
+    """The outcome of a command of dbt (`dbtRunnerResult`); an interrupt, which dbt takes for a failure, is raised."""
+    preload()
+    from dbt.cli.main import dbtRunner
+
+    outcome = dbtRunner().invoke([*arguments])
+    if outcome.exception is not None and not isinstance(outcome.exception, Exception):
+        raise outcome.exception
+    return outcome
 
 
 def dbt_options(settings: Settings, project: Project, target: Path | None = None) -> list[str]:
