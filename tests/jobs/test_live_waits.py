@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.jobs.harness import SOURCE
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1500)]
 
+PLUGINS = Path(__file__).parents[1] / "examples" / "plugins"
 RUNS = "dags/meters/dagRuns"
 DAY = "2024-01-01"
 ENDED = ("success", "failed")
@@ -40,6 +42,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     (home / "sources" / "upper.yml").write_text(UPPER + "dag: {schedule: manual}\n")
     (home / "sources" / "lower.yml").write_text(LOWER + "dag: {schedule: every, after: [upper]}\n")
     made.environment["TIDEMARK_SOURCES"] = str(home / "sources")
+    made.environment["TIDEMARK_PLUGINS"] = str(PLUGINS)
     write_file(made, DAY)
     write_file(made, YESTERDAY)
     with made.serving():
@@ -49,7 +52,8 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 @pytest.fixture
 def api(installation: Installation) -> Iterator[AirflowApi]:
     with AirflowApi(installation.settings) as opened:
-        opened.patch("dags/meters", {"is_paused": False})
+        for dag in ("meters", "after_meters"):
+            opened.patch(f"dags/{dag}", {"is_paused": False})
         yield opened
 
 
@@ -126,6 +130,15 @@ def test_a_rejected_plan_changes_nothing_and_an_approved_one_is_what_runs(
     assert (extra["run_id"], extra["from"], extra["to"], extra["rows"]) == (second, DAY, DAY, 1)
     assert extra["changed"]
     assert "/runs/meters/" in extra["page"]
+    # a DAG of a team's own that is scheduled on the asset
+    runs = "dags/after_meters/dagRuns"
+    until(lambda: [run["state"] for run in api.get(runs)["dag_runs"]] == ["success"], 120, "nothing came after it")
+    (after,) = api.get(runs)["dag_runs"]
+    assert after["run_type"] == "asset_triggered"
+    lines = api.get(f"{runs}/{after['dag_run_id']}/taskInstances/tell/xcomEntries/return_value", deserialize=True)[
+        "value"
+    ]
+    assert lines == [f"{DAY} to {DAY}: 1 rows, see {extra['page']}"]
 
 
 def test_a_drop_without_a_file_is_waited_for_without_a_slot(installation: Installation, api: AirflowApi) -> None:

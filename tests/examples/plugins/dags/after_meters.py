@@ -8,8 +8,13 @@ def after_meters():
     """Say what was published."""
 
     @task
-    def tell(inlet_events=None):
-        print(inlet_events)
+    def tell(triggering_asset_events=None):
+        """One line for each publication since this DAG ran last."""
+        events = [event for of_asset in triggering_asset_events.values() for event in of_asset]
+        lines = [f"{e.extra['from']} to {e.extra['to']}: {e.extra['rows']} rows, see {e.extra['page']}" for e in events]
+        for line in lines:
+            print(line)
+        return lines
 
     tell()
 
