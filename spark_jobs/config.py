@@ -84,7 +84,11 @@ class Settings(BaseSettings):
     token: SecretStr | None = Field(
         default=None, description="Spark Connect's token; by default the one that `tidemark up` generated under home"
     )
-    master: str = Field(default="local[*]", description="Spark's master URL; embedded by default")
+    master: str = Field(
+        default="local[*,4]",
+        description="Spark's master URL; embedded by default, where a task is tried four times, as on a cluster: after"
+        " the death of Python's daemon the first tasks fail",
+    )
     heap: str = Field(
         default="3g",
         pattern=r"^[1-9][0-9]*[mg]$",

@@ -6,6 +6,7 @@ of them. A checkpoint or a delta that is wrong makes a wrong state somewhere.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -34,6 +35,18 @@ def versions_otherwise(lake: Lake, scope: Scope, segments: DataFrame) -> list[di
     try:
         rows = wrong.unionByName(missing).limit(MOST_DIFFERENCES).collect()
     except PySparkException as error:
+        said = _said_by_worker(error)
+        if said is None:
+            raise
         # no state follows from segments that contradict themselves
-        return [{"table": CHAINS.qualified, "found": str(error).strip().splitlines()[-1][:300]}]
+        return [{"table": CHAINS.qualified, "found": said}]
     return [{"table": CHAINS.qualified, **row.asDict(recursive=True)} for row in rows]
+
+
+def _said_by_worker(error: PySparkException) -> str | None:
+    """What Python code in a worker said of what it read; None of any other failure, such as the worker's death."""
+    _, is_of_python, traceback = str(error).partition("Traceback (most recent call last)")
+    lines = [line.strip() for line in traceback.splitlines()]
+    # Java's stack comes after it
+    of_python = list(takewhile(lambda line: not line.startswith("at "), lines))
+    return next((line[:300] for line in reversed(of_python) if line), None) if is_of_python else None

@@ -321,6 +321,7 @@ CHAIN_CORRUPTIONS = {
         _of(CHAINS), with_pending(with_each("known_until", lambda v: [1, *(v or [None])[1:]])), {VERSIONS}
     ),
     "a list cut short": Corruption(_of(CHAINS), with_pending(with_each("row_ids", lambda v: v[:-1])), {VERSIONS}),
+    "values that are gone": Corruption(_of(CHAINS), with_pending(with_each("delta_ints", lambda v: v[:1])), {VERSIONS}),
 }
 
 
@@ -341,11 +342,16 @@ def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Setting
     if not strategy.startswith("tiered"):
         return
     failed = {}
+    said_by_workers = []
     for name, corruption in CHAIN_CORRUPTIONS.items():
         uri = Lake(lake).uri(corruption.table(source))
         version = _corrupt(uri, corruption.change)
-        failed[name] = {verdict.name for verdict in audit(home, source, lake).failed}
+        found = audit(home, source, lake).failed
+        failed[name] = {verdict.name for verdict in found}
+        said_by_workers += [row["found"] for verdict in found for row in verdict.sample or [] if "found" in row]
         DeltaTable(uri).restore(version)
+    # a worker that can't read a chain says so; Java's stack comes after it
+    assert [said.partition(":")[0] for said in said_by_workers] == ["pyarrow.lib.ArrowInvalid"]
     assert failed == {name: corruption.fails for name, corruption in CHAIN_CORRUPTIONS.items()}
 
 

@@ -103,6 +103,27 @@ def test_chunks_are_asked_over_connect_whatever_their_entity_is_called(lake_serv
     assert asked.returncode == 0, asked.stderr[-2000:]
 
 
+IN_WORKERS = """
+from spark_jobs.session import open_session
+
+spark = open_session()
+rows = spark.range(40).repartition(4).mapInArrow(lambda batches: batches, "id BIGINT").count()
+assert rows == 40, rows
+spark.stop()
+"""
+
+
+def test_a_job_outlives_the_death_of_all_python_workers_before_it(lake_server):
+    first = client(lake_server, IN_WORKERS)
+    assert first.returncode == 0, first.stderr[-2000:]
+    workers = [each for each in jvm(lake_server).children(recursive=True) if "python" in each.name()]
+    assert len(workers) > 1, "the daemon, and idle workers"
+    for worker in workers:
+        worker.kill()
+    again = client(lake_server, IN_WORKERS)
+    assert again.returncode == 0, again.stderr[-2000:]
+
+
 def test_a_table_written_through_connect_is_read_through_sql(lake_server):
     written = client(
         lake_server,
