@@ -1,8 +1,9 @@
-"""Backup and restore of a year of flights: wall seconds of `tidemark backup`, of a second set, `verify` and `restore`.
+"""Audit, backup and restore of a year of flights and weather: wall seconds of `tidemark audit`, `backup`, of a second
+set, `verify`, `restore`, and the `up` after it.
 
 `python tests/benchmarks/restoring.py` makes an installation of its own, runs the year, adds a set and another one, and
-restores into an empty home, whose tables are then compared with the first home's by their rows. The aim is a restore of
-60 s. Nothing else restores these sets, so there is no peer; the floor is `cp -r` of the lake's folder.
+restores into an empty home, whose tables are then compared with the first home's by their rows. The aims are an audit
+and a restore of 60 s. Nothing else restores these sets, so there is no peer; the floor is `cp -r` of the lake's folder.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def main() -> None:
         with first.serving("--no-airflow"):
             first.json("prepare", "--from", "2013-01-01", "--to", until, wait_s=900)
             print("| what | seconds | aim |\n| --- | ---: | ---: |")
-            line(f"run up to {until}", seconds(first, ("run", "flights", "--from", "2013-01-01", "--to", until)))
+            for source in ("flights", "weather"):
+                run = ("run", source, "--from", "2013-01-01", "--to", until)
+                line(f"run {source} up to {until}", seconds(first, run))
+                line(f"audit {source}: all must hold", seconds(first, ("audit", source)), "60")
             line("backup, the first set", seconds(first, ("backup", str(place))))
             line("backup, a second set", seconds(first, ("backup", str(place))))
             line("verify", seconds(first, ("verify", str(place))))
