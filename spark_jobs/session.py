@@ -92,6 +92,8 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         else f"file://{settings.lake_path}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": settings.metastore_url
         or f"jdbc:derby:;databaseName={settings.home / 'metastore'};create=true",
+        # each try takes 20 s where the catalog is lost; of ten (Hive's default) a command took many minutes to fail
+        "spark.hadoop.hive.hmshandler.retry.attempts": "2",
         # Hadoop sets the modes of local files itself, whatever the umask
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.databricks.delta.snapshotPartitions": str(settings.snapshot_partitions),

@@ -60,6 +60,7 @@ _POOLS = """\
 def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     """The lake server as a part; it inherits the lake's writer lock and so holds it as long as it lives."""
     shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
+    _remove_remains_of_catalog(settings)
     prepare_home(settings)
     ensure_logins(settings)
     base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
@@ -109,12 +110,28 @@ def _pools_file(settings: Settings) -> Path:
     return settings.server_dir / "fairscheduler.xml"
 
 
+def _remove_remains_of_catalog(settings: Settings) -> None:
+    """Remove a folder that Derby has begun and opens no more: it does so below a server that has lost its catalog, and
+    where it is killed. What the catalog holds follows from the lake."""
+    catalog = _embedded_catalog(settings)
+    if catalog is not None and catalog.exists() and not _is_whole(catalog):
+        shutil.rmtree(catalog)
+
+
+def _embedded_catalog(settings: Settings) -> Path | None:
+    return settings.home / "metastore" if settings.metastore_url is None else None
+
+
+def _is_whole(catalog: Path) -> bool:
+    return (catalog / "service.properties").exists()
+
+
 def lost_folders(settings: Settings) -> list[Path]:
     """Folders of the home that a lake server which serves works in, and that somebody has removed: Spark's scratch
     space, and the catalog where it is embedded. Only a new server makes them anew."""
-    scratch, catalog = settings.home / "tmp", settings.home / "metastore"
+    scratch, catalog = settings.home / "tmp", _embedded_catalog(settings)
     lost = [] if any(scratch.glob("blockmgr-*")) else [scratch]
-    if settings.metastore_url is None and not (catalog / "service.properties").exists():
+    if catalog is not None and not _is_whole(catalog):
         lost.append(catalog)
     return lost
 
