@@ -65,9 +65,7 @@ class Settings(BaseSettings):
         description="the file that says how databases and Kafka are reached, readable by its owner alone;"
         " TIDEMARK_CONNECTION_<NAME>, a JSON object, goes before it",
     )
-    jdbc_jars: str = Field(
-        default="", description="further JDBC drivers for Spark: paths of jars, with a colon between them"
-    )
+    jdbc_jars: str = Field(default="", description="further JDBC drivers for Spark: paths with a colon between them")
     dags: Path = Field(default=CHECKOUT / "dags", description="the folder that Airflow reads DAGs from")
 
     # --- the lake server --------------------------------------------------------------------------------------------
@@ -84,11 +82,8 @@ class Settings(BaseSettings):
     token: SecretStr | None = Field(
         default=None, description="Spark Connect's token; by default the one that `tidemark up` generated under home"
     )
-    master: str = Field(
-        default="local[*,4]",
-        description="Spark's master URL; embedded by default, where a task is tried four times, as on a cluster: after"
-        " the death of Python's daemon the first tasks fail",
-    )
+    master: str = Field(default="local[*,4]", description="Spark's master URL; embedded by default")
+    """A task is tried four times, as on a cluster: the first ones after the death of Python's daemon fail."""
     heap: str = Field(
         default="3g",
         pattern=r"^[1-9][0-9]*[mg]$",
