@@ -189,7 +189,8 @@ def backfill(settings: Settings, api: AirflowApi, *ranges: tuple[int, int]) -> l
 
 def noted(settings: Settings, days: range) -> list[list[str]]:
     """[stage, run, first drop, drops] in the order in which stages of these days ran."""
-    lines = (settings.home / "journal").read_text().splitlines()
+    journal = settings.home / "journal"
+    lines = journal.read_text().splitlines() if journal.exists() else []
     return [line for line in map(json.loads, lines) if line[2] in map(date, days)]
 
 
