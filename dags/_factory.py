@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from _tasks import DROPS_ASSET, StageOperator
+from _tasks import ASSETS, DROPS_ASSET, StageOperator
 from airflow.sdk import DAG, Asset, AsyncCallback, DeadlineAlert, Param
 
 from spark_jobs.model import FIRST, STAGES
@@ -116,8 +116,9 @@ def assets(source: Source, stage: str) -> list[Asset]:
 
 
 def asset(path: str) -> Asset:
-    """The asset `tidemark://<path>`."""
-    return Asset(name=path, uri=f"tidemark://{path}")
+    """The asset `tidemark://<path>`. Its name is its URI, as where a team writes `Asset("tidemark://…")`: of two assets
+    with one URI and two names Airflow uses one alone, and fails the tasks of the other."""
+    return Asset(f"{ASSETS}{path}")
 
 
 def _origin(source: Source) -> str:

@@ -26,8 +26,10 @@ from spark_jobs.storage.turns import Line, Turn, end_turn
 if TYPE_CHECKING:
     from spark_jobs.scheduling.alerts import Event
 
+ASSETS = "tidemark://"
+"""What the URI of each of our assets begins with."""
 DROPS_ASSET = "drops/"
-"""What the name of an asset begins with that has a partition for each drop."""
+"""What comes next in that of an asset that has a partition for each drop."""
 SCHEDULED = "scheduled"
 """The type of runs that nobody started."""
 CAUGHT_UP = "caught_up"
@@ -159,7 +161,7 @@ class StageOperator(BaseOperator):
         }
         for asset in self.outlets:
             context["outlet_events"][asset].extra.update(extra)
-            if asset.name.startswith(DROPS_ASSET):
+            if asset.uri.startswith(f"{ASSETS}{DROPS_ASSET}"):
                 context["outlet_events"][asset].add_partitions(labels)
 
     def _tell_warnings(self, run_id: str) -> None:

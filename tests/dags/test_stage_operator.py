@@ -567,7 +567,7 @@ def test_the_events_of_a_publication_say_of_which_rows_and_drops(tasks: Any, mon
 
     ending(tasks, monkeypatch, {"published_us": DAILY.start(3), "moved": True, "published_by": "r"})
     monkeypatch.setattr(tasks, "end_turn", lambda *_: None)
-    outlets = [Asset(name=name, uri=f"tidemark://{name}") for name in ("published/flights", "drops/flights")]
+    outlets = [Asset(uri) for uri in ("tidemark://published/flights", "tidemark://drops/flights")]
     task = tasks.StageOperator(task_id="publish", source="flights", drops=DAILY, outlets=outlets)
     given = context(dag_run("2013-01-02", "2013-01-04")) | {"outlet_events": OutletEventAccessors()}
     given["ti"].xcom_push("return_value", {"rows": 1976})
@@ -600,7 +600,7 @@ def test_an_event_says_what_the_run_published_also_where_an_earlier_try_did(
     # the first try published and its marts failed: for the second there is nothing to publish
     ending(tasks, monkeypatch, {"published_us": DAILY.start(3), "moved": False, "published_by": published_by})
     monkeypatch.setattr(tasks, "end_turn", lambda *_: None)
-    outlet = Asset(name="published/flights", uri="tidemark://published/flights")
+    outlet = Asset("tidemark://published/flights")
     task = tasks.StageOperator(task_id="publish", source="flights", drops=DAILY, outlets=[outlet])
     given = context(dag_run(*JANUARY_2)) | {"outlet_events": OutletEventAccessors()}
     task.execute(given)

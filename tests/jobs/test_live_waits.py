@@ -125,8 +125,8 @@ def test_a_rejected_plan_changes_nothing_and_an_approved_one_is_what_runs(
         "asset_events"
     ]
     by_name = {(each["name"], each.get("partition_key")): each["extra"] for each in events}
-    assert set(by_name) == {("published/meters", None), ("drops/meters", DAY)}
-    extra = by_name["published/meters", None]
+    assert set(by_name) == {("tidemark://published/meters", None), ("tidemark://drops/meters", DAY)}
+    extra = by_name["tidemark://published/meters", None]
     assert (extra["run_id"], extra["from"], extra["to"], extra["rows"]) == (second, DAY, DAY, 1)
     assert extra["changed"]
     assert "/runs/meters/" in extra["page"]
