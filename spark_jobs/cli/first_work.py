@@ -51,8 +51,8 @@ def _make_names_anew(settings: Settings, spark: SparkSession) -> list[str]:
         return [f"{finding.what}: {finding.found}" for finding in repair(settings, spark)]
     except Exception as error:  # a lake that is damaged is to be served: `doctor` looks at it, `restore` mends it
         traceback.print_exc()
-        found = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return [f"names: not made anew: {found}; `tidemark doctor` looks for the cause"]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return [f"names: not made anew: {reason}; `tidemark doctor` looks for the cause"]
 
 
 if __name__ == "__main__":

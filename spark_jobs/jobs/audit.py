@@ -176,7 +176,7 @@ def _published(lake: Lake, source: Source, now: publication.Publication) -> tupl
             table = definition.table()
             if definition.name in corrected:
                 overlay.append_files(table, corrected[definition.name].files)
-            rows = _some(overlay, table, [*(column.name for column in definition.value_columns()), "era"])
+            rows = _some(overlay, table, [column.name for column in definition.value_columns()])
             tell("windows_otherwise", table.qualified, rows, len(rows))
         if source.state is not None:
             twice = _repeated(lake, STATE, ["entity"], now, {"source": [source.name]})
@@ -197,7 +197,7 @@ def _otherwise_states(overlay: OverlayLake, scope: Scope) -> list[dict[str, Any]
     except DuplicateDeltaError as error:
         # no state follows from a row that the trace has twice
         return [{"row_id": error.facts["row_id"], "found": error.found}]
-    return _some(overlay, STATE, ["entity", "timestamp", "at_delta", "delta_count", "ints", "floats", "era"])
+    return _some(overlay, STATE, ["entity", "timestamp", "at_delta", "delta_count", "ints", "floats"])
 
 
 def _work_out_states(overlay: OverlayLake, scope: Scope) -> None:
@@ -215,9 +215,8 @@ def _some(overlay: OverlayLake, table: Table, columns: list[str]) -> list[dict[s
     At most `MOST_DIFFERENCES`. States are written without being compared: one that closes itself says the same."""
     if not overlay.wrote(table):
         return []
-    shown = [column for column in dict.fromkeys(columns) if column in table.column_names and column != "era"]
     eras = [F.min("era").alias("era"), F.max("era").alias("other")]
-    rows = overlay.written(table).groupBy(*shown).agg(*eras).where("era = other").drop("other")
+    rows = overlay.written(table).groupBy(*columns).agg(*eras).where("era = other").drop("other")
     return [dict(row) for row in utc_rows(rows.limit(MOST_DIFFERENCES))]
 
 

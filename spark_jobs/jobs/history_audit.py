@@ -69,13 +69,13 @@ def _broken(
     ]
 
 
-def unlisted_late_rows(overlay: OverlayLake, scope: Scope, definitions: Sequence[Definition]) -> list[dict[str, Any]]:
+def unlisted_late_rows(overlay: OverlayLake, scope: Scope, definitions: list[Definition]) -> list[dict[str, Any]]:
     """What `silver.late` should list and does not, or lists and should not, once all rows are judged anew: rows of it
     whose `diff` is how often they lack; at most `MOST_DIFFERENCES`."""
     if scope.has_horizon:
         return []  # of rows below it nothing can be told any more
-    taken_back = other_late_rows(overlay, scope, list(definitions), 0)
-    overlay.append_files(LATE, judged_files(overlay, scope, list(definitions), 0))
+    taken_back = other_late_rows(overlay, scope, definitions, 0)
+    overlay.append_files(LATE, judged_files(overlay, scope, definitions, 0))
     judged = overlay.written(LATE) if overlay.wrote(LATE) else None
     both = [rows.select(*LISTED, "diff") for rows in (taken_back, judged) if rows is not None]
     differ = reduce(DataFrame.unionByName, both).groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")

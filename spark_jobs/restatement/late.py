@@ -118,9 +118,9 @@ def _below(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame
         "action": F.when(F.col("net") > 0, BELOW).otherwise(KEPT_BELOW),
         "diff": F.abs("net"),
     }
-    found = net.withColumn("of", F.explode(F.array_compact(F.array(*takers)))).withColumns(told)
-    missing = {c: F.lit(None).cast(_STORED[c]) for c in LISTED if c not in found.columns}
-    return found.withColumns(missing).select(*LISTED, "diff")
+    below = net.withColumn("of", F.explode(F.array_compact(F.array(*takers)))).withColumns(told)
+    missing = {c: F.lit(None).cast(_STORED[c]) for c in LISTED if c not in below.columns}
+    return below.withColumns(missing).select(*LISTED, "diff")
 
 
 def _listed(lake: Lake, scope: Scope, which: Column) -> DataFrame:

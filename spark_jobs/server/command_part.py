@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from spark_jobs.config import Settings
-from spark_jobs.server.processes import Part
+from spark_jobs.server.processes import Part, of_module
 
 NAME = "commands"
 
@@ -21,11 +20,4 @@ def is_wanted(settings: Settings) -> bool:
 
 def command_part(settings: Settings) -> Part:
     """The command server; it needs no other part, and commands that need one say so."""
-    return Part(
-        name=NAME,
-        command=(sys.executable, "-m", "spark_jobs.cli.command_server"),
-        environment={**os.environ, **settings.environment()},
-        working_dir=settings.server_dir,
-        log_file=settings.logs_dir / f"{NAME}.log",
-        grace_s=GRACE_S,
-    )
+    return of_module(settings, NAME, "spark_jobs.cli.command_server", grace_s=GRACE_S)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from spark_jobs.config import Settings
-from spark_jobs.server.processes import Part
+from spark_jobs.server.processes import Part, of_module
 from spark_jobs.server.state import write_json
 
 NAME = "first-work"
@@ -18,14 +16,7 @@ NAME = "first-work"
 def first_work_part(settings: Settings) -> Part:
     """The first work; it waits for the lake server itself."""
     write_mended(settings, [])
-    return Part(
-        name=NAME,
-        command=(sys.executable, "-m", "spark_jobs.cli.first_work"),
-        environment={**os.environ, **settings.environment()},
-        working_dir=settings.server_dir,
-        log_file=settings.logs_dir / f"{NAME}.log",
-        grace_s=1.0,
-    )
+    return of_module(settings, NAME, "spark_jobs.cli.first_work", grace_s=1.0)
 
 
 def write_mended(settings: Settings, sentences: Sequence[str]) -> None:

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import psutil
 
+from spark_jobs.config import Settings
+
 MARKER = "TIDEMARK_PART_OF"
 """Environment variable of every process that a supervisor started; its value is the supervisor's home."""
 
@@ -51,6 +53,18 @@ class Part:
     pass_fds: tuple[int, ...] = field(default=())
     end_signal: signal.Signals = signal.SIGTERM
     ended: Callable[[], None] = field(default=lambda: None)
+
+
+def of_module(settings: Settings, name: str, module: str, grace_s: float) -> Part:
+    """A module of ours as a part, with the installation's settings."""
+    return Part(
+        name=name,
+        command=(sys.executable, "-m", module),
+        environment={**os.environ, **settings.environment()},
+        working_dir=settings.server_dir,
+        log_file=settings.logs_dir / f"{name}.log",
+        grace_s=grace_s,
+    )
 
 
 def spawn(part: Part, home: Path) -> subprocess.Popen[bytes]:

@@ -346,9 +346,9 @@ def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Setting
     for name, corruption in CHAIN_CORRUPTIONS.items():
         uri = Lake(lake).uri(corruption.table(source))
         version = _corrupt(uri, corruption.change)
-        found = audit(home, source, lake).failed
-        failed[name] = {verdict.name for verdict in found}
-        said_by_workers += [row["found"] for verdict in found for row in verdict.sample or [] if "found" in row]
+        broken = audit(home, source, lake).failed
+        failed[name] = {verdict.name for verdict in broken}
+        said_by_workers += [row["found"] for verdict in broken for row in verdict.sample or [] if "found" in row]
         DeltaTable(uri).restore(version)
     # a worker that can't read a chain says so; Java's stack comes after it
     assert [said.partition(":")[0] for said in said_by_workers] == ["pyarrow.lib.ArrowInvalid"]

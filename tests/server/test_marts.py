@@ -207,9 +207,9 @@ def test_a_server_that_its_supervisor_starts_again_makes_the_names_of_a_lost_cat
 def part(installation: Installation, name: str) -> PartState:
     state = running_supervisor(installation.settings)
     assert state is not None
-    found = state.part(name)
-    assert found is not None
-    return found
+    wanted = state.part(name)
+    assert wanted is not None
+    return wanted
 
 
 def test_every_mart_and_every_column_of_it_says_what_it_is(flights: Installation) -> None:

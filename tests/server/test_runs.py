@@ -66,8 +66,8 @@ def sessions(settings: Settings, relation: str) -> Counter:
 
 
 def test_before_the_first_run_nothing_was_checked(served: Settings) -> None:
-    code, told = answer(tidemark(served, "quality"))
-    assert (code, told["verdicts"], told["results"]) == (0, [], [])
+    code, document = answer(tidemark(served, "quality"))
+    assert (code, document["verdicts"], document["results"]) == (0, [], [])
 
 
 def test_a_plan_is_applied_and_the_past_is_read_by_jdbc_and_the_command_line(served: Settings, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_an_entity_is_erased_and_stays_out(served: Settings) -> None:
 
 def test_quality_ends_with_1_while_the_newest_run_failed_a_check(served: Settings) -> None:
     def verdicts(*more: str) -> tuple[int, dict[str, str]]:
-        code, told = answer(tidemark(served, "quality", "meters", "--runs", "1", *more))
-        return code, {result["name"]: result["verdict"] for result in told["results"]}
+        code, document = answer(tidemark(served, "quality", "meters", "--runs", "1", *more))
+        return code, {result["name"]: result["verdict"] for result in document["results"]}
 
     assert verdicts() == (0, {})
     file = served.home / "sources" / "meters.yml"
@@ -165,11 +165,11 @@ def test_quality_ends_with_1_while_the_newest_run_failed_a_check(served: Setting
     assert verdicts() == (0, {"low": "warned"})
     file.write_text(file.read_text().replace("warn", "fail"))
     write_drops(served, [Reading(3, 3 * DAY + 5, "c", 1), Reading(3, 3 * DAY + 6, "a", 102)])
-    code, told = answer(tidemark(served, *day))
-    assert (code, told["error"]["code"]) == (1, "gate_failed")
+    code, document = answer(tidemark(served, *day))
+    assert (code, document["error"]["code"]) == (1, "gate_failed")
     assert verdicts() == (1, {"low": "failed"})
-    code, told = answer(tidemark(served, *day, "--override", "low", "--because", "a new sensor"))
-    assert code == 0, told
+    code, document = answer(tidemark(served, *day, "--override", "low", "--because", "a new sensor"))
+    assert code == 0, document
     assert verdicts() == (0, {"low": "overridden"})
-    code, told = answer(tidemark(served, "quality", "--run", "no such run"))
-    assert (code, told["error"]["code"]) == (2, "parameter")
+    code, document = answer(tidemark(served, "quality", "--run", "no such run"))
+    assert (code, document["error"]["code"]) == (2, "parameter")
