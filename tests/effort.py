@@ -8,5 +8,5 @@ _SHARE = float(os.environ.get("TIDEMARK_TEST_SHARE", "1"))
 
 
 def tries(number: int) -> int:
-    """This many cases, or the share of them that the environment's TIDEMARK_TEST_SHARE asks for, at least two."""
-    return max(round(number * _SHARE), 2)
+    """This many cases, or the share of them that the environment's TIDEMARK_TEST_SHARE asks for, at least one."""
+    return max(round(number * _SHARE), 1)

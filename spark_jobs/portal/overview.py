@@ -83,8 +83,8 @@ class SourceFacts:
 
     @property
     def last_run(self) -> Run | None:
-        """The newest run of drops; an audit is none."""
-        return next((run for run in self.runs if not run.is_audit), None)
+        """The newest run of drops."""
+        return next((run for run in self.runs if run.ran_drops), None)
 
     @property
     def reached(self) -> datetime | None:

@@ -193,7 +193,7 @@ class Portal:
         folder = self._folder()
         seen = [source for name, source in folder.sources.items() if scope.sees(name)]
         facts = sorted((self.facts(source) for source in seen), key=lambda f: f.urgency)
-        errors = [str(error) for error in folder.errors]
+        errors = [str(error) for error in folder.errors if scope.sees(Path(error.file).stem)]
         return {"sources": facts, "errors": errors, "environments": list(self._environments(scope))}
 
     def _environments(self, scope: Scope) -> Iterator[dict[str, str]]:

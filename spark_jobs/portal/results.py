@@ -80,7 +80,10 @@ def _when(row: Row) -> tuple[float, int]:
 
 
 def _with_sample(row: Row) -> Row:
-    return {**row, "sample": json.loads(row["sample"]) if row["sample"] else []}
+    """With the sample as rows of the same columns: rows of several tables may stand under one check."""
+    sample = json.loads(row["sample"]) if row["sample"] else []
+    columns = list(dict.fromkeys(name for each in sample for name in each))
+    return {**row, "sample": [{name: each.get(name) for name in columns} for each in sample]}
 
 
 def manifests(lake: HeldLake, source: Source) -> dict[str, Row]:

@@ -31,13 +31,14 @@ State = Literal["published", "gate failed", "failed", "not published", "nothing 
 @dataclass
 class Run:
     """One run: the newest result of each of its checks, the ledger's rows of what it landed, the frontiers that it
-    moved, the publication that it made, if it did, and its manifest, if it left one."""
+    moved, whether it moved the seal, the publication that it made, if it did, and its manifest, if it left one."""
 
     run_id: str
     token: int = -1
     results: list[Row] = field(default_factory=list)
     files: list[Row] = field(default_factory=list)
     moves: list[Row] = field(default_factory=list)
+    moved_seal: bool = False
     published: Published | None = None
     manifest: Row | None = None
 
@@ -52,10 +53,10 @@ class Run:
         return [result for result in self.results if result["verdict"] in NOTABLE]
 
     @property
-    def is_audit(self) -> bool:
-        """Whether it looked at the lake, and ran no drop."""
-        looked = bool(self.results) and all(result["gate"] == AUDIT for result in self.results)
-        return looked and not (self.files or self.moves or self.manifest)
+    def ran_drops(self) -> bool:
+        """Whether it is a run of drops: an audit is none, nor is what merges, holds or erases what has landed."""
+        judged = any(result["gate"] != AUDIT for result in self.results)
+        return judged or self.moved_seal or bool(self.files or self.manifest)
 
     @property
     def state(self) -> State:
@@ -67,7 +68,8 @@ class Run:
         if self.published is not None:
             return "published"
         # a run that has nothing to publish passes its gates and moves nothing
-        return "nothing new" if self.results and not self.moves else "not published"
+        passed = bool(self.results) and not self.moves
+        return "nothing new" if passed or not self.ran_drops else "not published"
 
     @property
     def has_failed(self) -> bool:
@@ -113,8 +115,12 @@ def runs(lake: HeldLake, source: Source, files: Iterable[Row]) -> list[Run]:
     for row in files:
         run_of(row, row["landing"]).files.append(row)
     moves = lake.records(FRONTIERS, of_source)
-    for row in moves:
-        run_of(row, row["token"]).moves.append(row)
+    seal = None
+    for row in sorted(moves, key=lambda row: row["token"]):
+        run = run_of(row, row["token"])
+        run.moves.append(row)
+        run.moved_seal |= row["seal"] != seal
+        seal = row["seal"]
     for of_run in results(lake, source).values():
         run_of(of_run[0], max(row["token"] for row in of_run)).results = of_run
     for manifest in manifests(lake, source).values():

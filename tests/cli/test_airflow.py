@@ -10,6 +10,8 @@ import pytest
 
 from tests.installations import ODD_NAME, TIDEMARK
 
+pytestmark = pytest.mark.airflow
+
 GET_HOME = ("config", "get-value", "core", "dags_folder")
 
 

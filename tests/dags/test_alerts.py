@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import socketserver
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from email import message_from_string
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,69 +18,22 @@ from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.records import arrow_records
 from spark_jobs.storage.results import warned_checks
+from tests.dags.recipients import mail_server, url, webhooks
 
 pytestmark = pytest.mark.slow
 
 HELD = {"run_id": "scheduled__1", "run_type": "scheduled", "state": "running"}
 
 
-class Sink(socketserver.StreamRequestHandler):
-    """As much of SMTP as takes a message in."""
-
-    def handle(self) -> None:
-        self._say("220 sink")
-        while line := self.rfile.readline().decode().strip():
-            word = line[:4].upper()
-            if word == "DATA":
-                self._say("354 go on")
-                lines = []
-                while (text := self.rfile.readline().decode().rstrip("\r\n")) != ".":
-                    lines.append(text)
-                self.server.received.append(message_from_string("\n".join(lines)))  # type: ignore[attr-defined]
-            self._say("221 bye" if word == "QUIT" else "250 ok")
-            if word == "QUIT":
-                return
-
-    def _say(self, text: str) -> None:
-        self.wfile.write(f"{text}\r\n".encode())
-
-
-class Hook(BaseHTTPRequestHandler):
-    """A webhook that keeps the documents, and refuses those to `/closed`."""
-
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path != "/closed":
-            self.server.received.append(json.loads(content))  # type: ignore[attr-defined]
-        self.send_response(410 if self.path == "/closed" else 204)
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing on the test's output."""
-
-
-@contextmanager
-def serving(server: Any) -> Iterator[Any]:
-    server.received = []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture
 def mails() -> Iterator[Any]:
-    with serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Sink)) as server:
+    with mail_server() as server:
         yield server
 
 
 @pytest.fixture
 def hook() -> Iterator[Any]:
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Hook)) as server:
+    with webhooks() as server:
         yield server
 
 
@@ -97,10 +44,6 @@ def told(settings: Settings, mails: Any, monkeypatch: pytest.MonkeyPatch) -> Set
     monkeypatch.setenv("TIDEMARK_SMTP", f"smtp://127.0.0.1:{mails.server_address[1]}")
     monkeypatch.setenv("TIDEMARK_SMTP_FROM", "lake@example.org")
     return Settings()
-
-
-def url(hook: Any, path: str = "/hook") -> str:
-    return f"http://127.0.0.1:{hook.server_address[1]}{path}"
 
 
 def test_an_alert_reaches_mailboxes_and_webhooks(told: Settings, mails: Any, hook: Any) -> None:

@@ -72,9 +72,9 @@ class Waiting:
         rows = [time for batch in self.opened for time in batch]
         self.moves.update(rows)
         by_level: defaultdict[int, list[int]] = defaultdict(list)
-        for time in rows + landed:
-            if time >= seal:
-                by_level[level(time, seal)].append(time)
+        ahead = [time for time in rows + landed if time >= seal]
+        for time, its_level in zip(ahead, BUCKETS.levels(np.array(ahead, np.int64), seal).tolist(), strict=True):
+            by_level[its_level].append(time)
         stored = []
         for _, held in sorted(by_level.items()):
             name = f"U{next(self.names)}"

@@ -13,9 +13,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.sources import create_environment
+from spark_jobs.jobs.source_parts import hold_source
+from spark_jobs.sources import create_environment, find_source
 from spark_jobs.storage.audit_notes import note_audit
+from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown
+from spark_jobs.trace import frontiers
 from tests.empty_lake import empty
 from tests.jobs.harness import Reading, run, write_lines, write_source
 
@@ -71,6 +74,10 @@ def fill(spark: SparkSession, home: Settings) -> None:
     run(spark, home, 1, 1)
     run(spark, home, 3, 3)
     _failed_check(home)
+    with hold_source(home, Lake(spark), "meters") as lease:
+        source = find_source(home.sources, "meters")
+        standing = frontiers.load(Lake(spark), source)
+        frontiers.commit(Lake(spark), source, lease.fence, "maintain", standing)
     _audit_and_erasure(home)
     environment = create_environment(home.home, "dev", home.sources)
     with (environment.folder / "meters.yml").open("a") as file:
@@ -85,7 +92,7 @@ def _failed_check(home: Settings) -> None:
         "source": "meters", "token": 10**6, "run_id": "test-3-3", "gate": "silver", "kind": "check",
         "relation": "silver.hourly", "name": "total_is_small", "expectation": f"Totals are small. {EVIL}",
         "severity": "critical", "treatment": "fail", "verdict": "failed", "observed": EVIL, "expected": "<= 3",
-        "failing": 2, "sample": json.dumps([{"meter": EVIL, "total": 5}, {"meter": "a", "total": 7}]),
+        "failing": 2, "sample": json.dumps([{"meter": EVIL, "total": 5}, {"meter": "a", "n": 7}]),
         "because": None, "on_failure": "Mend the file.",
     }  # fmt: skip
     append_row(home, "quality.results", {**failed, "recorded_at": datetime(2024, 1, 5, tzinfo=UTC)})

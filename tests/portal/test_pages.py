@@ -103,6 +103,9 @@ def test_the_first_page_says_what_needs_a_person(home: Settings, site: Path) -> 
     assert "the last audit found 2 invariants that the lake breaks" in text and "2 invariants broken" in text
     assert "1 erasure interrupted, and runs wait for the end" in text
     assert re.search(r"dev\s+meters\s+changed\s+not built", text), "what an environment changes"
+    # maintenance came after the run that failed, and is no run of drops
+    assert "the last run has published nothing" not in text
+    assert "nothing new" in pages_of(site)["runs/meters/maintain.html"].text
     drops = pages_of(site)["sources/meters.html"].text
     assert re.search(r"erasure-1\s+begun", drops)
     assert "2024-01-03" in (site / "sources" / "meters.html").read_text() and "never run" in drops
@@ -162,6 +165,16 @@ def test_who_may_not_see_a_source_sees_nothing_of_it(home: Settings) -> None:
 def test_a_page_that_is_not_there_is_named(home: Settings, name: str) -> None:
     with pytest.raises((PageMissing, ParameterError)):
         Portal(home, is_live=True).page(f"{name}.html")
+
+
+def test_who_may_not_see_a_source_sees_nothing_of_its_broken_file(home: Settings, tmp_path: Path) -> None:
+    for file in home.sources.glob("*.yml"):
+        (tmp_path / file.name).write_text(file.read_text())
+    (tmp_path / "ships.yml").write_text("source: [")
+    portal = Portal(home.model_copy(update={"sources": tmp_path}), is_live=True)
+    assert "ships" in Page(portal.page("index.html")).text
+    text = Page(portal.page("index.html", scope=Scope(lambda name: name == "meters"))).text
+    assert "ships" not in text and "meters" in text
 
 
 def test_a_form_asks_why(home: Settings) -> None:
