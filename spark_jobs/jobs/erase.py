@@ -11,7 +11,6 @@ import getpass
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.environments import drop_tables
 from spark_jobs.jobs.erase_account import Bronze, count_out, left_without
 from spark_jobs.jobs.erase_history import Restatement, histories_without
+from spark_jobs.jobs.erase_search import counted_out, given_up_histories, landed_files, left_in_tables
 from spark_jobs.jobs.erase_texts import redact_quality, scrub_home
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.pins import copy_again
@@ -38,8 +38,8 @@ from spark_jobs.landing.erasures import (
     new_erasure,
     record_step,
 )
-from spark_jobs.landing.ledger import versions
 from spark_jobs.model import Frontier
+from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, environments
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
@@ -48,7 +48,7 @@ from spark_jobs.storage.fence import Fence, Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.quality_tables import QUALITY
-from spark_jobs.storage.schema import Table
+from spark_jobs.storage.schema import IDENTITY, Table
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown, remove_mart, shown_marts
 from spark_jobs.storage.tables import DUPLICATES, LATE, QUARANTINE, STATE, chunks, updates
 from spark_jobs.trace import frontiers
@@ -103,9 +103,8 @@ def find(settings: Settings, source: Source, spark: SparkSession, entity: str) -
     check_tables(lake, source)
     bronze = _bronze(lake, source, entity, new_erasure(lake, source, entity, "", ""))
     account = bronze.account()
-    report = Erased(
-        "", source.name, account.rows, bronze.rejects(), files=_landed_files(settings, lake, source, entity)
-    )
+    landed = landed_files(settings, lake, source, entity, account.files)
+    report = Erased("", source.name, account.rows, bronze.rejects(), files=[*landed.paths], left=[*landed.unsearched])
     if not (report.rows or report.records or report.files):
         raise _unknown(source, entity)
     for table in _of_entity(source):
@@ -185,10 +184,9 @@ class _Work:
         """What needs the entity's rows: histories are restated by them, and they are counted out."""
         check_published(self.lake, self.source, self.standing, self.shown, "erased")
         account, rejects = self.bronze.account(), self.bronze.rejects()
-        if not (account.lines or rejects or self.erasure.step):
-            self.report.files = _landed_files(self.settings, self.lake, self.source, self.entity)
-            if not self.report.files:
-                raise _unknown(self.source, self.entity)
+        known = account.lines or rejects or self.erasure.step
+        if not known and not landed_files(self.settings, self.lake, self.source, self.entity, set()).paths:
+            raise _unknown(self.source, self.entity)
         self.erasure = record_step(self.lake, self.source, self.erasure, BEGUN)
         on_step("histories")
         restatement = histories_without(self.lake, self.source, self.entity, self.standing, self.shown)
@@ -218,6 +216,8 @@ class _Work:
         on_step("rows")
         for table in _of_entity(self.source):
             self._remove_from(table, "entity")
+        for table in given_up_histories(self.lake, self.source):
+            self._remove_given_up(table)
         bronze = self.bronze
         self._note(DUPLICATES, self.lake.rewrite(
             DUPLICATES, _without(bronze.of_duplicates), ["row"], source=self.source.name
@@ -238,8 +238,7 @@ class _Work:
         for table in self._tables():
             self.lake.forget_versions(table, self.source.name if "source" in table.partitions else None)
         on_step("search")
-        self.report.texts, self.report.left = scrub_home(self.settings, self.lake, self.source, self.entity)
-        self.report.files = _landed_files(self.settings, self.lake, self.source, self.entity)
+        self._search()
         self.report.again = sorted(left_without(bronze))
         self.erasure = record_step(self.lake, self.source, self.erasure, FINISHED)
 
@@ -248,7 +247,8 @@ class _Work:
             return
 
         def of_entity(rows: pa.Table) -> Any:
-            return pc.fill_null(pc.equal(rows[column], self.entity), False).to_numpy(zero_copy_only=False).astype(bool)
+            texts = rows[column].cast(pa.string())
+            return pc.fill_null(pc.equal(texts, self.entity), False).to_numpy(zero_copy_only=False).astype(bool)
 
         options: dict[str, Any] = {"source": _part(table, self.source).get("source", [None])[0]}
         if table == chunks(self.source):
@@ -256,6 +256,25 @@ class _Work:
             rows = sum(int(pc.sum(part["rows"]).as_py() or 0) for part in stored.tables())
             options["layout"] = dense_layout(page_rows(rows, stored.n_rows))
         self._note(table, self.lake.rewrite(table, _without(of_entity), [column], **options).removed)
+
+    def _remove_given_up(self, table: Table) -> None:
+        """The history of a window that left the source file can't be restated: where the entity is no key of it, all of
+        it goes."""
+        keys = self.lake.properties(table).get(IDENTITY, "").split(",")
+        if self.source.entity in keys:
+            self._remove_from(table, self.source.entity)
+        else:
+            rows = self.lake.stored(table, keys[:1]).n_rows
+            self.lake.drop(table)
+            self._note(table, rows)
+
+    def _search(self) -> None:
+        """Look for what is left of the entity, and scrub texts."""
+        settings, lake, source = self.settings, self.lake, self.source
+        self.report.texts, left = scrub_home(settings, self.entity)
+        landed = landed_files(settings, lake, source, self.entity, counted_out(lake, source, self.erasure.erasure))
+        self.report.files = [*landed.paths]
+        self.report.left += [*left_in_tables(settings, lake, source, self.entity), *left, *landed.unsearched]
 
     def _note(self, table: Table, removed: int) -> None:
         if removed:
@@ -285,7 +304,14 @@ class _Work:
         for mart in shown.versions:
             remove_mart(self.lake, mart)
         note_shown(self.settings.home, self.source.name, ShownMarts())
-        self.report.marts = marts_follow(self.settings, self.lake, self.source, self.shown.published_us)
+        try:
+            self.report.marts = marts_follow(self.settings, self.lake, self.source, self.shown.published_us)
+        except MartsFailed as error:
+            # the erasure goes on: what keeps a mart from being built may need a run of its source
+            self.report.left.append(
+                f"marts: removed, and not built anew, since {', '.join(sorted(error.failed))} failed ({error.log});"
+                f" correct the model or the data, then `tidemark run {self.source.name}`"
+            )
 
     def _tables(self) -> list[Table]:
         """The tables whose versions of before may have had something of the entity."""
@@ -294,6 +320,7 @@ class _Work:
             QUARANTINE,
             DUPLICATES,
             *(d.table() for d in definitions(self.source)),
+            *given_up_histories(self.lake, self.source),
             *QUALITY,
         ]
         return [table for table in dict.fromkeys(tables) if self.lake.is_stored(table.database, table.table)]
@@ -318,17 +345,6 @@ def _without(of_entity: Callable[[pa.Table], Any]) -> Callable[[pa.Table], pa.Ta
         return rows.filter(pa.array(~going)) if going.any() else None
 
     return change
-
-
-def _landed_files(settings: Settings, lake: Lake, source: Source, entity: str) -> list[str]:
-    """Files of the landing directory that name the entity, as far as they can be read as text or Parquet."""
-    from spark_jobs.jobs.erase_texts import names_entity
-
-    root = settings.landing
-    paths = sorted(versions(lake, source))
-    if not isinstance(root, Path):
-        return []
-    return [path for path in paths if (root / path).is_file() and names_entity(root / path, entity)]
 
 
 def _check_named(source: Source, entity: str) -> None:

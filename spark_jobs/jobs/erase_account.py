@@ -46,6 +46,11 @@ class Account:
         """The entity's rows, each that came counted once."""
         return sum(len(lines) for (_, _, diff), lines in self.lines.items() if diff > 0)
 
+    @property
+    def files(self) -> set[str]:
+        """The files that have rows of the entity."""
+        return {path for path, _, diff in self.lines if diff > 0}
+
     def take(self, what: str, key: Key, line: int, *, erased: bool) -> None:
         """One row of `what`."""
         if erased:

@@ -1,161 +1,102 @@
-"""An erased entity in texts: results of checks, logs, reports and documents; and the search that proves it gone.
-
-Texts are compared as words: an entity `N1` is not found in `N14EH`. One of fewer letters than `SHORTEST` is looked for
-in tables alone, since half of every log would be blacked out for it.
-"""
+"""An erased entity in texts: results of checks, logs, reports and documents; and the search that proves it gone."""
 
 from __future__ import annotations
 
-import gzip
-import html
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import source_tables
+from spark_jobs.jobs.erase_words import (
+    BLACK,
+    GZIP,
+    PARQUET,
+    blacked_out,
+    is_distinct,
+    json_without,
+    names_entity,
+    pattern_of,
+)
 from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.quality_tables import OVERRIDES, RESULTS, RUNS
-from spark_jobs.storage.schema import Table
-from spark_jobs.storage.shown_marts import shown_marts, staged
 
-SHORTEST = 3
-"""Letters of an entity that is looked for in texts."""
-BLACK = b"*"
-_BLOCK = 1 << 20
-_GZIP = b"\x1f\x8b"
-_WORD = r"[A-Za-z0-9_]"
+_SENTENCES = {RESULTS: ("observed", "expected", "because", "on_failure"), RUNS: ("error",), OVERRIDES: ("because",)}
+_DOCUMENTS = {RESULTS: (), RUNS: ("inputs", "stages", "outputs"), OVERRIDES: ()}
+"""By table the columns that are text for people, and those that are JSON. Names of runs, checks and tables stay."""
+
+_DERIVED = ("reports", "quality", "plans", "audits", "sql_history", "dbt/target", "dbt/logs", "dbt/docs")
+"""What Tidemark writes below its home for people, beside the logs; nothing works by it."""
+_DATABASES = ("airflow", "metastore")
+
+_LOOK = "not changed, since Tidemark works by it or it is yours; change it by hand if it is about the entity"
+_RECORD = "a file of a database, whose records of runs leave with `tidemark maintain`"
+_BINARY = "no text; remove the file if nothing needs it"
+_COMPRESSED = "compressed; remove it if nothing needs it"
 
 
 def redact_quality(lake: Lake, source: Source, entity: str, erased: Erasures, fence: Fence) -> None:
     """Take the entity out of what was recorded of checks and runs: rows of samples that are about it go, in sentences
     it is blacked out."""
-    if len(entity) < SHORTEST:
+    if not is_distinct(entity):
         return
-    for table in (RESULTS, RUNS, OVERRIDES):
+    pattern = pattern_of(entity)
+    for table, sentences in _SENTENCES.items():
         rows = lake.records(table, pc.field("source") == source.name)
-        redacted = [_redacted(row, entity, erased) for row in rows]
+        redacted = []
+        for row in rows:
+            changed = {name: blacked_out(row[name], pattern) for name in sentences if row[name]}
+            documents = {name: json.loads(row[name]) for name in _DOCUMENTS[table] if row[name]}
+            changed |= {name: _as_text(json_without(value, pattern)) for name, value in documents.items()}
+            if row.get("sample"):
+                changed["sample"] = _sample_without(row["sample"], pattern, erased)
+            redacted.append({**row, **changed})
         if redacted != rows:
             lake.replace_records(table, redacted, fence)
 
 
-def _redacted(row: dict[str, Any], entity: str, erased: Erasures) -> dict[str, Any]:
-    pattern = _pattern(entity)
-    texts = {name: text for name, text in row.items() if isinstance(text, str) and pattern.search(text.encode())}
-    changed = {name: pattern.sub(_blackened, text.encode()).decode() for name, text in texts.items()}
-    if "sample" in texts:
-        sample = [one for one in json.loads(texts["sample"]) if not _mentions(one, entity, erased)]
-        changed["sample"] = json.dumps(sample, ensure_ascii=False)
-    return {**row, **changed}
+def _as_text(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False)
 
 
-def _mentions(value: Any, entity: str, erased: Erasures) -> bool:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return _pattern(entity).search(text.encode()) is not None or erased.mentioned_in(text)
+def _sample_without(sample: str, pattern: re.Pattern[bytes], erased: Erasures) -> str:
+    """A sample without the rows that name the entity; as it was where none does."""
+
+    def names_it(row: Any) -> bool:
+        text = json.dumps(row, ensure_ascii=False)
+        return pattern.search(text.encode()) is not None or erased.mentioned_in(text)
+
+    rows = json.loads(sample)
+    left = [row for row in rows if not names_it(row)]
+    return sample if len(left) == len(rows) else _as_text(left)
 
 
-def _pattern(entity: str) -> re.Pattern[bytes]:
-    """The entity as it stands in texts, JSON, HTML and addresses, as a whole word."""
-    forms = {entity, json.dumps(entity)[1:-1], json.dumps(entity, ensure_ascii=False)[1:-1], html.escape(entity)}
-    forms |= {quote(entity), quote(entity, safe="")}
-    listed = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-    return re.compile(f"(?<!{_WORD})(?:{listed})(?!{_WORD})".encode())
-
-
-def _blackened(found: re.Match[bytes]) -> bytes:
-    return BLACK * len(found[0])
-
-
-def names_entity(path: Path, entity: str) -> bool:
-    """Whether a landed file has the entity, as a word of its text or in a column of Parquet."""
-    if path.suffix == ".parquet":
-        return _in_parquet(path, entity)
-    pattern = _pattern(entity)
-    try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == _GZIP
-        with gzip.open(path) if packed else path.open("rb") as file:
-            return _in_blocks(iter(lambda: file.read(_BLOCK), b""), pattern, len(entity))
-    except (OSError, EOFError):
-        return False
-
-
-def _in_blocks(blocks: Iterator[bytes], pattern: re.Pattern[bytes], width: int) -> bool:
-    before = b""
-    for block in blocks:
-        text = before + block
-        if pattern.search(text):
-            return True
-        before = text[-8 * width - 2 :]
-    return False
-
-
-def _in_parquet(path: Path, entity: str) -> bool:
-    try:
-        for batch in pq.ParquetFile(path).iter_batches():
-            if any(_in_column(column, entity) for column in batch.columns):
-                return True
-    except (pa.ArrowException, OSError):
-        return False
-    return False
-
-
-def _in_column(column: pa.Array, entity: str) -> bool:
-    """Whether texts of a column, however deep in lists, maps and structs, have the entity."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _in_column(column.dictionary, entity)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _in_column(column.flatten(), entity)
-    if pa.types.is_map(kind):
-        return _in_column(column.keys, entity) or _in_column(column.items, entity)
-    if pa.types.is_struct(kind):
-        return any(_in_column(part, entity) for part in column.flatten())
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        return False
-    if len(entity) < SHORTEST:
-        return bool(pc.any(pc.equal(column, entity)).as_py())
-    near = column.filter(pc.fill_null(pc.match_substring(column, entity), False))
-    pattern = _pattern(entity)
-    return any(pattern.search(text.encode()) for text in near.to_pylist())
-
-
-def scrub_home(settings: Settings, lake: Lake, source: Source, entity: str) -> tuple[list[str], list[str]]:
-    """Black the entity out of Tidemark's own texts; then search everything that is left of it.
+def scrub_home(settings: Settings, entity: str) -> tuple[list[str], list[str]]:
+    """Black the entity out of the texts that Tidemark has written for people; then search what else is below its home,
+    but for the lake and what has landed.
 
     Returns the texts that had it, and what has it still, each with what to do.
     """
-    left = [f"{path}: {_RESTORED}" for path in _in_tables(settings, lake, source, entity)]
-    if len(entity) < SHORTEST:
-        return [], [*left, f"texts below {settings.home} were not searched: {entity!r} is too short to tell"]
-    pattern, texts = _pattern(entity), []
+    if not is_distinct(entity):
+        return [], [f"texts below {settings.home} were not searched: {entity!r} is too short to tell"]
+    pattern, texts, left = pattern_of(entity), [], []
     for path in _files(settings):
         try:
-            outcome = _blacken(path, pattern, entity)
+            outcome = _scrub(settings, path, pattern, entity)
         except OSError as error:
             outcome = f"not searched: {error}"
-        if outcome is None:
-            continue
-        if outcome:
-            left.append(f"{path}: {outcome}")
-        else:
+        if outcome == "":
             texts.append(str(path))
+        elif outcome:
+            left.append(f"{path}: {outcome}")
     return texts, left
-
-
-_RESTORED = "erase once more; if it stays, another column than the entity's has it"
-_BINARY = "no text; remove the file if nothing needs it"
 
 
 def _files(settings: Settings) -> Iterator[Path]:
@@ -169,49 +110,43 @@ def _files(settings: Settings) -> Iterator[Path]:
                 yield path
 
 
-def _blacken(path: Path, pattern: re.Pattern[bytes], entity: str) -> str | None:
-    """Black out the entity in a text, letter for letter, as it may be open; "" then. What it is if it has the entity
-    and is no text; None if it has not."""
-    if path.suffix == ".parquet":
-        return _BINARY if _in_parquet(path, entity) else None
+def _scrub(settings: Settings, path: Path, pattern: re.Pattern[bytes], entity: str) -> str | None:
+    """Black out the entity in a text for people; "" then. What to do if a file has it otherwise, None if it has not."""
+    with path.open("rb") as file:
+        start = file.read(len(PARQUET))
+    if start == PARQUET or start.startswith(GZIP):
+        if not names_entity(path, entity):
+            return None
+        return _BINARY if start == PARQUET else _COMPRESSED
     data = path.read_bytes()
-    if data.startswith(_GZIP):
-        return "compressed; remove it if nothing needs it" if names_entity(path, entity) else None
     if not pattern.search(data):
         return None
+    if any((settings.home / name) in path.parents for name in _DATABASES):
+        return _RECORD
     if b"\0" in data[:8192]:
         return _BINARY
-    with path.open("r+b") as file:
-        for found in pattern.finditer(data):
-            file.seek(found.start())
-            file.write(_blackened(found))
+    if not _is_derived(settings, path):
+        return _LOOK
+    _black_out(path, data, pattern)
     return ""
 
 
-def _in_tables(settings: Settings, lake: Lake, source: Source, entity: str) -> Iterator[str]:
-    """Files of the source's tables, their logs included, that have the entity."""
-    pattern = _pattern(entity)
-    for table in _tables(settings, lake, source):
-        root = Path(lake.uri(table))
-        if "://" in lake.uri(table) or not root.is_dir():
-            continue
-        for path in sorted(root.rglob("*")):
-            of_others = "source" in table.partitions and path.suffix == ".parquet" and not _is_of(path, source)
-            if not path.is_file() or (of_others and "_delta_log" not in path.parts):
-                continue
-            has = _in_parquet(path, entity) if path.suffix == ".parquet" else _in_log(path, pattern, entity)
-            if has:
-                yield str(path)
+def _is_derived(settings: Settings, path: Path) -> bool:
+    places = [settings.logs_dir, *(settings.home / name for name in _DERIVED)]
+    return any(place == path or place in path.parents for place in places)
 
 
-def _is_of(path: Path, source: Source) -> bool:
-    return f"source={quote(source.name)}" in path.parts
-
-
-def _in_log(path: Path, pattern: re.Pattern[bytes], entity: str) -> bool:
-    return len(entity) >= SHORTEST and pattern.search(path.read_bytes()) is not None
-
-
-def _tables(settings: Settings, lake: Lake, source: Source) -> Sequence[Table]:
-    marts = [staged(mart) for mart in shown_marts(settings.home, source.name).versions]
-    return [table for table in [*source_tables(source), *marts] if lake.is_stored(table.database, table.table)]
+def _black_out(path: Path, data: bytes, pattern: re.Pattern[bytes]) -> None:
+    """In a document of JSON within its texts; else letter for letter in its place, as the file may be open."""
+    if path.suffix == ".json":
+        try:
+            document = json.loads(data)
+        except ValueError:
+            pass  # a log that is called so, or a document that was cut
+        else:
+            path.write_text(_as_text(json_without(document, pattern)), encoding="utf-8")
+            return
+    with path.open("r+b") as file:
+        for word in pattern.finditer(data):
+            file.seek(word.start())
+            file.write(BLACK * len(word[0]))

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
@@ -17,11 +19,12 @@ from spark_jobs.jobs import erase as erasing
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.environments import build
 from spark_jobs.jobs.erase import EntityUnknown, Erased, erase, find
-from spark_jobs.jobs.erase_texts import names_entity
+from spark_jobs.jobs.erase_words import names_entity
 from spark_jobs.jobs.pins import make_pin
 from spark_jobs.jobs.published import SourceUnpublished
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.landing.erasures import ErasureUnfinished, erased_entities, erasures
+from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, create_environment, find_source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
@@ -252,6 +255,44 @@ def test_a_row_that_stood_behind_it_counts_again(lake: SparkSession, home: Setti
     run(lake, home, 0, 0, source="planes", replay=frozenset(file for _, file in done.again))
     assert published(lake, "silver.by_site", *LEFT_OUT) == published(lake, "silver.by_site_o", *LEFT_OUT)
     assert audit(home, planes(home), lake).failed == []
+
+
+def test_windows_that_left_the_source_file_lose_it_too_and_marts_that_fail_hold_nothing_up(
+    lake: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_all(lake, home)
+    file = home.sources / "planes.yml"
+    windows = yaml.safe_load(file.read_text())
+    for name in ("busy", "trips"):
+        del windows["windows"][name]
+    file.write_text(yaml.safe_dump(windows, sort_keys=False))
+    run(lake, home, 2, 2, source="planes", accept_definition=True)
+    lake.sql("CREATE DATABASE IF NOT EXISTS of_ann")
+    lake.sql(f"CREATE TABLE of_ann.notes USING delta AS SELECT '{GONE}' AS plane")
+
+    def marts_follow(*_: Any) -> None:
+        failed = {"no_plane_is_late": "1 row"}
+        raise MartsFailed(
+            expected="tests that pass", found="1 row", source="planes", failed=failed, owner="", log="log"
+        )
+
+    monkeypatch.setattr(erasing, "marts_follow", marts_follow)
+    try:
+        done = erase(home, planes(home), lake, GONE, "asked")
+    finally:
+        lake.sql("DROP DATABASE of_ann CASCADE")
+    marts, *of_ann = done.left
+    assert "no_plane_is_late" in marts and "tidemark run planes" in marts
+    # its file, and its log with the statistics of it
+    assert len(of_ann) > 1
+    assert all("of_ann.db/notes/" in each and "a table that somebody has made" in each for each in of_ann)
+    assert done.tables["silver.busy_history"]["went"] > done.tables["silver.trips_history"]["went"] > 0
+    silver = Path(lake_root(lake)) / "silver.db"
+    assert not (silver / "busy_history").exists()
+    left = DeltaTable(str(silver / "trips_history")).to_pyarrow_table(columns=["plane"])
+    assert left.num_rows > 0
+    assert_nothing_left(lake, home)
+    run(lake, home, 2, 2, source="planes")
 
 
 def test_refusals_say_what_is_wrong(lake: SparkSession, home: Settings) -> None:

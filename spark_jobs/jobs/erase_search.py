@@ -1,0 +1,104 @@
+"""Where an entity is left: in files of tables, and in files that were landed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.compute as pc
+
+from spark_jobs.config import Settings
+from spark_jobs.definitions.catalog import source_tables
+from spark_jobs.jobs.erase_words import in_parquet, is_distinct, names_entity, pattern_of
+from spark_jobs.jobs.source_parts import histories
+from spark_jobs.landing.ledger import versions
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.people_tables import PINS
+from spark_jobs.storage.places import lake_root
+from spark_jobs.storage.schema import Table
+from spark_jobs.storage.shown_marts import shown_marts, staged
+from spark_jobs.storage.tables import DATABASES, QUARANTINE
+
+_RESTORED = "erase once more; if it stays, another column than the entity's has it"
+_OF_PEOPLE = "a table that somebody has made: take its rows out there, or drop it; then VACUUM"
+
+
+@dataclass(frozen=True)
+class LandedFiles:
+    """Landed files that have rows of an entity, or name it, by their paths; and what could not be searched."""
+
+    paths: Sequence[str]
+    unsearched: Sequence[str]
+
+
+def landed_files(settings: Settings, lake: Lake, source: Source, entity: str, counted: set[str]) -> LandedFiles:
+    """The files for their owner to rewrite: those of `counted`, of which rows were the entity's, and those that name it
+    as a word of text or in a column of Parquet."""
+    known = sorted(versions(lake, source))
+    root = settings.landing
+    if not isinstance(root, Path):
+        unsearched = [] if set(known) <= counted else [f"{root}: not searched for files that name it in other records"]
+        return LandedFiles(sorted(counted), unsearched)
+    paths, unsearched = [], []
+    for path in known:
+        if not (root / path).is_file():
+            continue
+        try:
+            if path in counted or names_entity(root / path, entity):
+                paths.append(path)
+        except OSError as error:
+            unsearched.append(f"{root / path}: not searched: {error}")
+    return LandedFiles(paths, unsearched)
+
+
+def counted_out(lake: Lake, source: Source, erasure: str) -> set[str]:
+    """The files of which an erasure has counted rows as erased."""
+    of_erasure = pc.field("run_id") == erasure
+    rows = lake.stored(QUARANTINE, ["file"], of_erasure, {"source": [source.name]}).whole()
+    return set(rows["file"].to_pylist())
+
+
+def left_in_tables(settings: Settings, lake: Lake, source: Source, entity: str) -> Iterator[str]:
+    """Files of the source's tables and of people's, logs included, that have the entity, each with what to do."""
+    root = lake_root(lake.spark)
+    if "://" in root:
+        yield f"{root}: files of tables were not searched, as the lake is not on this disk"
+        return
+    marts = [staged(mart) for mart in shown_marts(settings.home, source.name).versions]
+    tables = {table.qualified: table for table in (*histories(lake, source.name), *marts, *source_tables(source))}
+    for table in tables.values():
+        for path in _files_with(Path(lake.uri(table)), source, entity, shared="source" in table.partitions):
+            yield f"{path}: {_RESTORED}"
+    for folder in sorted(Path(root).glob("*.db")):
+        if _is_of_people(folder.name.removesuffix(".db")):
+            for path in _files_with(folder, source, entity, shared=False):
+                yield f"{path}: {_OF_PEOPLE}"
+
+
+def _is_of_people(database: str) -> bool:
+    # an environment's are called <environment>__<database>, and are removed by the erasure; so are those of pins
+    return database not in DATABASES and database != PINS.database and "__" not in database
+
+
+def _files_with(folder: Path, source: Source, entity: str, *, shared: bool) -> Iterator[Path]:
+    pattern = pattern_of(entity)
+    for path in sorted(folder.rglob("*")):
+        of_others = shared and path.suffix == ".parquet" and f"source={quote(source.name)}" not in path.parts
+        if not path.is_file() or (of_others and "_delta_log" not in path.parts):
+            continue
+        if in_parquet(path, entity) if path.suffix == ".parquet" else _in_log(path, pattern, entity):
+            yield path
+
+
+def _in_log(path: Path, pattern: re.Pattern[bytes], entity: str) -> bool:
+    return is_distinct(entity) and pattern.search(path.read_bytes()) is not None
+
+
+def given_up_histories(lake: Lake, source: Source) -> list[Table]:
+    """The tables of windows that the source file has no more: no run restates them."""
+    current = {table.qualified for table in source_tables(source)}
+    return [table for table in histories(lake, source.name) if table.qualified not in current]

@@ -1,0 +1,125 @@
+"""An entity as a word: how it stands in texts, and whether a file has it.
+
+Texts are compared as words: an entity `N1` is not found in `N14EH`. One that is too short to tell, or a small number,
+is looked for in tables alone: half of every log would be blacked out for it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import html
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+SHORTEST, SHORTEST_NUMBER = 3, 6
+"""Letters of an entity that is looked for in texts, and digits of one that is a number."""
+BLACK = b"*"
+GZIP, ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+"""What files of these kinds begin with, whatever they are called."""
+_BLOCK = 1 << 20
+_WORD = r"[A-Za-z0-9_]"
+
+
+def is_distinct(entity: str) -> bool:
+    """Whether a text that has the entity as a word is likely about it."""
+    digits = entity.removeprefix("-")
+    return len(digits) >= SHORTEST_NUMBER if digits.isdecimal() else len(entity) >= SHORTEST
+
+
+def pattern_of(entity: str) -> re.Pattern[bytes]:
+    """The entity as it stands in texts, JSON, HTML and addresses, as a whole word."""
+    forms = {entity, json.dumps(entity)[1:-1], json.dumps(entity, ensure_ascii=False)[1:-1], html.escape(entity)}
+    forms |= {quote(entity), quote(entity, safe="")}
+    listed = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+    return re.compile(f"(?<!{_WORD})(?:{listed})(?!{_WORD})".encode())
+
+
+def blacked_out(text: str, pattern: re.Pattern[bytes]) -> str:
+    """The text with a mark in place of each letter of the entity."""
+    return pattern.sub(lambda word: BLACK * len(word[0]), text.encode()).decode()
+
+
+def json_without(value: Any, pattern: re.Pattern[bytes]) -> Any:
+    """A JSON value whose texts are blacked out; names and numbers stay, so that who reads it still can."""
+    if isinstance(value, dict):
+        return {name: json_without(each, pattern) for name, each in value.items()}
+    if isinstance(value, list):
+        return [json_without(each, pattern) for each in value]
+    return blacked_out(value, pattern) if isinstance(value, str) else value
+
+
+def names_entity(path: Path, entity: str) -> bool:
+    """Whether a file has the entity, as a word of its text or in a column of Parquet.
+
+    Raises:
+        OSError: it can't be read, or not to its end.
+    """
+    try:
+        with path.open("rb") as raw:
+            is_parquet = raw.read(len(PARQUET)) == PARQUET
+        if is_parquet:
+            return in_parquet(path, entity)
+        with _expanded(path) as file:
+            return _in_blocks(iter(lambda: file.read(_BLOCK), b""), pattern_of(entity), len(entity))
+    except (EOFError, pa.ArrowException) as error:
+        raise OSError(f"{path} can't be read to its end: {error}") from error
+
+
+@contextmanager
+def _expanded(path: Path) -> Iterator[IO[bytes]]:
+    """The content of a file, whatever it is compressed with."""
+    with path.open("rb") as raw:
+        start = raw.read(len(ZSTD))
+        raw.seek(0)
+        if start.startswith(GZIP):
+            with gzip.open(raw) as file:
+                yield cast(IO[bytes], file)
+        elif start == ZSTD:
+            with pa.CompressedInputStream(raw, "zstd") as file:
+                yield file
+        else:
+            yield raw
+
+
+def _in_blocks(blocks: Iterator[bytes], pattern: re.Pattern[bytes], width: int) -> bool:
+    before = b""
+    for block in blocks:
+        text = before + block
+        if pattern.search(text):
+            return True
+        before = text[-8 * width - 2 :]
+    return False
+
+
+def in_parquet(path: Path, entity: str) -> bool:
+    """Whether a text in a Parquet file has the entity."""
+    return any(_in_column(column, entity) for batch in pq.ParquetFile(path).iter_batches() for column in batch.columns)
+
+
+def _in_column(column: pa.Array, entity: str) -> bool:
+    """Whether texts of a column, however deep in lists, maps and structs, have the entity."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _in_column(column.dictionary, entity)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _in_column(column.flatten(), entity)
+    if pa.types.is_map(kind):
+        return _in_column(column.keys, entity) or _in_column(column.items, entity)
+    if pa.types.is_struct(kind):
+        return any(_in_column(part, entity) for part in column.flatten())
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return False
+    if not is_distinct(entity):
+        return bool(pc.any(pc.equal(column, entity)).as_py())
+    near = column.filter(pc.fill_null(pc.match_substring(column, entity), False))
+    pattern = pattern_of(entity)
+    return any(pattern.search(text.encode()) for text in near.to_pylist())
