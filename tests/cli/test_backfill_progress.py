@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +16,7 @@ from spark_jobs.server import backfill
 from spark_jobs.server.backfill import Backfill, BackfillFailed, Slice, SliceRun
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources import find_source
+from spark_jobs.storage.turns import Line, NoDriver, Turn
 
 
 def slice_run(number: int, state: str, rows: int | None = None, *, drops: int = 10, size: int = 90) -> SliceRun:
@@ -62,3 +65,40 @@ def test_a_failed_run_is_told_of_also_where_the_lake_server_cannot_say_why(
     monkeypatch.setattr(command, "server_session", session)
     with pytest.raises(BackfillFailed):
         command.through_airflow(settings, find_source(settings.sources, "flights"), work)
+
+
+def test_a_run_that_airflow_has_no_room_for_keeps_no_place_in_line_for_the_one_after_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = tuple(Slice(f"2013-01-0{day}", f"2013-01-0{day}", 1, 9) for day in (2, 3, 4))
+    work = Backfill("flights", slices, identity="now")
+    leases = settings.home / "leases"
+    scheduled = Line(leases, "flights", Turn("scheduled", 10**18, "a later day", staged=True), NoDriver())
+
+    def gone_stale() -> None:
+        for place in (leases / "flights.line").iterdir():
+            os.utime(place, (0, 0))
+
+    def carry_out(*_: object, on_look: Callable[[list[SliceRun]], None], **__: object) -> list[SliceRun]:
+        waiting = [SliceRun(each, work.run_id(number)) for number, each in enumerate(slices)]
+
+        def look(*states: str) -> None:
+            on_look([replace(run, state=state) for run, state in zip(waiting, states, strict=True)])
+
+        look("queued", "waiting", "waiting")
+        look("running", "waiting", "waiting")
+        look("success", "waiting", "waiting")
+        look("success", "queued", "waiting")
+        assert str(scheduled.step()).startswith(f"run {work.run_id(1)} "), "it is about to begin"
+        gone_stale()
+        look("success", "queued", "waiting")
+        # it is what keeps Airflow from beginning the queued one
+        assert scheduled.step() is None
+        scheduled.end()
+        look("success", "running", "waiting")
+        assert str(scheduled.step()).startswith(f"run {work.run_id(2)} ")
+        return waiting
+
+    monkeypatch.setattr(backfill, "carry_out", carry_out)
+    command.through_airflow(settings, find_source(settings.sources, "flights"), work)
+    assert scheduled.step() is None

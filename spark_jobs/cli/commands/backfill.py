@@ -148,7 +148,10 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
 @contextmanager
 def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> Iterator[Any]:
     """Keep the next run's place in the line before the source while the present one runs: a run whose drops come after
-    those of the backfill, and that would leave some out, waits for all of it."""
+    those of the backfill, and that would leave some out, waits for all of it.
+
+    While the present one is only queued, the next one's place goes stale: Airflow begins no run while as many wait as
+    `max_active_runs` allows, and these would wait for that place."""
     from spark_jobs.storage.turns import Line, NoDriver, Turn
 
     lines: dict[str, Line] = {}
@@ -168,7 +171,9 @@ def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> It
             each = backfill.slices[number]
             turn = Turn(run_id, source.drops.time_named(each.first), f"{each.first} to {each.last}", staged=True)
             lines[run_id] = Line(settings.home / "leases", source.name, turn, NoDriver())
-        lines[run_id].keep_place()
+        elif not any(run.state == "running" for run in runs):
+            return None
+        return lines[run_id].keep_place()
 
     try:
         yield keep
