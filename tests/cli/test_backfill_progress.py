@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.cli.backfill_progress import Pace, stopping
+from spark_jobs.cli.app import run
+from spark_jobs.cli.backfill_progress import STOPPED, Pace, stopping
 from spark_jobs.cli.commands import backfill as command
 from spark_jobs.config import Settings
 from spark_jobs.server import backfill
@@ -83,7 +84,7 @@ def test_a_run_that_airflow_has_no_room_for_keeps_no_place_in_line_for_the_one_a
         waiting = [SliceRun(each, work.run_id(number)) for number, each in enumerate(slices)]
 
         def look(*states: str) -> None:
-            on_look([replace(run, state=state) for run, state in zip(waiting, states, strict=True)])
+            on_look([replace(each, state=state) for each, state in zip(waiting, states, strict=True)])
 
         look("queued", "waiting", "waiting")
         look("running", "waiting", "waiting")
@@ -102,3 +103,23 @@ def test_a_run_that_airflow_has_no_room_for_keeps_no_place_in_line_for_the_one_a
     monkeypatch.setattr(backfill, "carry_out", carry_out)
     command.through_airflow(settings, find_source(settings.sources, "flights"), work)
     assert scheduled.step() is None
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_who_stops_a_backfill_is_told_to_resume_it_and_nothing_else(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], presses: int
+) -> None:
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    work = backfill.new_backfill(settings, "flights", [Slice("2013-01-02", "2013-01-02", 1, 9)], pass_gap=False)
+
+    def carry_out(*_: object, **__: object) -> list[SliceRun]:
+        for _press in range(presses):
+            os.kill(os.getpid(), signal.SIGINT)
+        return [SliceRun(work.slices[0], work.run_id(0))]
+
+    monkeypatch.setattr(backfill, "carry_out", carry_out)
+    assert run(["backfill", "flights", "--resume"]) == STOPPED
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("go on with: tidemark backfill flights --resume") == 1
+    assert "interrupted" not in told

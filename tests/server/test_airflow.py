@@ -21,7 +21,7 @@ import httpx
 import psutil
 import pytest
 
-from spark_jobs.cli.commands.backfill import STOPPED
+from spark_jobs.cli.backfill_progress import STOPPED
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.server import control, processes
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import FIRST_DROP, LAST_DROP, PassGapOption, SourceArgument, known_source, server_session
-from spark_jobs.cli.backfill_progress import shown, stopping
+from spark_jobs.cli.backfill_progress import STOPPED, shown, stopping
 from spark_jobs.cli.drops import drops_asked_for
 from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 SLICE_BYTES = 16 << 20
 """Of files that one run takes where nobody says how many drops: some minutes of work, so that a run that fails, or a
 reader that waits for the next publication, costs no more."""
-
-STOPPED = 130
-"""Exit code after Ctrl-C, as of any command."""
 
 
 def register(app: typer.Typer) -> None:
