@@ -17,9 +17,6 @@ from spark_jobs.sources import Schedule
 UNDER_WAY = ("queued", "running")
 """States of a DAG run that has not ended."""
 
-WAY_ON = "unpause it, or mark the run failed"
-"""What to do where a paused DAG has a run under way."""
-
 
 class AirflowRuns:
     """The runs of one DAG. Where no Airflow runs here, none is on; one that does not answer now, since it is too busy
@@ -42,7 +39,8 @@ class AirflowRuns:
             if run is None or run["state"] not in UNDER_WAY:
                 return False
             if self._is_paused():
-                self._remark = f"its DAG {self._dag} is paused, so no further stage of it begins: {WAY_ON}"
+                paused = f"its DAG {self._dag} is paused, so no further stage of it begins"
+                self._remark = f"{paused}: unpause it, or mark the run failed"
         except _NoAnswerYet:
             self._remark = "as far as is known: Airflow does not answer now"
         return True

@@ -87,7 +87,7 @@ def backfill(
             emit(as_json, plan, lambda: _plan_shown(plan))
             return
         slices = [_slice(checked, each) for each in sliced(checked, drops, batch)]
-        work = backfills.new_backfill(settings, source, slices, pass_gap=pass_gap)
+        work = backfills.new_backfill(source, slices, pass_gap=pass_gap)
     runs = through_airflow(settings, checked, work, unpause=unpause)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
     if any(run.state != "success" for run in runs):
@@ -108,7 +108,7 @@ def backfill_range(settings: Settings, source: Source, first: str, last: str, *,
 
     drops = drops_asked_for(settings, source, first, last)
     slices = [_slice(source, each) for each in sliced(source, drops, batch)]
-    work = backfills.new_backfill(settings, source.name, slices, pass_gap=False)
+    work = backfills.new_backfill(source.name, slices, pass_gap=False)
     return through_airflow(settings, source, work)
 
 
@@ -133,7 +133,14 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
         try:
             scheduled = source.dag.schedule == "every"
             return airflow.carry_out(
-                api, backfill, by_itself=scheduled, unpause=unpause, asked_to_stop=stop, on_look=look
+                settings,
+                api,
+                backfill,
+                by_itself=scheduled,
+                unpause=unpause,
+                asked_to_stop=stop,
+                on_look=look,
+                on_wait=lambda whom: note(f"waits for {whom}"),
             )
         except airflow.BackfillFailed as failure:
             gap = None if backfill.pass_gap else _gap_of(settings, source, backfill, failure)
