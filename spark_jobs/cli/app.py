@@ -18,7 +18,6 @@ from spark_jobs.failures import explained
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 INTERRUPTED = "interrupted: what it had begun on the lake server is cancelled; the same command goes on where it was"
 
@@ -53,11 +52,16 @@ def run(arguments: list[str]) -> int:
             raise
         return _refuse(explained(failure, load_settings()), arguments)
     except SystemExit as end:
-        # Typer makes this exit code of an interrupt, without a word
-        if end.code == EXIT_INTERRUPTED:
+        if _interrupted(end):
             sys.stderr.write(f"{INTERRUPTED}\n")
         return end.code if isinstance(end.code, int) else EXIT_FAILED
     return 0
+
+
+def _interrupted(end: SystemExit) -> bool:
+    """Whether Ctrl-C ended the command: Typer makes an exit code of it, without a word. A command that ends itself with
+    that code has said what there is to say."""
+    return isinstance(end.__context__, typer.Exit) and isinstance(end.__context__.__cause__, KeyboardInterrupt)
 
 
 def _refuse(refusal: TidemarkError, arguments: list[str]) -> int:

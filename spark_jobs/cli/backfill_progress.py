@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -17,6 +18,9 @@ from spark_jobs.cli.output import note
 
 if TYPE_CHECKING:
     from spark_jobs.server.backfill import SliceRun
+
+STOPPED = 130
+"""Exit code after Ctrl-C, as of any command."""
 
 
 class Pace:
@@ -118,10 +122,12 @@ class Stop:
 
 @contextmanager
 def stopping(source: str) -> Iterator[Stop]:
-    """What Ctrl-C means in the block."""
+    """What Ctrl-C means in the block. The second one ends the command; what there is to say was said when it came."""
     stop = Stop(source)
     before = signal.signal(signal.SIGINT, stop.interrupt)
     try:
         yield stop
+    except KeyboardInterrupt:
+        raise typer.Exit(STOPPED) from None
     finally:
         signal.signal(signal.SIGINT, before)

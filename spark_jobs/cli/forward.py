@@ -127,11 +127,14 @@ def _refuse(arguments: list[str]) -> int:
     from spark_jobs.cli.output import complain
     from spark_jobs.server.errors import CommandServerGone
 
+    again = "the same command; it goes on where it was"
+    if arguments[0] == "backfill":
+        again = "`tidemark backfill SOURCE --resume`, or the same command if none of its runs had begun"
     gone = CommandServerGone(
         expected="the command server to run until the command has ended",
         found="it ended, by `tidemark down` or a kill, and the command with it",
         consequence="published tables read as before",
-        next_step="run `tidemark up`, then the same command; it goes on where it was",
+        next_step=f"run `tidemark up`, then {again}",
     )
     complain(gone, as_json="--json" in arguments)
     return 1

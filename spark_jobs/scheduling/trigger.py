@@ -25,7 +25,7 @@ class AirflowRuns:
     def __init__(self, dag_id: str, before: str | None = None) -> None:
         self._dag_id = dag_id
         self._before = before
-        self._doubt = ""
+        self._remark = ""
 
     def is_on(self, run_id: str) -> bool:
         """Whether the run has not ended; a run that Airflow does not know any more has. While Airflow can't tell, it
@@ -38,14 +38,14 @@ class AirflowRuns:
         try:
             on = RuntimeTaskInstance.get_dr_count(self._dag_id, run_ids=[run_id], states=[*UNDER_WAY]) > 0
         except AirflowRuntimeError:
-            self._doubt = "as far as is known: Airflow does not answer now"
+            self._remark = "as far as is known: Airflow does not answer now"
             return True
-        self._doubt = ""
+        self._remark = ""
         return on
 
-    def doubt(self) -> str:
+    def remark(self) -> str:
         """That Airflow could not tell."""
-        return self._doubt
+        return self._remark
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The run to let pass, while it is on."""

@@ -29,21 +29,25 @@ class AirflowRuns:
         self._settings = settings
         self._dag = dag
         self._drops = drops
-        self._doubt = ""
+        self._remark = ""
 
     def is_on(self, run_id: str) -> bool:
         """Whether the run has not ended; a run that Airflow does not know any more has."""
-        self._doubt = ""
+        self._remark = ""
         try:
             run = self._ask(lambda api: api.get(f"dags/{self._dag}/dagRuns/{run_id}"))
+            if run is None or run["state"] not in UNDER_WAY:
+                return False
+            if self._is_paused():
+                paused = f"its DAG {self._dag} is paused, so no further stage of it begins"
+                self._remark = f"{paused}: unpause it, or mark the run failed"
         except _NoAnswerYet:
-            self._doubt = "as far as is known: Airflow does not answer now"
-            return True
-        return run is not None and run["state"] in UNDER_WAY
+            self._remark = "as far as is known: Airflow does not answer now"
+        return True
 
-    def doubt(self) -> str:
-        """That Airflow did not answer."""
-        return self._doubt
+    def remark(self) -> str:
+        """That Airflow did not answer, or that the run's DAG is paused."""
+        return self._remark
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run that has not ended and whose drops begin before `lo_us`. Those of a paused DAG do not
@@ -51,8 +55,7 @@ class AirflowRuns:
         if self._drops is None:
             return None
         try:
-            dag = self._ask(lambda api: api.get(f"dags/{self._dag}"))
-            if dag is None or dag["is_paused"]:
+            if self._is_paused():
                 return None
             runs = self._ask(lambda api: list(api.runs(self._dag, state=UNDER_WAY)))
         except _NoAnswerYet:
@@ -63,6 +66,11 @@ class AirflowRuns:
                 first = _EPOCH + timedelta(microseconds=interval[0])
                 return f"run {run['dag_run_id']} of {first:%Y-%m-%d %H:%M} in Airflow, whose drops are earlier"
         return None
+
+    def _is_paused(self) -> bool:
+        """Whether the DAG's runs do not get on: it is paused, or Airflow does not know it."""
+        dag = self._ask(lambda api: api.get(f"dags/{self._dag}"))
+        return dag is None or bool(dag["is_paused"])
 
     def _ask(self, question: Callable[[AirflowApi], Any]) -> Any:
         """What the API says; None where there is no Airflow, or it does not know of such a thing."""

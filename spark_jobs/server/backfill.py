@@ -22,13 +22,17 @@ from spark_jobs.errors import ParameterError, TidemarkError
 from spark_jobs.model import RANGE_RUN
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 from spark_jobs.server.state import write_json
+from spark_jobs.server.status import runs_airflow
 
 POLL_S = 1.0
 DAG_WAIT_S = 120.0
 """How long a DAG may take to appear after its file did: Airflow looks for new files every few seconds."""
 
 AWAY_S = 120.0
-"""How long Airflow may be away when a run is to be started; a server that was killed is back within 40."""
+"""How long Airflow may be away; a server that was killed is back within 40."""
+
+PATIENCE_S = 30.0
+"""How long a run may be queued, or Airflow away, until people are told; as often the DAG is asked about, too."""
 
 
 class DagPaused(TidemarkError):
@@ -87,12 +91,9 @@ class SliceRun:
         return self.state in ("queued", "running")
 
 
-def new_backfill(settings: Settings, source: str, slices: Sequence[Slice], *, pass_gap: bool) -> Backfill:
-    """A backfill of these slices, kept so that it can be gone on with."""
-    identity = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
-    backfill = Backfill(source, tuple(slices), pass_gap, identity)
-    write_json(_file(settings, source), asdict(backfill))
-    return backfill
+def new_backfill(source: str, slices: Sequence[Slice], *, pass_gap: bool) -> Backfill:
+    """A backfill of these slices."""
+    return Backfill(source, tuple(slices), pass_gap, f"{datetime.now(UTC):%Y%m%dT%H%M%S}")
 
 
 def last_backfill(settings: Settings, source: str) -> Backfill:
@@ -110,6 +111,7 @@ def last_backfill(settings: Settings, source: str) -> Backfill:
 
 
 def carry_out(
+    settings: Settings,
     api: AirflowApi,
     backfill: Backfill,
     *,
@@ -117,17 +119,21 @@ def carry_out(
     unpause: bool = False,
     asked_to_stop: Callable[[], bool] = lambda: False,
     on_look: Callable[[list[SliceRun]], None] = lambda _: None,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> list[SliceRun]:
     """Run every slice that has not succeeded, one after another, and wait until the last has ended; once asked to stop,
-    until the present one has. `on_look` is told how all stand, about once a second. Who stops waiting leaves the
-    present run to Airflow.
+    until the present one has. Who stops waiting leaves the present run to Airflow. Once it is not refused, the backfill
+    is the one that can be gone on with.
+
+    `on_look` is told how all stand, about once a second; `on_wait` what the present run waits for where Airflow does
+    not get on with it, whenever that changes.
 
     A paused DAG gets on with no run. One that starts runs only when asked (`by_itself` is false) is unpaused for the
     time of the backfill; one with a schedule would start a run of today as well, so it is unpaused, for good, only with
     `unpause`.
 
     Raises:
-        AirflowRefused: Airflow does not know the DAG, or refuses a run.
+        AirflowRefused: Airflow does not know the DAG, refuses a run, or is gone.
         DagPaused: the DAG is paused, has a schedule, and `unpause` is not given.
         BackfillFailed: a run failed; those after it were not started.
     """
@@ -139,15 +145,17 @@ def carry_out(
     if paused:
         api.patch(f"dags/{dag}", {"is_paused": False})
     try:
+        write_json(_file(settings, dag), asdict(backfill))
         for number in (number for number, run in enumerate(runs) if run.state != "success"):
             if not runs[number].under_way:
                 if asked_to_stop():
                     break
                 runs[number] = _start(api, backfill, number, runs[number].attempt + 1)
+            watch = _Watch(settings, api, dag, on_wait)
             while runs[number].under_way:
                 on_look(runs)
                 time.sleep(POLL_S)
-                runs[number] = _look(api, dag, runs[number])
+                runs[number] = watch.look(runs[number])
             on_look(runs)
             if runs[number].state != "success":
                 raise _failed(dag, runs)
@@ -200,8 +208,10 @@ def _start(api: AirflowApi, backfill: Backfill, number: int, attempt: int) -> Sl
         except AirflowRefused as refusal:
             if refusal.facts["status"] == httpx.codes.CONFLICT:
                 break  # an attempt whose answer was lost
-            if not _is_away(refusal) or time.monotonic() > deadline:
+            if not _is_away(refusal):
                 raise
+            if time.monotonic() > deadline:
+                raise _gone(backfill.source, refusal) from refusal
         time.sleep(POLL_S)
     return SliceRun(each, run_id, "queued", attempt=attempt)
 
@@ -212,14 +222,61 @@ def _is_away(refusal: AirflowRefused) -> bool:
     return status is None or status >= httpx.codes.INTERNAL_SERVER_ERROR
 
 
-def _look(api: AirflowApi, dag: str, run: SliceRun) -> SliceRun:
-    """The run as it is now; as it was, while Airflow is restarted."""
-    try:
-        return _with(api, dag, run, api.get(f"dags/{dag}/dagRuns/{run.run_id}"))
-    except AirflowRefused as refusal:
-        if _is_away(refusal):
-            return run
-        raise
+def _gone(dag: str, refusal: AirflowRefused) -> AirflowRefused:
+    return AirflowRefused(
+        expected=refusal.expected,
+        found=refusal.found,
+        consequence="what Airflow has begun goes on once it runs again; nothing after that was started",
+        next_step=f"start it with `tidemark up`, then `tidemark backfill {dag} --resume`",
+        **refusal.facts,
+    )
+
+
+class _Watch:
+    """One run, looked at until it has ended; `on_wait` is told what Airflow does not get on with it for."""
+
+    def __init__(self, settings: Settings, api: AirflowApi, dag: str, on_wait: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._api = api
+        self._dag = dag
+        self._on_wait = on_wait
+        self._answered = self._examined = time.monotonic()
+        self._told = ""
+
+    def look(self, run: SliceRun) -> SliceRun:
+        """The run as it is now; as it was, while Airflow is restarted. Raises `AirflowRefused` once it is gone: it has
+        not answered for long, and no supervisor of this installation keeps it running."""
+        now = time.monotonic()
+        try:
+            answer = self._api.get(f"dags/{self._dag}/dagRuns/{run.run_id}")
+            run = _with(self._api, self._dag, run, answer)
+            if run.under_way and now - self._examined > PATIENCE_S:
+                self._tell(self._obstacle(run))
+                self._examined = now
+            self._answered = now
+        except AirflowRefused as refusal:
+            if not _is_away(refusal):
+                raise
+            if now - self._answered > AWAY_S and not runs_airflow(self._settings):
+                raise _gone(self._dag, refusal) from refusal
+            if now - self._answered > PATIENCE_S:
+                self._tell("Airflow, which does not answer")
+        return run
+
+    def _obstacle(self, run: SliceRun) -> str:
+        """What keeps the run from getting on; empty where nothing does."""
+        dag = self._api.get(f"dags/{self._dag}")
+        if dag["is_paused"]:
+            return f"the DAG {self._dag} to be unpaused: somebody has paused it, so no further stage of the run begins"
+        if run.state == "queued":
+            room = f"fewer than {dag['max_active_runs']} runs of {self._dag} are under way (`dag.max_active_runs`)"
+            return f"Airflow to begin {run.run_id}: it does when its scheduler runs and {room}"
+        return ""
+
+    def _tell(self, whom: str) -> None:
+        if whom and whom != self._told:
+            self._on_wait(whom)
+        self._told = whom
 
 
 def _with(api: AirflowApi, dag: str, run: SliceRun, answer: dict[str, Any]) -> SliceRun:

@@ -54,8 +54,9 @@ class Driver(Protocol):
     def is_on(self, run_id: str) -> bool:
         """Whether this run has begun or will, and has not ended."""
 
-    def doubt(self) -> str:
-        """Why nobody knows for sure whether the run that was asked about last is on; empty where it is known."""
+    def remark(self) -> str:
+        """What to know of the run that was asked about last: why nobody knows for sure whether it is on, or why it does
+        not get on; else empty."""
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run on its way whose drops begin before `lo_us`, if there is one."""
@@ -68,7 +69,7 @@ class NoDriver:
         """Never."""
         return False
 
-    def doubt(self) -> str:
+    def remark(self) -> str:
         """None."""
         return ""
 
@@ -153,8 +154,8 @@ class Line:
         if holder is not None and holder.run_id == self._turn.run_id:
             return None
         if holder is not None and holder.staged and self._driver.is_on(holder.run_id):
-            doubt = self._driver.doubt()
-            return f"{holder} ({doubt})" if doubt else str(holder)
+            remark = self._driver.remark()
+            return f"{holder} ({remark})" if remark else str(holder)
         first = min(self._present(), default=None)
         if first is None or first[3] == self._turn.run_id:
             return None

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from spark_jobs.cli.backfill_progress import Pace, stopping
+from spark_jobs.cli.app import run
+from spark_jobs.cli.backfill_progress import STOPPED, Pace, stopping
 from spark_jobs.cli.commands import backfill as command
 from spark_jobs.config import Settings
 from spark_jobs.server import backfill
 from spark_jobs.server.backfill import Backfill, BackfillFailed, Slice, SliceRun
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources import find_source
+from spark_jobs.storage.turns import Line, NoDriver, Turn
 
 
 def slice_run(number: int, state: str, rows: int | None = None, *, drops: int = 10, size: int = 90) -> SliceRun:
@@ -62,3 +66,61 @@ def test_a_failed_run_is_told_of_also_where_the_lake_server_cannot_say_why(
     monkeypatch.setattr(command, "server_session", session)
     with pytest.raises(BackfillFailed):
         command.through_airflow(settings, find_source(settings.sources, "flights"), work)
+
+
+def test_a_run_that_airflow_has_no_room_for_keeps_no_place_in_line_for_the_one_after_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = tuple(Slice(f"2013-01-0{day}", f"2013-01-0{day}", 1, 9) for day in (2, 3, 4))
+    work = Backfill("flights", slices, identity="now")
+    leases = settings.home / "leases"
+    scheduled = Line(leases, "flights", Turn("scheduled", 10**18, "a later day", staged=True), NoDriver())
+
+    def gone_stale() -> None:
+        for place in (leases / "flights.line").iterdir():
+            os.utime(place, (0, 0))
+
+    def carry_out(*_: object, on_look: Callable[[list[SliceRun]], None], **__: object) -> list[SliceRun]:
+        waiting = [SliceRun(each, work.run_id(number)) for number, each in enumerate(slices)]
+
+        def look(*states: str) -> None:
+            on_look([replace(each, state=state) for each, state in zip(waiting, states, strict=True)])
+
+        look("queued", "waiting", "waiting")
+        look("running", "waiting", "waiting")
+        look("success", "waiting", "waiting")
+        look("success", "queued", "waiting")
+        assert str(scheduled.step()).startswith(f"run {work.run_id(1)} "), "it is about to begin"
+        gone_stale()
+        look("success", "queued", "waiting")
+        # it is what keeps Airflow from beginning the queued one
+        assert scheduled.step() is None
+        scheduled.end()
+        look("success", "running", "waiting")
+        assert str(scheduled.step()).startswith(f"run {work.run_id(2)} ")
+        return waiting
+
+    monkeypatch.setattr(backfill, "carry_out", carry_out)
+    command.through_airflow(settings, find_source(settings.sources, "flights"), work)
+    assert scheduled.step() is None
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_who_stops_a_backfill_is_told_to_resume_it_and_nothing_else(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], presses: int
+) -> None:
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    work = backfill.new_backfill("flights", [Slice("2013-01-02", "2013-01-02", 1, 9)], pass_gap=False)
+    monkeypatch.setattr(backfill, "last_backfill", lambda *_: work)
+
+    def carry_out(*_: object, **__: object) -> list[SliceRun]:
+        for _press in range(presses):
+            os.kill(os.getpid(), signal.SIGINT)
+        return [SliceRun(work.slices[0], work.run_id(0))]
+
+    monkeypatch.setattr(backfill, "carry_out", carry_out)
+    assert run(["backfill", "flights", "--resume"]) == STOPPED
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("go on with: tidemark backfill flights --resume") == 1
+    assert "interrupted" not in told

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_jobs.cli.forward import SOCKET, in_folder
+from spark_jobs.cli.forward import LENGTH, SOCKET, STATUS, in_folder, received
 from spark_jobs.config import Settings
 from spark_jobs.storage.turns import Line, NoDriver, Turn
 from tests.cli.test_command_line import METERS
@@ -167,6 +167,22 @@ def test_the_server_outlives_a_command_and_its_users_process_that_end_at_once(
     server.resume()
     eventually(lambda: not fork.is_running())
     expect_service(environment, server)
+
+
+def test_who_lost_a_backfill_with_the_server_is_told_to_resume_it(environment: dict[str, str], tmp_path: Path) -> None:
+    """The server of this test dies as soon as it has begun with the command."""
+    (tmp_path / "server").mkdir()
+    with socket.socket(socket.AF_UNIX) as listener, in_folder(tmp_path / "server") as path:
+        listener.bind(path)
+        listener.listen()
+        client = start({**environment, "TIDEMARK_HOME": str(tmp_path)}, "backfill", "meters", "--failed")
+        connection, _ = listener.accept()
+        with connection:
+            (size,) = LENGTH.unpack(received(connection, LENGTH.size))
+            received(connection, size)
+            connection.sendall(STATUS.pack(client.pid))
+    refusal = " ".join(client.communicate()[1].split())
+    assert "`tidemark up`, then `tidemark backfill SOURCE --resume`" in refusal
 
 
 def test_commands_end_with_the_server_and_say_so(

@@ -21,7 +21,7 @@ import httpx
 import psutil
 import pytest
 
-from spark_jobs.cli.commands.backfill import STOPPED
+from spark_jobs.cli.backfill_progress import STOPPED
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.server import control, processes
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
@@ -184,7 +184,7 @@ def midnight(day: int) -> datetime:
 
 def backfill(settings: Settings, api: AirflowApi, *ranges: tuple[int, int]) -> list[SliceRun]:
     slices = [Slice(date(first), date(last), last - first + 1, 1) for first, last in ranges]
-    return carry_out(api, new_backfill(settings, "meters", slices, pass_gap=False), by_itself=False)
+    return carry_out(settings, api, new_backfill("meters", slices, pass_gap=False), by_itself=False)
 
 
 def noted(settings: Settings, days: range) -> list[list[str]]:

@@ -15,6 +15,7 @@ from spark_jobs.server.airflow_parts import admin_password
 from spark_jobs.server.airflow_runs import AirflowRuns
 from spark_jobs.server.state import Condition, PartState, SupervisorState, write_state
 from spark_jobs.sources import Schedule
+from spark_jobs.storage.turns import Line, NoDriver, Turn
 
 DAY_US = 86_400_000_000
 START_US = 1_704_067_200_000_000
@@ -77,10 +78,10 @@ def test_a_run_of_an_airflow_that_is_only_away_is_waited_for_and_who_waits_is_to
     answers["dags/meters/dagRuns/r"] = answers["dags/meters"] = httpx.ConnectError("refused")
     runs = AirflowRuns(settings, "meters", DAYS)
     assert runs.is_on("r") is is_on
-    assert ("Airflow does not answer now" in runs.doubt()) is is_on
+    assert ("Airflow does not answer now" in runs.remark()) is is_on
     assert ("Airflow" in (runs.earlier_run(START_US) or "")) is is_on
-    answers["dags/meters/dagRuns/r"] = {"state": "running"}
-    assert (runs.is_on("r"), runs.doubt()) == (True, "")
+    answers["dags/meters/dagRuns/r"], answers["dags/meters"] = {"state": "running"}, {"is_paused": False}
+    assert (runs.is_on("r"), runs.remark()) == (True, "")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,21 @@ def test_a_run_is_on_until_airflow_says_otherwise_or_is_down(
 ) -> None:
     answers["dags/meters/dagRuns/r"] = answer
     assert AirflowRuns(settings, "meters", DAYS).is_on("r") is is_on
+
+
+def test_who_waits_for_a_run_of_a_paused_dag_is_told_what_to_do(settings: Settings, answers: dict[str, Any]) -> None:
+    leases = settings.home / "leases"
+    leases.mkdir(parents=True)
+    assert Line(leases, "meters", Turn("r", START_US, "2024-01-01", staged=True), NoDriver()).step() is None
+    mine = Line(leases, "meters", Turn("cli", START_US, "2024-01-01"), AirflowRuns(settings, "meters", DAYS))
+    answers["dags/meters/dagRuns"] = {"dag_runs": [], "next_cursor": None}
+    answers["dags/meters/dagRuns/r"], answers["dags/meters"] = {"state": "running"}, {"is_paused": False}
+    assert mine.step() == "run r of 2024-01-01"
+    answers["dags/meters"] = {"is_paused": True}
+    assert "(its DAG meters is paused, so no further stage of it begins: unpause it, or" in str(mine.step())
+    answers["dags/meters/dagRuns/r"] = {"state": "failed"}
+    assert mine.step() is None
+    mine.end()
 
 
 def test_runs_with_earlier_drops_are_named_by_what_their_tasks_will_run(

@@ -25,6 +25,7 @@ from spark_jobs.server.backfill import (
     runs_of,
 )
 from spark_jobs.sources import Schedule
+from tests.server.test_airflow_runs import supervised
 
 SLICES = [Slice("2015-01-01", "2015-01-02", 2, 20), Slice("2015-01-03", "2015-01-03", 1, 10)]
 DAY_US = 86_400_000_000
@@ -43,7 +44,7 @@ class Airflow:
 
     def get(self, path: str, **parameters: Any) -> Any:
         if path == "dags/meters":
-            return {"is_paused": self.paused}
+            return {"is_paused": self.paused, "max_active_runs": 16}
         if path == "dags/meters/dagRuns":
             begins = parameters.get("run_id_pattern", "%").split("%")[0]
             found = [run for run in self.made.values() if run["dag_run_id"].startswith(begins)]
@@ -92,12 +93,12 @@ RUN_2 = ("run", {"from": "2015-01-03", "to": "2015-01-03"})
 
 
 def run(settings: Settings, airflow: Airflow, *, by_itself: bool = False, **options: Any) -> list[SliceRun]:
-    made = new_backfill(settings, "meters", SLICES, pass_gap=False)
-    return carry_out(cast(AirflowApi, airflow), made, by_itself=by_itself, **options)
+    made = new_backfill("meters", SLICES, pass_gap=False)
+    return carry_out(settings, cast(AirflowApi, airflow), made, by_itself=by_itself, **options)
 
 
 def go_on(settings: Settings, airflow: Airflow) -> list[SliceRun]:
-    return carry_out(cast(AirflowApi, airflow), last_backfill(settings, "meters"), by_itself=False)
+    return carry_out(settings, cast(AirflowApi, airflow), last_backfill(settings, "meters"), by_itself=False)
 
 
 def test_each_slice_is_one_run_after_the_other_and_says_its_range(settings: Settings) -> None:
@@ -157,6 +158,56 @@ def test_a_run_that_has_gone_on_meanwhile_is_waited_for_and_not_started_again(se
     assert airflow.calls == [("paused", False), RUN_1], "unpaused for as long as the run needs"
     go_on(settings, airflow)
     assert airflow.calls == [("paused", False), RUN_1, RUN_2]
+
+
+def test_a_backfill_that_is_refused_leaves_the_last_one_to_be_resumed(settings: Settings) -> None:
+    run(settings, Airflow())
+    other = new_backfill("meters", SLICES[1:], pass_gap=False)
+    with pytest.raises(DagPaused):
+        carry_out(settings, cast(AirflowApi, Airflow(paused=True)), other, by_itself=True)
+    assert last_backfill(settings, "meters").slices == tuple(SLICES)
+
+
+@pytest.mark.parametrize("busy", [0, 1])
+def test_who_waits_for_an_airflow_that_is_gone_is_told_to_start_it_and_resume(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, busy: int
+) -> None:
+    monkeypatch.setattr(backfills, "AWAY_S", -1.0)
+    airflow = Airflow(away=1)
+    airflow.busy = busy
+    with pytest.raises(AirflowRefused, match="`tidemark up`, then `tidemark backfill meters --resume`"):
+        run(settings, airflow)
+
+
+def test_an_airflow_that_its_supervisor_keeps_running_is_waited_for(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backfills, "AWAY_S", -1.0)
+    supervised(settings)
+    airflow = Airflow(away=3)
+    airflow.busy = 0
+    assert [each.state for each in run(settings, airflow)] == ["success", "success"]
+
+
+def test_who_waits_is_told_why_airflow_does_not_get_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backfills, "PATIENCE_S", -1.0)
+    airflow, told = Airflow(away=1), list[str]()
+    pauses = iter([True])
+
+    def pause(_: list[SliceRun]) -> None:
+        airflow.paused = next(pauses, airflow.paused)
+
+    def unpause(whom: str) -> None:
+        told.append(whom)
+        airflow.paused = airflow.paused and "unpaused" not in whom
+
+    run(settings, airflow, on_look=pause, on_wait=unpause)
+    assert [whom.partition(",")[0].partition(":")[0] for whom in told] == [
+        "Airflow",
+        "the DAG meters to be unpaused",
+        *(f"Airflow to begin {run_id}" for run_id in airflow.made),
+    ]
+    assert "fewer than 16 runs of meters are under way (`dag.max_active_runs`)" in told[-1]
 
 
 def test_without_a_backfill_there_is_nothing_to_go_on_with(settings: Settings) -> None:

@@ -27,7 +27,7 @@ class Runs:
     def is_on(self, run_id: str) -> bool:
         return run_id in self.on
 
-    def doubt(self) -> str:
+    def remark(self) -> str:
         return self.unsure
 
     def earlier_run(self, lo_us: int) -> str | None:

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import FIRST_DROP, LAST_DROP, PassGapOption, SourceArgument, known_source, server_session
-from spark_jobs.cli.backfill_progress import shown, stopping
+from spark_jobs.cli.backfill_progress import STOPPED, shown, stopping
 from spark_jobs.cli.drops import drops_asked_for
 from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import Settings, load_settings
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 SLICE_BYTES = 16 << 20
 """Of files that one run takes where nobody says how many drops: some minutes of work, so that a run that fails, or a
 reader that waits for the next publication, costs no more."""
-
-STOPPED = 130
-"""Exit code after Ctrl-C, as of any command."""
 
 
 def register(app: typer.Typer) -> None:
@@ -90,7 +87,7 @@ def backfill(
             emit(as_json, plan, lambda: _plan_shown(plan))
             return
         slices = [_slice(checked, each) for each in sliced(checked, drops, batch)]
-        work = backfills.new_backfill(settings, source, slices, pass_gap=pass_gap)
+        work = backfills.new_backfill(source, slices, pass_gap=pass_gap)
     runs = through_airflow(settings, checked, work, unpause=unpause)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
     if any(run.state != "success" for run in runs):
@@ -111,7 +108,7 @@ def backfill_range(settings: Settings, source: Source, first: str, last: str, *,
 
     drops = drops_asked_for(settings, source, first, last)
     slices = [_slice(source, each) for each in sliced(source, drops, batch)]
-    work = backfills.new_backfill(settings, source.name, slices, pass_gap=False)
+    work = backfills.new_backfill(source.name, slices, pass_gap=False)
     return through_airflow(settings, source, work)
 
 
@@ -136,7 +133,14 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
         try:
             scheduled = source.dag.schedule == "every"
             return airflow.carry_out(
-                api, backfill, by_itself=scheduled, unpause=unpause, asked_to_stop=stop, on_look=look
+                settings,
+                api,
+                backfill,
+                by_itself=scheduled,
+                unpause=unpause,
+                asked_to_stop=stop,
+                on_look=look,
+                on_wait=lambda whom: note(f"waits for {whom}"),
             )
         except airflow.BackfillFailed as failure:
             gap = None if backfill.pass_gap else _gap_of(settings, source, backfill, failure)
@@ -148,7 +152,10 @@ def through_airflow(settings: Settings, source: Source, backfill: Backfill, *, u
 @contextmanager
 def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> Iterator[Any]:
     """Keep the next run's place in the line before the source while the present one runs: a run whose drops come after
-    those of the backfill, and that would leave some out, waits for all of it."""
+    those of the backfill, and that would leave some out, waits for all of it.
+
+    While the present one is only queued, the next one's place goes stale: Airflow begins no run while as many wait as
+    `max_active_runs` allows, and these would wait for that place."""
     from spark_jobs.storage.turns import Line, NoDriver, Turn
 
     lines: dict[str, Line] = {}
@@ -168,7 +175,9 @@ def _place_in_line(settings: Settings, source: Source, backfill: Backfill) -> It
             each = backfill.slices[number]
             turn = Turn(run_id, source.drops.time_named(each.first), f"{each.first} to {each.last}", staged=True)
             lines[run_id] = Line(settings.home / "leases", source.name, turn, NoDriver())
-        lines[run_id].keep_place()
+        elif not any(run.state == "running" for run in runs):
+            return None
+        return lines[run_id].keep_place()
 
     try:
         yield keep
