@@ -8,6 +8,7 @@ from airflow.sdk import DAG, CronTriggerTimetable
 
 from spark_jobs.config import load_settings
 from spark_jobs.scheduling.alerts import MAINTENANCE, MaintenanceNotifier
+from spark_jobs.server.airflow_parts import set_up_at
 from spark_jobs.sources import read_sources
 
 DOCUMENTATION = """\
@@ -34,7 +35,8 @@ with DAG(
     description="Merge, fold, compact, vacuum, audit, back up; remove old logs and reports.",
     doc_md=DOCUMENTATION,
     schedule=None if _schedule == "manual" else CronTriggerTimetable(_schedule, timezone="UTC"),
-    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    # a new installation has nothing to maintain: Airflow would run what was due before it
+    start_date=set_up_at(_settings) or datetime(2024, 1, 1, tzinfo=UTC),
     catchup=False,
     # nobody should have to think of it
     is_paused_upon_creation=False,

@@ -115,14 +115,14 @@ def _server(place: str) -> AbstractContextManager[smtplib.SMTP]:
 
 
 async def tell_late(*, context: Mapping[str, Any], source: str, recipients: Sequence[str]) -> None:
-    """Airflow's triggerer calls this once the deadline of a run has passed. Of a run that somebody started nobody said
-    when it is due."""
+    """Airflow's triggerer calls this once the deadline of a run has passed, with the run as Airflow's API says it. Of a
+    run that somebody started nobody said when it is due."""
     run = context["dag_run"]
     if run["run_type"] != "scheduled":
         return
-    settings, due = load_settings(), context["deadline"]["deadline_time"]
-    message = f"Run {run['run_id']} of {source} is late: it was due at {due}, and is {run['state']}."
-    await asyncio.to_thread(send, settings, alert(settings, "late", source, run["run_id"], message), recipients)
+    settings, due, run_id = load_settings(), context["deadline"]["deadline_time"], run["dag_run_id"]
+    message = f"Run {run_id} of {source} is late: it was due at {due}, and is {run['state']}."
+    await asyncio.to_thread(send, settings, alert(settings, "late", source, run_id, message), recipients)
 
 
 class FailureNotifier(BaseNotifier):

@@ -12,6 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -177,12 +178,24 @@ def admin_password(settings: Settings) -> str:
     return str(json.loads(path.read_text())[ADMIN])
 
 
+def set_up_at(settings: Settings) -> datetime | None:
+    """When Airflow was set up for this installation; None if it was not."""
+    try:
+        return datetime.fromtimestamp(_secrets_file(settings).stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
+
+
+def _secrets_file(settings: Settings) -> Path:
+    return settings.airflow_home / "secrets.json"
+
+
 def _secrets(settings: Settings) -> dict[str, str]:
     """Airflow's keys, the same for all its processes; generated at the first start, kept in a file of mode 0600."""
     from cryptography.fernet import Fernet
 
     admin_password(settings)
-    path = settings.airflow_home / "secrets.json"
+    path = _secrets_file(settings)
     if not path.exists():
         keys = {
             "fernet_key": Fernet.generate_key().decode(),

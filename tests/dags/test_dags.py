@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,18 @@ def test_maintenance_is_one_dag_with_a_task_a_source_and_the_rest_after_them(tmp
     }
     assert found["modules"] == []
     assert found["read"] == sorted(str(path) for path in (DAGS / "sources").glob("*.yml"))
+
+
+def test_a_new_installation_is_not_maintained_for_what_was_due_before_it(tmp_path: Path) -> None:
+    def start() -> datetime:
+        found = parsed("maintenance.py", DAGS / "sources", tmp_path, TIDEMARK_HOME=str(tmp_path))
+        return datetime.fromisoformat(found["dags"][MAINTENANCE]["start_date"])
+
+    assert start() < datetime(2025, 1, 1, tzinfo=UTC)
+    before = datetime.now(UTC)
+    (tmp_path / "airflow").mkdir(exist_ok=True)
+    (tmp_path / "airflow" / "secrets.json").write_text("{}")
+    assert start() >= before - timedelta(seconds=1)
 
 
 def test_maintenance_that_people_run_has_no_schedule(tmp_path: Path) -> None:

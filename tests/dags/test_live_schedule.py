@@ -98,7 +98,7 @@ def test_the_first_scheduled_run_takes_the_days_that_nobody_ran_and_tells_what_i
     # it was created after its deadline, but the triggerer tells of it
     until(lambda: len(world.hook.received) >= 3, 120, "somebody was not told")
     documents = {each["event"]: each for each in world.hook.received}
-    assert sorted(documents) == ["empty", "late", "warned"]
+    assert sorted(documents) == ["empty", "late", "warned"], world.hook.received
     assert {each["run_id"] for each in documents.values()} == {name}
     assert documents["empty"]["message"] == f"no file for {day(EMPTY)}: taken as empty"
     assert f"it was due at {day(0)} 00:01" in documents["late"]["message"]
