@@ -56,15 +56,10 @@ def drops_asked_for(
 def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
     """The drops whose newest run in Airflow failed."""
     from spark_jobs.server.airflow_api import AirflowApi
-    from spark_jobs.server.airflow_runs import interval_of
     from spark_jobs.server.backfill import failed_drops
 
-    def drops_of_run(run: dict[str, Any]) -> range:
-        interval = interval_of(run, source.drops)
-        return range(0) if interval is None else source.drops.spanned(*interval)
-
     with AirflowApi(settings) as api:
-        return failed_drops(api, source.name, drops_of_run)
+        return failed_drops(api, source)
 
 
 @contextmanager
