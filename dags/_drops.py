@@ -7,32 +7,30 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from spark_jobs.config import load_settings
-from spark_jobs.errors import TidemarkError
+from spark_jobs.errors import ParameterError
 from spark_jobs.sources import find_source
+from spark_jobs.sources.dag_runs import MANUAL, DagRun
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
 from spark_jobs.storage.times import micros
 
 
 def run_interval(run: Any, params: Mapping[str, Any], drops: Schedule) -> tuple[datetime, datetime]:
-    """`[lo, hi)` of a DAG run: the drops that its parameters name, else its data interval, else the last drop that had
-    ended; of a run that somebody started for a logical date, the drop of that date.
+    """`[lo, hi)` of a DAG run, as `DagRun.interval` says.
 
     Raises:
         ParameterError: a parameter names no drop.
     """
-    first, last = (params.get(name) for name in ("from", "to"))
-    if first:
-        return instants(drops, drops.seq_nos(drops.time_named(first), drops.time_named(last or first)))
-    ended = _drop(drops, run.run_after, -1)
-    lo, hi = run.data_interval_start, run.data_interval_end
-    if lo is None or lo == hi:
-        return ended
-    # `airflow dags trigger --logical-date` gives the interval of now, whatever the date
-    date = run.logical_date
-    if run.run_type == "manual" and (lo, hi) == ended and date is not None and not lo <= date < hi:
-        return min(_drop(drops, date), ended)
-    return lo, hi
+    lo, hi, date = run.data_interval_start, run.data_interval_end, run.logical_date
+    taken = DagRun(
+        first=params.get("from"),
+        last=params.get("to"),
+        after_us=micros(run.run_after),
+        data_us=None if lo is None else (micros(lo), micros(hi)),
+        date_us=micros(date) if run.run_type == MANUAL and date is not None else None,
+    )
+    lo_us, hi_us = taken.interval(drops)
+    return instant_at(lo_us), instant_at(hi_us)
 
 
 def earlier_run(context: Any, lo: datetime, drops: Schedule) -> str | None:
@@ -42,7 +40,7 @@ def earlier_run(context: Any, lo: datetime, drops: Schedule) -> str | None:
         return None
     try:
         begins = run_interval(run, run.conf or {}, drops)[0]
-    except (TidemarkError, ValueError, OverflowError):
+    except ParameterError:
         return None  # it names no drop, and is refused
     return str(run.run_id) if begins < lo else None
 
@@ -51,12 +49,6 @@ def named_drops(drops: Schedule, lo: datetime, hi: datetime) -> str:
     """What people call the drops of a run."""
     first, last = (drops.label(drops.number_at(micros(t))) for t in (lo, hi - timedelta(microseconds=1)))
     return first if first == last else f"{first} to {last}"
-
-
-def _drop(drops: Schedule, time: datetime, further: int = 0) -> tuple[datetime, datetime]:
-    """The drop that holds `time`, or one so many further."""
-    number = drops.number_at(micros(time)) + further
-    return instants(drops, range(number, number + 1))
 
 
 def instants(drops: Schedule, numbers: range) -> tuple[datetime, datetime]:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from spark_jobs.jobs.plan import Plan
 
 APPROVE, REJECT = "Approve", "Reject"
-REJECTED = "rejected"
-"""The XCom of the first task that tells the others that nothing is to be done."""
 PATIENCE = timedelta(days=1)
 """Who gives no answer for so long has rejected the plan: runs of later drops wait for this one."""
 SAMPLE = 5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from _drops import earlier_run, instants, named_drops, planned_files, run_interval
 from _failures import failures_told
-from _plans import APPROVE, REJECTED, answerer, ask, rejection
+from _plans import APPROVE, answerer, ask, rejection
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from structlog.contextvars import bind_contextvars
@@ -18,6 +18,7 @@ from structlog.contextvars import bind_contextvars
 from spark_jobs.config import load_settings
 from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
+from spark_jobs.sources.dag_runs import REJECTED
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
 from spark_jobs.storage.times import micros

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,6 @@ def drops_asked_for(
     Raises:
         AirflowRefused: `failed` are asked for, and Airflow does not say which they are.
     """
-    from spark_jobs.jobs.drops import drops_of
-
     if (first is None) != (last is None):
         raise ParameterError(
             expected="both --from and --to, or neither", found="one of them", next_step="add the other one"
@@ -45,26 +44,34 @@ def drops_asked_for(
     asked = None
     if first is not None and last is not None:
         asked = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
-    with _lake(settings) as lake:
-        drops = drops_of(settings, source, lake, asked)
+    wrong: set[int] = set()
     if failed:
         wrong = failed_in_airflow(settings, source)
+    elif asked is None:
+        wrong = _known_to_have_failed(settings, source)
+    drops = _drops(settings, source, asked, wrong)
+    if failed:
         drops = [drop for drop in drops if drop.seq_no in wrong]
     return [drop for drop in drops if drop.state != "landed"] if only_missing else drops
+
+
+def _drops(settings: Settings, source: Source, asked: range | None, failed: set[int]) -> list[Drop]:
+    """The drops of a range, or all: up to now, whatever of them has landed, has files or has `failed`."""
+    from spark_jobs.jobs.drops import drops_of
+    from spark_jobs.storage.times import micros
+
+    ended = source.drops.number_at(micros(datetime.now(UTC)))
+    with _lake(settings) as lake:
+        return drops_of(settings, source, lake, asked, failed=failed, ended=ended)
 
 
 def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
     """The drops whose newest run in Airflow failed."""
     from spark_jobs.server.airflow_api import AirflowApi
-    from spark_jobs.server.airflow_runs import interval_of
     from spark_jobs.server.backfill import failed_drops
 
-    def drops_of_run(run: dict[str, Any]) -> range:
-        interval = interval_of(run, source.drops)
-        return range(0) if interval is None else source.drops.spanned(*interval)
-
     with AirflowApi(settings) as api:
-        return failed_drops(api, source.name, drops_of_run)
+        return failed_drops(api, source)
 
 
 @contextmanager
@@ -84,7 +91,7 @@ def document(settings: Settings, source: Source) -> list[dict[str, Any]]:
     """Every drop of a source: its state (`failed` where the newest run failed and it has not landed), files, bytes and
     rows."""
     wrong = _known_to_have_failed(settings, source)
-    drops = drops_asked_for(settings, source)
+    drops = _drops(settings, source, None, wrong)
     return [
         {
             "drop": source.drops.label(drop.seq_no),

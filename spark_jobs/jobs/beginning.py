@@ -9,7 +9,7 @@ from spark_jobs.landing.ledger import pending_landings
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.trace.frontiers import SeqRange, SourceFrontiers, published_frontiers
+from spark_jobs.trace.frontiers import SourceFrontiers, published_frontiers
 from spark_jobs.trace.gap import SealGap, gap_before, gap_refusal
 from spark_jobs.trace.withdrawal import withdrawn
 
@@ -28,11 +28,6 @@ def begun_frontiers(
 def gap_of(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> SealGap | None:
     """The refusal of a run of `drops` that would leave out drops that were never run."""
     return gap_refusal(source, _with_pending(lake, source, frontiers, drops), drops)
-
-
-def left_out(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> list[SeqRange]:
-    """The drops for which `gap_of` refuses a run of `drops`."""
-    return gap_before(source, _with_pending(lake, source, frontiers, drops), drops.start) if drops else []
 
 
 def _with_pending(lake: Lake, source: Source, frontiers: SourceFrontiers, drops: range) -> SourceFrontiers:

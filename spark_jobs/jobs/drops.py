@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from spark_jobs.config import Settings
 from spark_jobs.landing import ledger
-from spark_jobs.landing.files import list_drop_files
+from spark_jobs.landing.files import drops_with_files, list_drop_files
 from spark_jobs.landing.ledger import LandedDrop
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
@@ -20,7 +20,7 @@ from spark_jobs.trace.gap import gap_before
 State = Literal["landed", "partial", "missing"]
 
 LOOK_AHEAD = 366
-"""How many drops without a file, after the last one that is known, end the search for files that wait."""
+"""How many drops without a file, after the last one that is known or has ended, end the search for files that wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,18 @@ class Drop:
     rows: int
 
 
-def drops_of(settings: Settings, source: Source, lake: Lake, drops: range | None = None) -> list[Drop]:
-    """The drops of a range, or all up to the last one that has landed or has files.
+def drops_of(
+    settings: Settings,
+    source: Source,
+    lake: Lake,
+    drops: range | None = None,
+    *,
+    failed: Collection[int] = (),
+    ended: int = 0,
+) -> list[Drop]:
+    """The drops of a range, or all up to the last one that has landed, has files, or has `failed`. Files are looked for
+    in the first `ended` drops, which are those that have ended, and some more; a failed one later than these does not
+    count, since a run may name any time to come.
 
     Reads every file of theirs for its checksum.
     """
@@ -49,9 +59,15 @@ def drops_of(settings: Settings, source: Source, lake: Lake, drops: range | None
     landed = ledger.landed_drops(lake, source)
     ran = {n for lo, hi in published.landed for n in range(lo, hi)}
     begun = {*landed, *(n for lo, hi in standing.landed for n in range(lo, hi))}
+    if drops is None:
+        past = max([*begun, *(n for n in failed if n < ended)], default=-1) + 1
+        filled = _filled(settings, source, max(past, ended))
+        drops = range(max(past, max(filled, default=-1) + 1))
+    else:
+        filled = drops_with_files(settings.landing, source, drops)
 
     def look(seq_no: int) -> Drop:
-        listed = list_drop_files(settings.landing, source, seq_no)
+        listed = list_drop_files(settings.landing, source, seq_no) if seq_no in filled else []
         known = landed.get(seq_no, LandedDrop())
         state: State = "missing"
         if seq_no in ran or seq_no in begun:
@@ -60,22 +76,17 @@ def drops_of(settings: Settings, source: Source, lake: Lake, drops: range | None
             state = "landed" if whole else "partial"
         return Drop(seq_no, state, len(listed), sum(file.size for file in listed), known.rows)
 
-    if drops is not None:
-        return [look(seq_no) for seq_no in drops]
-    return list(_until_quiet(look, max(begun, default=-1) + 1))
+    return [look(seq_no) for seq_no in drops]
 
 
-def _until_quiet(look: Callable[[int], Drop], known: int) -> Iterator[Drop]:
-    """Drops from the first to the last known or found one."""
-    quiet: list[Drop] = []
-    seq_no = 0
-    while seq_no < known or len(quiet) < LOOK_AHEAD:
-        drop = look(seq_no)
-        quiet.append(drop)
-        if seq_no < known or drop.files:
-            yield from quiet
-            quiet = []
-        seq_no += 1
+def _filled(settings: Settings, source: Source, past: int) -> set[int]:
+    """The drops that have files: of those before `past`, and beyond until `LOOK_AHEAD` drops in a row have none."""
+    filled: set[int] = set()
+    begin, end = 0, past + LOOK_AHEAD
+    while begin < end:
+        filled |= drops_with_files(settings.landing, source, range(begin, end))
+        begin, end = end, max(end, max(filled, default=-1) + 1 + LOOK_AHEAD)
+    return filled
 
 
 def slices(drops: Iterable[Drop], *, batch: int | None, most_bytes: int) -> list[list[Drop]]:

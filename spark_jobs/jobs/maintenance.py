@@ -1,7 +1,8 @@
 """Maintenance: what a lake needs from time to time so that it stays small and is known to be whole.
 
 It changes no answer. Each step by itself holds the source it is about, between two stages of runs, so runs go on
-between the steps; a step that fails is told of, and the next one is done all the same.
+between the steps; a step that fails is told of, and the next one is done all the same. Only the loss of the lake server
+ends a maintenance: every step can be repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.visits import merge, sweep_under, visit_source
 from spark_jobs.model import TICKS_PER_SECOND
-from spark_jobs.session import open_session, work_on
+from spark_jobs.session import is_lost_server, open_session, work_on
 from spark_jobs.sources import Source, find_source
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
@@ -121,17 +122,25 @@ class _Task:
     work: Callable[[], tuple[str, str]]
 
     def done(self, about: str) -> Step:
+        """Do it. Raises what the loss of the lake server raises, and nothing else."""
         begun, before, do = time.monotonic(), Footprint(), ""
         try:
             before = self.count()
             result, do = self.work()
             after = self.count()
-        except TidemarkError as refusal:
-            after, result = before, f"{refusal.code}: expected {refusal.expected}, found {refusal.found}"
-            do = refusal.next_step or _AGAIN
         except Exception as failure:  # whatever it is, the other steps are to be done
-            after, result, do = before, _last_line(failure), _AGAIN
+            if is_lost_server(failure):
+                raise  # they would fail as well: all of them are done again once the server is back
+            after, (result, do) = before, _told(failure)
         return Step(about, self.step, self.counted, before, after, round(time.monotonic() - begun, 3), result, do)
+
+
+def _told(failure: Exception) -> tuple[str, str]:
+    """What went wrong, and what to do about it."""
+    if isinstance(failure, TidemarkError):
+        found = f"{failure.code}: expected {failure.expected}, found {failure.found}"
+        return found, failure.next_step or _AGAIN
+    return _last_line(failure), _AGAIN
 
 
 def _last_line(failure: Exception) -> str:
@@ -145,7 +154,11 @@ _AGAIN = "run `tidemark maintain` again; if it fails again, `tidemark doctor` sa
 
 
 def maintain(settings: Settings, source: str | None, name: str, clean_airflow: Cleaning | None = None) -> list[Step]:
-    """The steps of one source, in a session called `name`, or, of None, those of the installation."""
+    """The steps of one source, in a session called `name`, or, of None, those of the installation.
+
+    Raises:
+        ServerUnreachable: the lake server does not answer, or is lost on the way.
+    """
     if source is None:
         return list(maintain_installation(settings, clean_airflow))
     session = open_session(settings, name)
@@ -282,9 +295,11 @@ def _backed_up(settings: Settings, place: str) -> tuple[str, str]:
 
 
 def _leavings(settings: Settings) -> Iterator[Path]:
-    """Files that nobody needs once they are old."""
+    """Files that nobody needs once they are old. What lies in the folder of logs itself stays: a running part has its
+    log open however long it has said nothing, and keeps one older log beside it at most."""
     for folder in (settings.logs_dir, settings.home / "reports", settings.home / "plans"):
-        yield from (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        yield from (path for path in files if path.parent != settings.logs_dir)
 
 
 def _left(settings: Settings) -> Footprint:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import itertools
 import os
+import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +24,7 @@ from spark_jobs.sources import Source
 from spark_jobs.sources.drops import first_row_id
 
 _BLOCK = 1 << 20
+_WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,59 @@ def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
         return bool(_names(_directory(root), folder, pattern))
     except UnusableFileError:
         return True
+
+
+def drops_with_files(root: str | Path, source: Source, drops: range) -> set[int]:
+    """The drops of a range for which `list_drop_files` would list anything; reads no file, and lists each folder once,
+    so that drops without files cost little however many they are.
+
+    Raises:
+        LandingUnreachable: a remote landing directory does not answer.
+    """
+    listing = _Listing(_directory(root), source.path.partition("{")[0].rpartition("/")[0])
+    filled = set()
+    for seq_no in drops:
+        folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
+        try:
+            if listing.has(folder, pattern):
+                filled.add(seq_no)
+        except UnusableFileError:
+            filled.add(seq_no)
+    return filled
+
+
+class _Listing:
+    """Entries of folders, each asked for once, and not where the folder above it has no such entry. Nothing is asked
+    of the folders above `top`, which may be large or closed to us."""
+
+    def __init__(self, landing: LandingDirectory, top: str) -> None:
+        self._landing = landing
+        self._top = top
+        self._names: dict[str, list[str]] = {}
+
+    def has(self, folder: str, pattern: str) -> bool:
+        """Whether the folder has a file of a drop of this pattern."""
+        names = self._entries(folder)
+        begin = _WILD.split(pattern, maxsplit=1)[0]
+        at = bisect_left(names, begin)
+        near = itertools.takewhile(lambda name: name.startswith(begin), itertools.islice(names, at, None))
+        return any(_is_drop_file(name, pattern) for name in near)
+
+    def _entries(self, folder: str) -> list[str]:
+        if folder not in self._names:
+            if folder != self._top and self._is_missing(folder):
+                return []
+            self._names[folder] = sorted(self._landing.entries(folder))
+        return self._names[folder]
+
+    def _is_missing(self, folder: str) -> bool:
+        above, _, name = folder.rpartition("/")
+        try:
+            names = self._entries(above)
+        except UnusableFileError:
+            return False  # the folder itself says what is wrong
+        at = bisect_left(names, name)
+        return at == len(names) or names[at] != name
 
 
 def _directory(root: str | Path) -> LandingDirectory:
@@ -147,7 +204,11 @@ def _no_directory() -> UnusableFileError:
 def _names(landing: LandingDirectory, folder: str, pattern: str) -> list[str]:
     """Names of the matching entries of a drop's folder, in the order of their bytes."""
     names = sorted(landing.entries(folder), key=os.fsencode)
-    return [name for name in names if name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)]
+    return [name for name in names if _is_drop_file(name, pattern)]
+
+
+def _is_drop_file(name: str, pattern: str) -> bool:
+    return name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)
 
 
 def _listed(landing: LandingDirectory, seq_no: int, path: str) -> LandingFile:

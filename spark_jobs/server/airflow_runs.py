@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
 from spark_jobs.server.airflow_parts import password_file
 from spark_jobs.server.status import runs_airflow
 from spark_jobs.sources import Schedule
+from spark_jobs.sources.dag_runs import MANUAL, DagRun
+from spark_jobs.sources.quantities import instant_at, parse_instant
 
 UNDER_WAY = ("queued", "running")
 """States of a DAG run that has not ended."""
@@ -61,9 +63,9 @@ class AirflowRuns:
         except _NoAnswerYet:
             return "Airflow, which does not say now which runs are on their way"
         for run in runs or ():
-            interval = interval_of(run, self._drops)
-            if interval is not None and interval[0] < lo_us:
-                first = _EPOCH + timedelta(microseconds=interval[0])
+            taken = drops_of_run(run, self._drops)
+            if taken and (first_us := self._drops.start(taken.start)) < lo_us:
+                first = instant_at(first_us)
                 return f"run {run['dag_run_id']} of {first:%Y-%m-%d %H:%M} in Airflow, whose drops are earlier"
         return None
 
@@ -92,22 +94,18 @@ class _NoAnswerYet(Exception):
     """Airflow is there, and busy or on its way up again."""
 
 
-def interval_of(run: dict[str, Any], drops: Schedule) -> tuple[int, int] | None:
-    """`[lo, hi)` of a run as its tasks read it, in microseconds; None where its drop is not known yet."""
+def drops_of_run(run: dict[str, Any], drops: Schedule) -> range:
+    """The drops of a run as its tasks read them; none where it names none, since they refuse it."""
     conf = run["conf"] or {}
-    first = conf.get("from") or run["data_interval_start"]
-    if first is None:
-        return None
-    if conf.get("from"):
-        last_us = drops.time_named(conf.get("to") or first)
-        return drops.time_named(first), drops.start(drops.number_at(last_us) + 1)
-    return _micros(first), _micros(run["data_interval_end"])
-
-
-def _micros(text: str) -> int:
-    time = datetime.fromisoformat(text)
-    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+    lo, hi, date = run["data_interval_start"], run["data_interval_end"], run["logical_date"]
+    taken = DagRun(
+        first=conf.get("from"),
+        last=conf.get("to"),
+        after_us=parse_instant(run["run_after"]),
+        data_us=None if lo is None else (parse_instant(lo), parse_instant(hi)),
+        date_us=parse_instant(date) if run["run_type"] == MANUAL and date is not None else None,
+    )
+    try:
+        return drops.spanned(*taken.interval(drops))
+    except ParameterError:
+        return range(0)

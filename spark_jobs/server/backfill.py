@@ -19,10 +19,13 @@ import httpx
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError, TidemarkError
-from spark_jobs.model import RANGE_RUN
+from spark_jobs.model import FIRST, RANGE_RUN
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
+from spark_jobs.server.airflow_runs import drops_of_run
 from spark_jobs.server.state import write_json
 from spark_jobs.server.status import runs_airflow
+from spark_jobs.sources import Source
+from spark_jobs.sources.dag_runs import REJECTED
 
 POLL_S = 1.0
 DAG_WAIT_S = 120.0
@@ -180,13 +183,22 @@ def runs_of(api: AirflowApi, backfill: Backfill) -> list[SliceRun]:
     return result
 
 
-def failed_drops(api: AirflowApi, source: str, drops_of: Callable[[dict[str, Any]], range]) -> set[int]:
-    """The drops whose newest run in Airflow failed; `drops_of` says which drops a run is about."""
+def failed_drops(api: AirflowApi, source: Source) -> set[int]:
+    """The drops whose newest run in Airflow failed, apart from runs that were to do nothing."""
     newest: dict[int, tuple[str, str]] = {}
-    for run in api.runs(source):
-        for seq_no in drops_of(run):
-            newest[seq_no] = max(newest.get(seq_no, ("", "")), (run["queued_at"] or "", run["state"]))
+    for run in api.runs(source.name):
+        drops = drops_of_run(run, source.drops)
+        if drops and not _did_nothing(api, run):
+            for seq_no in drops:
+                newest[seq_no] = max(newest.get(seq_no, ("", "")), (run["queued_at"] or "", run["state"]))
     return {seq_no for seq_no, (_, state) in newest.items() if state == "failed"}
+
+
+def _did_nothing(api: AirflowApi, run: dict[str, Any]) -> bool:
+    """Whether somebody asked for a dry run, or did not approve the run's plan."""
+    conf = run["conf"] or {}
+    rejected = run["state"] == "success" and conf.get("plan") and _xcom(api, run["dag_id"], run["dag_run_id"], REJECTED)
+    return bool(conf.get("dry_run") or rejected)
 
 
 def _parts(run_id: str) -> tuple[str, str, int]:
@@ -287,14 +299,18 @@ def _with(api: AirflowApi, dag: str, run: SliceRun, answer: dict[str, Any]) -> S
 
 def _rows(api: AirflowApi, dag: str, run_id: str) -> int:
     """The rows that a run landed, as its first stage returned it; 0 where its drops were empty."""
+    return int((_xcom(api, dag, run_id, "return_value") or {}).get("rows", 0))
+
+
+def _xcom(api: AirflowApi, dag: str, run_id: str, key: str) -> Any:
+    """What a run's first stage said under `key`; None where it said nothing."""
     try:
-        path = f"dags/{dag}/dagRuns/{run_id}/taskInstances/land/xcomEntries/return_value"
-        value = api.get(path, stringify=False)["value"]
+        path = f"dags/{dag}/dagRuns/{run_id}/taskInstances/{FIRST}/xcomEntries/{key}"
+        return api.get(path, stringify=False)["value"]
     except AirflowRefused as refusal:
         if refusal.facts["status"] != httpx.codes.NOT_FOUND:
             raise
-        return 0
-    return int(value.get("rows", 0))
+        return None
 
 
 def _wait_for_dag(api: AirflowApi, dag: str) -> Any:

@@ -4,8 +4,8 @@ restarts a dead part and ends them all.
 `tidemark up` starts it in a session of its own; it writes what it knows to one state file. Signals:
 
 - SIGTERM, SIGINT: end all parts, Airflow first, then its database and the lake server, and leave no process behind;
-- SIGHUP: read the wish file again: start or end Airflow, restart the parts that have imported our code (the lake
-  server, the command server, Airflow's scheduler) if that names another one, and start what was given up.
+- SIGHUP: read the wish file again: start or end Airflow, restart all parts but its database if that names another
+  version of our code, which they have imported, and start what was given up.
 
 A part that ends is started again after a pause; after `RESTARTS` ends within `WINDOW_S` it is given up and reported
 as failed, until `tidemark up` wishes for it again, while the others go on. The supervisor holds the lake's writer lock,
@@ -55,6 +55,10 @@ _ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
 """Exit codes of a program that has done at SIGTERM what it does at its end."""
 
 _WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME, first_work_part.NAME)
+
+_OF_OUR_CODE = (lake.NAME, command_part.NAME, *airflow_parts.PARTS)
+"""Parts that have imported our code, and go on with what it was until they are restarted: Airflow's by its plugin,
+timetables, triggers and DAG files. Each lake server begins a first work of its own."""
 
 
 @dataclass
@@ -139,11 +143,9 @@ class Supervisor:
                 self._end(self._runs.pop(name))
         self._airflow = wish["airflow"]
         if wish["code"] != self._code:
-            # they have imported the code that was
-            for name in (lake.NAME, command_part.NAME, airflow_parts.SCHEDULER):
-                if name in self._runs:
-                    self._end(self._runs[name])
-                    self._runs[name] = _Run(self._runs[name].make)
+            for name in [name for name in reversed(self._runs) if name in _OF_OUR_CODE]:
+                self._end(self._runs[name])
+                self._runs[name] = _Run(self._runs[name].make)
             self._code = wish["code"]
         for name, run in self._runs.items():
             if run.condition == "failed":

@@ -92,7 +92,10 @@ def test_a_line_break_in_a_run_id_makes_no_header(told: Settings, mails: Any) ->
 
 @pytest.mark.parametrize(("run_type", "times"), [("scheduled", 1), ("manual", 0), ("backfill", 0)])
 def test_a_late_run_is_told_of_if_it_was_due(told: Settings, hook: Any, run_type: str, times: int) -> None:
-    context = {"dag_run": {**LATE_RUN, "run_type": run_type}, "deadline": {"deadline_time": "2024-01-03 02:00:00+00:00"}}
+    context = {
+        "dag_run": {**LATE_RUN, "run_type": run_type},
+        "deadline": {"deadline_time": "2024-01-03 02:00:00+00:00"},
+    }
     asyncio.run(tell_late(context=context, source="meters", recipients=[url(hook)]))
     assert [(each["event"], "2024-01-03 02:00" in each["message"]) for each in hook.received] == [
         ("late", True)

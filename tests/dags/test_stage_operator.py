@@ -137,6 +137,18 @@ def test_a_run_started_for_a_logical_date_covers_the_drop_of_that_date(tasks: An
     assert interval(tasks, explicit) == (at("2013-01-01"), at("2013-01-04"))
 
 
+@pytest.mark.parametrize("text", ["garbage", "9999-12-31T23:00:00-14:00", "9999-12-31", "2012-12-31"])
+def test_a_parameter_that_names_no_drop_is_refused_and_not_retried(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    task, calls = ending(tasks, monkeypatch, {})
+    with pytest.raises(AirflowFailException, match="parameter: expected"):
+        task.execute(context(dag_run(*JANUARY_2), **{"from": text}))
+    assert calls == []
+
+
 def test_a_task_runs_its_stage_under_the_runs_id(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     task, calls = ending(tasks, monkeypatch, {"rows": 3})
     assert task.execute(context(dag_run(*JANUARY_2))) == {"rows": 3}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tarfile
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
-from spark_jobs.jobs.drops import Drop, drops_of, follows_on, slices
+from spark_jobs.jobs.drops import LOOK_AHEAD, Drop, drops_of, follows_on, slices
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.sources import load_source
 from spark_jobs.storage.stored_lake import StoredLake
-from tests.jobs.harness import DAY, START, Reading, run, write_drops, write_lines, write_source
+from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
 
 LAKES = Path(__file__).parents[1] / "lakes"
 
@@ -56,6 +57,28 @@ def test_a_lake_of_an_earlier_release_says_what_has_landed_without_spark(tmp_pat
     assert states == ["landed", "partial", "landed", "landed", "missing", "missing", "missing"]
     assert [drop.seq_no for drop in drops_of(settings, source, lake, range(2, 4))] == [2, 3]
     assert [follows_on(settings, source, range(n, n + 1)) for n in range(6)] == [True] * 5 + [False]
+
+
+def test_a_drop_that_failed_without_files_is_listed_and_files_after_a_long_silence_are_found(tmp_path: Path) -> None:
+    text = SOURCE.replace("every: 1 day", "every: 5 min").replace("{date}", "{date}T{hour}{minute}")
+    settings = write_source(Settings(home=tmp_path, landing=tmp_path / "landing"), text)
+    source, lake = load_source(settings.sources / "meters.yml"), StoredLake(tmp_path / "lake")
+    weekend, ended = 3 * LOOK_AHEAD, 4 * LOOK_AHEAD
+
+    def states(**known: Any) -> list[tuple[str, int]]:
+        drops = drops_of(settings, source, lake, ended=ended, **known)
+        assert [drop.seq_no for drop in drops] == list(range(len(drops)))
+        return [(drop.state, drop.files) for drop in drops]
+
+    assert states() == []
+    # one was asked for by mistake, of a time to come
+    assert states(failed={2, 1_000_000}) == [("missing", 0)] * 3
+    for seq_no in (weekend, ended + LOOK_AHEAD - 1, ended + 2 * LOOK_AHEAD - 1):
+        path = settings.landing / source.drops.path("meters/{date}T{hour}{minute}/a.ndjson", seq_no)
+        path.parent.mkdir(parents=True)
+        path.write_text("{}\n")
+        assert states()[-2:] == [("missing", 0), ("missing", 1)]
+        assert len(states()) == seq_no + 1
 
 
 @pytest.mark.spark

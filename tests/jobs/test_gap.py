@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.cli.commands.plan import document
 from spark_jobs.config import Settings
+from spark_jobs.gates import GateFailed
 from spark_jobs.jobs.catching_up import drops_due
 from spark_jobs.jobs.plan import gap_of_run, plan_run
 from spark_jobs.jobs.request import Request
@@ -18,7 +19,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.gap import SealGap
-from tests.jobs.harness import DAY, START, Reading, published, run, write_drops, write_source
+from tests.jobs.harness import DAY, SOURCE, START, Reading, published, run, write_drops, write_source
 
 pytestmark = pytest.mark.spark
 
@@ -88,13 +89,32 @@ def test_a_run_that_catches_up_takes_what_was_never_run_since_the_seal_and_no_pa
     run(lake, meters, 0, 0, pass_gap=False)
     assert drops_due(meters, source, range(1, 2)) == range(1, 2)
     assert drops_due(meters, source, range(3, 4)) == range(1, 4)
-    # what a run sealed and did not publish is withdrawn; what it landed is taken in by the next run all the same
+    # what a run sealed and did not publish is withdrawn; its drops are taken again: their files may be mended ones
     second = {"source": "meters", "lo": START + DAY, "hi": START + 2 * DAY, "run_id": "second"}
     for stage in ("land", "seal"):
         run_stage(stage, **second, settings=meters, spark=lake)
-    assert drops_due(meters, source, range(2, 3)) == range(2, 3)
-    assert drops_due(meters, source, range(3, 4)) == range(2, 4)
-    run(lake, meters, 2, 3, pass_gap=False)
+    assert drops_due(meters, source, range(2, 3)) == range(1, 3)
+    assert drops_due(meters, source, range(3, 4)) == range(1, 4)
+    run(lake, meters, 1, 3, pass_gap=False)
     assert drops_due(meters, source, range(1)) == range(1)
     (row,) = lake.sql("SELECT sum(readings) AS n FROM gold.meters").collect()
     assert row.n == len(READINGS)
+
+
+def test_a_run_that_caught_up_and_failed_its_gate_takes_the_same_drops_when_it_is_repeated(
+    lake: SparkSession, meters: Settings
+) -> None:
+    home = write_source(meters, SOURCE + "checks: {low: {kind: between, column: load, max: 100}}\n")
+    source = load_source(home.sources / "meters.yml")
+    run(lake, home, 0, 0, pass_gap=False)
+    write_drops(home, [Reading(1, NIGHT + 30, "a", 400)])
+    assert drops_due(home, source, range(3, 4)) == range(1, 4)
+    with pytest.raises(GateFailed):
+        run(lake, home, 1, 3, pass_gap=False)
+    # somebody mends the file, and clears the run's first task
+    write_drops(home, READINGS)
+    assert drops_due(home, source, range(3, 4)) == range(1, 4)
+    land, *_ = run(lake, home, 1, 3, pass_gap=False)
+    assert land["changed_files"] == ["meters/2024-01-02/a.ndjson"]
+    (row,) = lake.sql("SELECT sum(readings) AS n, sum(load) AS total FROM gold.meters").collect()
+    assert (row.n, row.total) == (len(READINGS), sum(reading.load for reading in READINGS))

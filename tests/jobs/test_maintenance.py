@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.jobs import maintenance
 from spark_jobs.jobs.maintenance import Step, StepFailed, maintain_installation, maintain_source, step_failed
 from spark_jobs.reads.why import why
+from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.storage.file_upkeep import Footprint
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.places import lake_root
@@ -125,6 +129,24 @@ def test_a_step_that_fails_is_named_and_the_others_are_done(
     assert "tidemark doctor" in str(told)
 
 
+@pytest.mark.parametrize("refused", [False, True], ids=["by itself", "as the cause of a refusal"])
+def test_a_lost_lake_server_ends_the_maintenance_so_that_it_is_done_again(
+    home: Settings, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    lost = SparkConnectGrpcException("ended", errorClass="INVALID_HANDLE.SESSION_NOT_FOUND")
+
+    def loses(*_: Any) -> None:
+        if refused:
+            raise ParameterError(expected="a", found="b") from lost
+        raise lost
+
+    session = SimpleNamespace(stop=lambda: None, interruptAll=lambda: None)
+    monkeypatch.setattr(maintenance, "open_session", lambda *_: session)
+    monkeypatch.setattr(maintenance, "Lake", lambda spark: SimpleNamespace(is_stored=lambda *_: True, in_use=loses))
+    with pytest.raises(ServerUnreachable):
+        maintenance.maintain(home, "meters", "maintain")
+
+
 def simulate(spark: SparkSession, home: Settings, days: int, every: int) -> list[dict[str, float]]:
     """Runs of so many days, with rows that are late and drops that are taken back, and maintenance after each `every`;
     returns what the lake was after each maintenance."""
@@ -177,15 +199,17 @@ def test_a_lake_that_is_maintained_stays_small_for_long(lake: SparkSession, home
 
 def test_old_logs_reports_and_plans_leave_and_a_backup_is_made(spark_settings: Settings, tmp_path: Path) -> None:
     settings = spark_settings.model_copy(update={"home": tmp_path})
-    old, new, other = (tmp_path / name for name in ("logs/airflow/dag/old.log", "logs/new.log", "leases/old.lease"))
-    for path in (old, new, other, tmp_path / "reports" / "meters.html", tmp_path / "plans" / "runs" / "1.json"):
+    old, new, other = (tmp_path / name for name in ("logs/airflow/dag/old.log", "logs/dbt/new", "leases/old.lease"))
+    # its part runs, and has had nothing to say
+    silent = tmp_path / "logs" / "supervisor.log"
+    for path in (old, new, other, silent, tmp_path / "reports" / "meters.html", tmp_path / "plans" / "runs" / "1.json"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("told")
         if path != new:
             os.utime(path, (0, 0))
     [step] = maintain_installation(settings)
     assert (step.before, step.after) == (Footprint(4, 16), Footprint(1, 4))
-    assert (old.parent.exists(), new.exists(), other.exists()) == (False, True, True)
+    assert (old.parent.exists(), new.exists(), other.exists(), silent.exists()) == (False, True, True, True)
     # a backup that fails keeps nothing from leaving
     nowhere = replace_backup(settings, tmp_path / "nowhere")
     steps = list(maintain_installation(nowhere))

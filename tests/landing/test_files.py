@@ -16,7 +16,7 @@ import zstandard
 from spark_jobs.landing import worker
 from spark_jobs.landing.blocks import FILE, _read_one
 from spark_jobs.landing.drift import ColumnsChangedError, check_drift
-from spark_jobs.landing.files import LandingFile, list_drop_files
+from spark_jobs.landing.files import LandingFile, LocalDirectory, drops_with_files, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
 from spark_jobs.sources import Source, first_row_id, parse_source, row_id
@@ -73,6 +73,33 @@ def test_files_come_by_name_and_unfinished_ones_are_none(drop: Path) -> None:
     assert [(file.path, file.first_row_id) for file in files] == [(path, first_row_id(0, path)) for path in paths]
     assert {file.checksum for file in files} == {files[0].checksum}
     assert files[0].size == len(CONTENT)
+
+
+@pytest.mark.parametrize(
+    "path", ["shop/{date}/*", "shop/{date}/data/*.json", "{date}.json", "shop/{date}*", "shop/x-{date}/?.json"]
+)
+def test_drops_with_files_are_those_of_which_a_file_is_listed_and_no_folder_is_asked_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    source = source_of(path=path)
+    names = {3: "a.json", 5: "_SUCCESS", 6: "b.json", 40: "a.json"}
+    for seq_no, name in names.items():
+        place = tmp_path / source.drops.path(path, seq_no).replace("*.json", name).replace("?.json", name)
+        place = place.with_name(place.name.replace("*", name))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(CONTENT)
+    (tmp_path / "shop").mkdir(exist_ok=True)
+    # neither is a folder of files, and both are listed, to be refused
+    (tmp_path / source.drops.path("shop/{date}", 8)).write_text("")
+    (tmp_path / source.drops.path("shop/{date}", 9)).symlink_to(tmp_path.parent)
+    expected = {n for n in range(60) if list_drop_files(tmp_path, source, n)}
+    asked: list[str] = []
+    entries = LocalDirectory.entries
+    monkeypatch.setattr(LocalDirectory, "entries", lambda self, name: asked.append(name) or entries(self, name))
+    assert drops_with_files(tmp_path, source, range(60)) == expected
+    assert expected & set(names)
+    assert len(asked) == len(set(asked)) <= 13
+    assert drops_with_files(tmp_path / "nowhere", source, range(60)) == set()
 
 
 def test_a_pattern_picks_the_files_of_the_source(drop: Path) -> None:

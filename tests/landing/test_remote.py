@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.landing.files import LandingFile, list_drop_files
+from spark_jobs.landing.files import LandingFile, drops_with_files, list_drop_files
 from spark_jobs.landing.opened import LandingUnreachable, UnusableFileError, is_remote, open_file
 from spark_jobs.landing.reader import read_files
 from spark_jobs.landing.record_spec import record_spec
@@ -76,6 +76,9 @@ class _Answers(BaseHTTPRequestHandler):
             for key in keys[:most]
             if "/" not in key[len(prefix) :] or "delimiter" not in asked
         ]
+        deeper = {key[: key.index("/", len(prefix)) + 1] for key in keys if "/" in key[len(prefix) :]}
+        if "delimiter" in asked:
+            listed += [f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" for name in sorted(deeper)]
         counted = f"<KeyCount>{len(listed)}</KeyCount><IsTruncated>false</IsTruncated>"
         body = f"<ListBucketResult><Name>bucket</Name>{counted}{''.join(listed)}</ListBucketResult>".encode()
         self._answer(200, body, len(body))
@@ -130,6 +133,7 @@ def test_remote_files_are_listed_and_read_as_local_ones(store, tmp_path):
         (f.path, f.first_row_id, f.size, f.checksum) for f in local
     ]
     assert len(remote) == 2
+    assert drops_with_files(store.uri, SHOP, range(400)) == {0}
     for there, here in zip(remote, local, strict=True):
         assert rows_of(there).equals(rows_of(here))
         assert rows_of(there).num_rows == 500

@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.config import Settings
 from spark_jobs.server.airflow_api import AirflowApi
 from spark_jobs.server.airflow_parts import admin_password
-from spark_jobs.server.airflow_runs import AirflowRuns
+from spark_jobs.server.airflow_runs import AirflowRuns, drops_of_run
 from spark_jobs.server.state import Condition, PartState, SupervisorState, write_state
 from spark_jobs.sources import Schedule
 from spark_jobs.storage.turns import Line, NoDriver, Turn
@@ -23,9 +23,16 @@ DAYS = Schedule(START_US, DAY_US)
 """2024-01-01."""
 
 
-def run(run_id: str, lo: str | None, **conf: str) -> dict[str, Any]:
-    interval = {"data_interval_start": lo, "data_interval_end": lo}
-    return {"dag_run_id": run_id, "state": "running", **interval, "conf": conf or None}
+def run(run_id: str, lo: str | None, hi: str | None = None, **conf: Any) -> dict[str, Any]:
+    """A run as the API tells of it; without `lo`, one that somebody started on 2024-01-05."""
+    interval = {"data_interval_start": lo, "data_interval_end": hi, "logical_date": lo}
+    kind = {"run_type": "scheduled" if lo else "manual", "run_after": hi or "2024-01-05T09:30:00Z"}
+    return {"dag_run_id": run_id, "state": "running", **interval, **kind, "conf": conf or None}
+
+
+def of_day(run_id: str, day: int, **conf: Any) -> dict[str, Any]:
+    """The scheduled run of a day of January."""
+    return run(run_id, f"2024-01-{day:02}T00:00:00Z", f"2024-01-{day + 1:02}T00:00:00Z", **conf)
 
 
 @pytest.fixture
@@ -123,21 +130,50 @@ def test_runs_with_earlier_drops_are_named_by_what_their_tasks_will_run(
 ) -> None:
     runs = AirflowRuns(settings, "meters", DAYS)
     answers["dags/meters"] = {"is_paused": False}
-    later = run("later", "2024-01-02T00:00:00Z", **{"from": "2024-01-05"})
-    found = [run("none", None), later, run("it", "2024-01-02T00:00:00Z")]
+    refused = [of_day("refused", 1, **{"from": text}) for text in ("2023-12-31", "2024-01-01T12:00", "yesterday")]
+    later = of_day("later", 2, **{"from": "2024-01-05"})
+    found = [*refused, run("last ended", None), later, of_day("it", 2)]
     answers["dags/meters/dagRuns"] = {"dag_runs": found, "next_cursor": None}
     assert runs.earlier_run(START_US + DAY_US) is None
     assert "run it of 2024-01-02" in str(runs.earlier_run(START_US + 2 * DAY_US))
+    assert "run last ended of 2024-01-04" in str(runs.earlier_run(START_US + 4 * DAY_US))
     answers["dags/meters"] = {"is_paused": True}
     assert runs.earlier_run(START_US + 2 * DAY_US) is None
     answers["dags/meters"] = httpx.ReadTimeout("slow")
     assert "does not say now" in str(runs.earlier_run(START_US + 2 * DAY_US))
 
 
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"from": "2023-12-31"},
+        {"from": "2024-01-03", "to": "2024-01-02"},
+        {"from": "2024-01-02T12:00"},
+        {"from": "garbage"},
+        {"from": "9999-12-31T23:00:00-14:00"},
+        {"from": "9999-12-31"},
+    ],
+)
+def test_a_run_that_its_tasks_refuse_is_about_no_drop(conf: dict[str, Any]) -> None:
+    assert drops_of_run(of_day("r", 1, **conf), DAYS) == range(0)
+
+
+def test_the_drops_of_a_run_are_those_that_its_tasks_take() -> None:
+    assert drops_of_run(of_day("r", 2), DAYS) == range(1, 2)
+    assert drops_of_run(run("r", None, **{"from": "2024-01-02", "to": "2024-01-03"}), DAYS) == range(1, 3)
+    assert drops_of_run(run("without anything", None), DAYS) == range(3, 4)
+    dated = of_day("r", 4) | {"run_type": "manual", "logical_date": "2024-01-02T00:00:00Z"}
+    assert drops_of_run(dated, DAYS) == range(1, 2)
+    dated["logical_date"] = "2023-12-31T00:00:00Z"
+    assert drops_of_run(dated, DAYS) == range(0), "before the start"
+    # of a source whose drops have become weeks
+    assert drops_of_run(of_day("r", 2), Schedule(START_US, 7 * DAY_US)) == range(0)
+
+
 def test_the_one_earlier_run_is_found_among_more_than_airflow_tells_at_once(
     settings: Settings, answers: dict[str, Any]
 ) -> None:
-    found = [run(f"later-{n}", "2024-02-01T00:00:00Z") for n in range(230)] + [run("it", "2024-01-01T00:00:00Z")]
+    found = [of_day(f"later-{n}", 30) for n in range(230)] + [of_day("it", 1)]
 
     def page(asked: dict[str, Any]) -> dict[str, Any]:
         assert asked["state"] == ("queued", "running")

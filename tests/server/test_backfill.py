@@ -3,7 +3,9 @@ DAG nothing that starts runs nobody asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +14,6 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.server import backfill as backfills
 from spark_jobs.server.airflow_api import AirflowApi, AirflowRefused
-from spark_jobs.server.airflow_runs import interval_of
 from spark_jobs.server.backfill import (
     BackfillFailed,
     DagPaused,
@@ -24,7 +25,7 @@ from spark_jobs.server.backfill import (
     new_backfill,
     runs_of,
 )
-from spark_jobs.sources import Schedule
+from spark_jobs.sources import Schedule, Source
 from tests.server.test_airflow_runs import supervised
 
 SLICES = [Slice("2015-01-01", "2015-01-02", 2, 20), Slice("2015-01-03", "2015-01-03", 1, 10)]
@@ -34,9 +35,10 @@ DAY_US = 86_400_000_000
 class Airflow:
     """As much of Airflow's API as a backfill uses: a run ends once it has been looked at twice, unless the DAG is
     paused, as `outcomes` say of the range that it names; `away` is how often it does not answer, and how often it is
-    busy. `calls` are those that change something."""
+    busy, `rejected` the runs whose plan was. `calls` are those that change something."""
 
-    def __init__(self, *, paused: bool = False, away: int = 0, **outcomes: str) -> None:
+    def __init__(self, *, paused: bool = False, away: int = 0, rejected: Sequence[str] = (), **outcomes: str) -> None:
+        self.rejected = rejected
         self.paused, self.away, self.busy, self.outcomes = paused, away, away, outcomes
         self.calls: list[tuple[str, Any]] = []
         self.made: dict[str, dict[str, Any]] = {}
@@ -52,6 +54,10 @@ class Airflow:
         if path.endswith("return_value"):
             assert parameters == {"stringify": False}
             return {"value": {"rows": 7}}
+        if path.endswith("xcomEntries/rejected"):
+            if path.split("/")[3] in self.rejected:
+                return {"value": True}
+            raise AirflowRefused(expected="a", found="b", status=404, path=path)
         if self.away:
             self.away -= 1
             raise AirflowRefused(expected="a", found="b", status=None, path=path)
@@ -215,24 +221,26 @@ def test_without_a_backfill_there_is_nothing_to_go_on_with(settings: Settings) -
         last_backfill(settings, "meters")
 
 
-def answer(run_id: str, state: str, queued: str, first: str, last: str) -> dict[str, Any]:
-    conf = {"from": first, "to": last}
-    return {"dag_run_id": run_id, "state": state, "queued_at": queued, "conf": conf, "data_interval_start": None}
+def answer(run_id: str, state: str, queued: str, first: str, last: str, **conf: Any) -> dict[str, Any]:
+    conf |= {"from": first, "to": last}
+    run = {"dag_id": "meters", "dag_run_id": run_id, "run_type": "manual", "run_after": f"{queued}T00:00:00Z"}
+    times = {"queued_at": queued, "data_interval_start": None, "data_interval_end": None, "logical_date": None}
+    return {**run, **times, "state": state, "conf": conf}
 
 
 def test_drops_have_failed_whose_newest_run_did() -> None:
-    airflow = Airflow()
+    airflow = Airflow(rejected=["no"])
     runs = [
         answer("a", "failed", "2015-02-01", "2015-01-01", "2015-01-04"),
         answer("b", "success", "2015-02-02", "2015-01-02", "2015-01-02"),
         answer("c", "failed", "2015-01-31", "2015-01-05", "2015-01-05"),
         answer("d", "success", "2015-02-01", "2015-01-05", "2015-01-06"),
+        # what does nothing mends nothing
+        answer("look", "success", "2015-02-03", "2015-01-01", "2015-01-01", dry_run=True),
+        answer("no", "success", "2015-02-03", "2015-01-03", "2015-01-03", plan=True),
+        answer("yes", "success", "2015-02-03", "2015-01-04", "2015-01-04", plan=True),
+        answer("refused", "failed", "2015-02-03", "2014-12-31", "2015-01-06"),
     ]
     airflow.made = {run["dag_run_id"]: run for run in runs}
-
-    def days(run: dict[str, Any]) -> range:
-        interval = interval_of(run, Schedule(0, DAY_US))
-        assert interval is not None
-        return range(interval[0] // DAY_US - 16436, interval[1] // DAY_US - 16436)
-
-    assert failed_drops(cast(AirflowApi, airflow), "meters", days) == {1 - 1, 3 - 1, 4 - 1}
+    source = cast(Source, SimpleNamespace(name="meters", drops=Schedule(1_420_070_400_000_000, DAY_US)))
+    assert failed_drops(cast(AirflowApi, airflow), source) == {1 - 1, 3 - 1}

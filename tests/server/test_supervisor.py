@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.server import control, processes, starting
+from spark_jobs.server import airflow_parts, control, lake, postgres, processes, starting
 from spark_jobs.server.errors import StartFailed
 from spark_jobs.server.health import Health
 from spark_jobs.server.lake_lock import holder
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.server
 SUPERVISE = """
 import os, sys
 from pathlib import Path
-from spark_jobs.server import first_work_part, lake, supervisor
+from spark_jobs.server import airflow_parts, first_work_part, lake, postgres, supervisor
 from spark_jobs.server.processes import Part
 
 def program(settings, name, script, *files):
@@ -39,6 +39,10 @@ def first_work(settings):
 
 lake.lake_part = lambda settings, java, lock: program(settings, "lake", sys.argv[1], lock)
 first_work_part.first_work_part = first_work
+airflow_parts.is_migrated = lambda settings: True
+airflow_parts.airflow_part = lambda settings, name: program(settings, name, "sleep 300")
+postgres.is_ready = lambda settings, pid: True
+postgres.postgres_part = lambda settings: program(settings, postgres.NAME, "sleep 300")
 supervisor.PAUSE_S = 0.05
 supervisor.TICK_S = 0.02
 sys.exit(supervisor.main())
@@ -67,8 +71,8 @@ def settings(settings: Settings) -> Settings:
 def supervise(settings: Settings) -> Iterator[Callable[[str], subprocess.Popen]]:
     started = []
 
-    def start(program: str, first_work: str = "true") -> subprocess.Popen:
-        write_wish(settings, airflow=False, code="v1")
+    def start(program: str, first_work: str = "true", *, airflow: bool = False) -> subprocess.Popen:
+        write_wish(settings, airflow=airflow, code="v1")
         environment = {**os.environ, **settings.environment(), processes.MARKER: str(settings.home)}
         command = [sys.executable, "-c", SUPERVISE, program, first_work]
         process = subprocess.Popen(command, env=environment, start_new_session=True)
@@ -241,6 +245,23 @@ def test_other_code_restarts_the_part(settings, supervise):
     eventually(lambda: state_of(settings).code == "v2" and state_of(settings).part("lake").pid)
     assert state_of(settings).part("lake").pid != first.part("lake").pid
     assert state_of(settings).part("lake").restarts == 0
+
+
+def test_other_code_restarts_all_parts_of_airflow_and_not_its_database(settings, supervise):
+    supervisor = supervise("sleep 300", airflow=True)
+    names = (lake.NAME, postgres.NAME, *airflow_parts.PARTS)
+
+    def pids() -> dict[str, int | None]:
+        parts = {part.name: part.pid for part in state_of(settings).parts}
+        return {name: parts.get(name) for name in names}
+
+    eventually(lambda: None not in pids().values())
+    before = pids()
+    write_wish(settings, airflow=True, code="v2")
+    os.kill(supervisor.pid, signal.SIGHUP)
+    eventually(lambda: state_of(settings).code == "v2" and None not in pids().values())
+    after = pids()
+    assert [name for name in names if after[name] == before[name]] == [postgres.NAME]
 
 
 def test_a_second_supervisor_of_the_same_lake_is_refused(settings, supervise):

@@ -1,0 +1,62 @@
+"""Which drops a run of a source's DAG takes, by what Airflow says of the run: to its tasks, and over its REST API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.errors import ParameterError
+from spark_jobs.sources.drops import Schedule
+from spark_jobs.sources.quantities import instant_at
+
+MANUAL = "manual"
+"""The type of runs that somebody started."""
+REJECTED = "rejected"
+"""The XCom of the first task of a run whose plan was not approved: nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class DagRun:
+    """What of a run decides which drops it takes. All times are microseconds.
+
+    `first` and `last` are its parameters `from` and `to`, `after_us` is when it may begin, `data_us` its data interval,
+    `date_us` the logical date of one that somebody started.
+    """
+
+    first: str | None
+    last: str | None
+    after_us: int
+    data_us: tuple[int, int] | None
+    date_us: int | None
+
+    def interval(self, drops: Schedule) -> tuple[int, int]:
+        """`[lo, hi)`: the drops that the parameters name, else the data interval, else the last drop that had ended; of
+        a run that somebody started for a logical date, the drop of that date.
+
+        Raises:
+            ParameterError: a parameter names no drop.
+        """
+        if self.first:
+            numbers = _named(drops, self.first, self.last or self.first)
+            return drops.start(numbers.start), drops.start(numbers.stop)
+        ended = drops.interval(drops.number_at(self.after_us) - 1)
+        if self.data_us is None or self.data_us[0] == self.data_us[1]:
+            return ended
+        lo, hi = self.data_us
+        # `airflow dags trigger --logical-date` gives the interval of now, whatever the date
+        if self.date_us is not None and self.data_us == ended and not lo <= self.date_us < hi:
+            return min(drops.interval(drops.number_at(self.date_us)), ended)
+        return self.data_us
+
+
+def _named(drops: Schedule, first: str, last: str) -> range:
+    try:
+        numbers = drops.seq_nos(drops.time_named(first), drops.time_named(last))
+        instant_at(drops.start(numbers.stop))
+    except (ValueError, OverflowError):
+        raise ParameterError(
+            expected="drops by their starts, such as 2013-01-07 or 2013-01-07T12:00:00Z, of the years 1 to 9999 in UTC",
+            found=f"{first!r} to {last!r}",
+            consequence="nothing was run",
+            next_step="trigger it again, with times in the form of ISO 8601",
+        ) from None
+    return numbers
