@@ -4,17 +4,19 @@ from expectations.invariant import Invariant
 
 _BRONZE = (
     "What is in bronze is not what landed. Take the files named below back and land them again (`tidemark retract"
-    " SOURCE --drop D --file F`, then `tidemark run SOURCE --from D --to D --file F`), or restore the table from a"
-    " backup."
+    " SOURCE --drop D --file F`, then `tidemark run SOURCE --from D --to D --file F`), or `tidemark restore` a"
+    " backup into an empty home."
+)
+_TABLE = (
+    "Set the table named below back to its version before (deltalake: `DeltaTable(FOLDER).restore(VERSION)`) if nothing"
+    " was committed to it since, of any source: that would go. Else `tidemark restore` a backup into an empty home;"
+    " without one, `tidemark source reset SOURCE` and land its files again, which forgets what was known when."
 )
 _TRACE = (
-    "The trace is not what bronze says: every answer about these rows is wrong. Restore the table named below to the"
-    " version before (`DESCRIBE HISTORY`), or from a backup, then run the audit again."
+    f"The trace is not what bronze says: every answer about these rows is wrong. {_TABLE} Then run the audit again."
 )
-_PUBLISHED = (
-    "What is published is not what the trace says. Restore the history table named below to the version before"
-    " (`DESCRIBE HISTORY`), or from a backup; a changed definition that is accepted computes it anew, too."
-)
+_PUBLISHED = f"What is published is not what the trace says. {_TABLE}"
+_VALUES = f"{_PUBLISHED} A change of the window or state that is accepted (`--accept-definition`) corrects it, too."
 
 INVARIANTS = (
     Invariant(
@@ -76,13 +78,9 @@ INVARIANTS = (
     Invariant(
         "repeated_windows", "A key has one published window per start (a session: per start and end).", _PUBLISHED
     ),
-    Invariant(
-        "windows_otherwise", "Every published window is what the trace gives when it is computed anew.", _PUBLISHED
-    ),
+    Invariant("windows_otherwise", "Every published window is what the trace gives when it is computed anew.", _VALUES),
     Invariant("repeated_entities", "Every entity has one current state.", _PUBLISHED),
-    Invariant(
-        "states_otherwise", "Every published state is what the trace gives when it is computed anew.", _PUBLISHED
-    ),
+    Invariant("states_otherwise", "Every published state is what the trace gives when it is computed anew.", _VALUES),
     Invariant(
         "versions_otherwise",
         "A chain gives, at every event time, the state that the trace gives when it is computed anew.",

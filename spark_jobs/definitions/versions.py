@@ -40,8 +40,10 @@ def changed_parts(source: Source, published: Publication) -> list[str]:
     return sorted(part for part in {*before, *now} if before.get(part) != now.get(part))
 
 
-def check_version(source: Source, published: Publication, *, accepted: bool) -> list[str]:
-    """The changed parts, if a run may apply them.
+def check_version(
+    source: Source, published: Publication, *, accepted: bool, consequence: str = "nothing was run"
+) -> list[str]:
+    """The changed parts, if a run may apply them; `consequence`: what the refusal says of it.
 
     Raises:
         DefinitionChanged: the drops have changed, or nobody has accepted what else has.
@@ -59,7 +61,7 @@ def check_version(source: Source, published: Publication, *, accepted: bool) -> 
     raise DefinitionChanged(
         expected=f"the definition of {source.name} that its published rows follow",
         found=f"another {', '.join(parts)}",
-        consequence="nothing was run",
+        consequence=consequence,
         next_step=next_step,
         source=source.name,
         parts=parts,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from expectations import AUDIT, SUITES
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.definitions.versions import check_version
 from spark_jobs.gates import Verdict, build_data_docs, judge_gate
 from spark_jobs.gates.frames import published_rows
 from spark_jobs.gates.verdicts import MAX_EXAMPLES
@@ -23,6 +24,7 @@ from spark_jobs.jobs.bronze_audit import BronzeAudit
 from spark_jobs.jobs.examination import examine_source
 from spark_jobs.jobs.gates import as_json
 from spark_jobs.jobs.history_audit import MOST_DIFFERENCES, broken_histories, unlisted_late_rows
+from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.version_audit import versions_otherwise
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.restatement.chains import chain_corrections
@@ -38,6 +40,7 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.schema import Table
+from spark_jobs.storage.source_changes import check_unchanging
 from spark_jobs.storage.tables import LATE, STATE
 from spark_jobs.storage.times import utc_rows
 from spark_jobs.trace import frontiers
@@ -72,11 +75,14 @@ def audit(settings: Settings, source: Source, spark: SparkSession, *, since: int
 
     Raises:
         SourceBusy: a stage was at work for too long.
+        SourceChangeUnfinished: the source is being renamed, dropped or reset.
+        DefinitionChanged: the source file has changed and no run has accepted it: no row is what it says.
     """
     begun = time.monotonic()
     lake = Lake(spark)
     audited = Audited(source.name, f"audit-{uuid.uuid4().hex[:12]}", source.drops.label(since))
     with fence.hold_still(settings.home / "leases", source=source.name) as lease:
+        check_unchanging(lake, source.name)
         token = lease.fence.token
         measures, examples = _measured(settings, lake, source, since)
         audited.verdicts = _judged(settings, audited, measures, examples)
@@ -112,7 +118,8 @@ def _measured(settings: Settings, lake: Lake, source: Source, since: int) -> tup
     examples: Examples = {"records_at_odds": [{"table": f.what, "found": f.found, "do": f.do} for f in findings]}
     if findings:
         return measures, examples
-    now = publication.load(lake, source)
+    _, now = in_force(lake, source)
+    check_version(source, now, accepted=False, consequence="nothing was judged")
     if now.published_us == 0:
         return {**measures, **dict.fromkeys(_all_measures(), 0)}, examples
     of_bronze = BronzeAudit.of(settings, lake, source, since)

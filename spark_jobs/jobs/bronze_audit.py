@@ -44,6 +44,9 @@ _OF_ROW = ("row_id", "entity", "event_time", "delta_id")
 _COUNTS = {"rejects": QUARANTINE, "duplicates": DUPLICATES}
 _OF_REJECT = ("line", "rule", "raw", "last_line", "records")
 """What quarantine says of a record, and the file itself."""
+_RULE, _LAST_LINE = _OF_REJECT.index("rule"), _OF_REJECT.index("last_line")
+_LIMIT_RULES = {"too_many_lines", "expands_too_far"}
+"""Rules whose limit, as `max_rejects`, a source file may change while landed files stay as they are."""
 _PLACED = ("batch", "row_id", "seq_no", "entity", "event_time", "time")
 Measured = tuple[dict[str, int], dict[str, list[dict[str, Any]]]]
 
@@ -235,6 +238,9 @@ class BronzeAudit:
                 kept = good.select([*_OF_ROW, *self._columns])
                 rejects += rows.filter(rows["rule"].is_valid()).select(_OF_REJECT).to_pylist()
                 self._add(again, kept, np.ones(kept.num_rows, np.int64))
+            rules = {record[_RULE] for record in +quarantine.get(version.path, Counter())}
+            if _LIMIT_RULES & (rules ^ {reject["rule"] for reject in rejects}):
+                continue  # landed under other limits of a file
             if (again.rows[n], again.sums[n]) != (bronze.rows[n], bronze.sums[n]):
                 finding = {"file": version.path, "read": int(again.rows[n]), "bronze": int(bronze.rows[n])}
                 findings.append({"table": chunks(self.source).qualified, **finding})
@@ -260,8 +266,11 @@ class BronzeAudit:
         if path in quarantine and not stands:
             return  # rejected by earlier rules
         read = Counter(tuple(row[c] for c in _OF_REJECT) for row in rejects)
+        others = _kept_otherwise(stands, self.source.landing.max_rejects)
         for where, differs in (("file", read - stands), ("quarantine", stands - read)):
             for record in differs:
+                if record[_RULE] in others:
+                    continue
                 yield {
                     "table": QUARANTINE.qualified,
                     "file": path,
@@ -274,6 +283,17 @@ class BronzeAudit:
         stored = self._of_landings(DUPLICATES, ["row_id", "diff"], landings).whole()
         counted = stored.group_by("row_id").aggregate([("diff", "sum")])
         return counted.filter(pc.greater(counted["diff_sum"], 0))["row_id"].combine_chunks()
+
+
+def _kept_otherwise(stands: Counter[tuple[Any, ...]], max_rejects: int) -> set[str]:
+    """The rules of which another number of records than `max_rejects` was kept one by one before a range began."""
+    singles = Counter(record[_RULE] for record in stands.elements() if record[_LAST_LINE] is None)
+    ranged = {record[_RULE] for record in +stands if record[_LAST_LINE] is not None}
+    return {
+        rule
+        for rule in singles.keys() | ranged
+        if singles[rule] > max_rejects or (rule in ranged and singles[rule] != max_rejects)
+    }
 
 
 def _rows_of(stored: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, Ints, pa.Array]:

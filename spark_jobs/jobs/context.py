@@ -10,11 +10,11 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.definitions.versions import LANDED_PARTS, changed_parts
 from spark_jobs.jobs.beginning import begun_frontiers, gap_of
+from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.model import FIRST
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
-from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence, Lease
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
@@ -82,9 +82,7 @@ class Stage:
 
     @cached_property
     def _in_force(self) -> tuple[SourceFrontiers, Publication]:
-        # in this order: reading the frontiers of a run brings the publication along
-        standing = frontiers.load(self.lake, self.source, near=self.fence.token)
-        return standing, publication.load(self.lake, self.source)
+        return in_force(self.lake, self.source, near=self.fence.token)
 
     @cached_property
     def _frontiers(self) -> tuple[SourceFrontiers, SourceFrontiers]:

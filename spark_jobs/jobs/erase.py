@@ -25,6 +25,7 @@ from spark_jobs.jobs.erase_account import Bronze, count_out, left_without
 from spark_jobs.jobs.erase_history import Restatement, histories_without
 from spark_jobs.jobs.erase_search import counted_out, given_up_histories, landed_files, left_in_tables
 from spark_jobs.jobs.erase_texts import redact_quality, scrub_home
+from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.pins import copy_again
 from spark_jobs.jobs.published import check_published
@@ -41,7 +42,6 @@ from spark_jobs.landing.erasures import (
 from spark_jobs.model import Frontier
 from spark_jobs.publish.marts import MartsFailed
 from spark_jobs.sources import Source, environments
-from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.dense_files import dense_layout, page_rows
 from spark_jobs.storage.fence import Fence, Lease
@@ -166,7 +166,7 @@ class _Work:
     @classmethod
     def of(cls, settings: Settings, lake: Lake, source: Source, entity: str, because: str, lease: Lease) -> _Work:
         erasure = new_erasure(lake, source, entity, because, getpass.getuser())
-        standing, shown = frontiers.load(lake, source, near=lease.fence.token), publication.load(lake, source)
+        standing, shown = in_force(lake, source, near=lease.fence.token)
         report = Erased(erasure.erasure, source.name, erasure.rows or 0)
         return cls(settings, lake, source, entity, lease, erasure, standing, shown, report)
 

@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import names_lacking, source_tables
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.marts import marts_lacking
 from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
 from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.source_changes import source_changes
+from spark_jobs.storage.source_changes import source_changes, unfinished_change
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
-from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,6 +127,8 @@ class _Examined:
         """What is wrong; nothing of a source that never ran."""
         if not Path(self.lake.uri(chunks(self.source))).is_dir():
             return
+        if unfinished_change(self.lake, self.source.name) is not None:
+            return  # told of as a change: until it has come to its end, tables are at odds
         lost = [table for table in (FILES, FRONTIERS, PUBLISHED) if not self._has_log(table)]
         for table in lost:
             advice = _RESTORE.format("what counts of the lake can't be told")
@@ -150,7 +154,7 @@ class _Examined:
             yield self._finding("publication", found, publication.MEND_DOUBLED)
 
     def _tables(self) -> Iterator[Finding]:
-        rerun = "land its drops again in a new home"
+        changed = self._changed()
         for table in source_tables(self.source):
             folder = Path(self.lake.uri(table))
             if not folder.is_dir() and table in (*QUALITY, ERASURES):
@@ -159,26 +163,50 @@ class _Examined:
                     f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice
                 )
             elif not folder.is_dir() and table not in (FILES, FRONTIERS, PUBLISHED):
-                yield self._finding(table.qualified, f"no folder {folder}", _RESTORE.format(rerun))
+                if self._parts().get(table.qualified) in changed:
+                    yield self._unaccepted(table, f"no folder {folder}")
+                else:
+                    advice = _RESTORE.format("land its drops again in a new home")
+                    yield self._finding(table.qualified, f"no folder {folder}", advice)
             elif self._has_log(table):
-                yield from self._lacking(table)
+                yield from self._lacking(table, changed)
 
-    def _lacking(self, table: Table) -> Iterator[Finding]:
+    def _changed(self) -> list[str]:
+        """Parts of the source file that no run has accepted as they are now."""
+        try:
+            return changed_parts(self.source, publication.load(self.lake, self.source))
+        except TidemarkError:
+            return []  # told of the records
+
+    def _parts(self) -> dict[str, str]:
+        """The parts of the definition that tables of the source are there for."""
+        return {CHAINS.qualified: CHAINS_PART, **{d.table().qualified: d.part for d in definitions(self.source)}}
+
+    def _unaccepted(self, table: Table, lacks: str) -> Finding:
+        """What the first run that accepts the source file gives the table."""
+        found = f"{lacks}: the source file has changed, and no run has accepted it"
+        advice = "run with --accept-definition, or undo the change"
+        return Finding(f"{self.source.name}: {table.qualified}", "warning", found, advice)
+
+    def _lacking(self, table: Table, changed: list[str]) -> Iterator[Finding]:
         """An older lake, or a source file that says more than the tables."""
         stored = self.lake.columns(table)
         lacking = [column.name for column in table.columns if column.name not in stored]
-        if lacking:
-            advice = f"run any drop of {self.source.name} (with --accept-definition, where the source file has changed)"
-            yield self._finding(table.qualified, f"without the columns {', '.join(lacking)}: an older lake", advice)
+        if not lacking:
+            return
+        lacks = f"without the columns {', '.join(lacking)}"
+        if changed:
+            yield self._unaccepted(table, lacks)
+        else:
+            yield self._finding(table.qualified, f"{lacks}: an older lake", f"run any drop of {self.source.name}")
 
     def _records(self) -> Iterator[Finding]:
         moves = [row for row in self.lake.records(FRONTIERS) if row["source"] == self.source.name]
         twice = [token for token, count in Counter(row["token"] for row in moves).items() if count > 1]
         if twice:
-            advice = _RESTORE.format(f"the version before (`DESCRIBE HISTORY {FRONTIERS.qualified}`) is the way back")
+            advice = _RESTORE.format("its version before is the way back, if no source has committed to it since")
             yield self._finding("frontiers", f"token {twice[0]} stands more than once", advice)
-        shown = publication.load(self.lake, self.source)
-        now = frontiers.load(self.lake, self.source)
+        now, shown = in_force(self.lake, self.source)
         if now.seal_us < shown.published_us:
             finding = f"the newest frontiers seal {now.seal_us}, before what is published, {shown.published_us}"
             advice = _RESTORE.format("what was sealed last can't be told")

@@ -18,13 +18,14 @@ from spark_jobs.backup import back_up
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, source_tables
 from spark_jobs.definitions.definition import histories
+from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.audit import audit
+from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.visits import merge, sweep_under, visit_source
 from spark_jobs.model import TICKS_PER_SECOND
 from spark_jobs.session import is_lost_server, open_session, work_on
 from spark_jobs.sources import Source, find_source
-from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.file_upkeep import Footprint
 from spark_jobs.storage.fold import fold
@@ -33,7 +34,6 @@ from spark_jobs.storage.quality_tables import RESULTS
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.shown_marts import STAGING, shown_marts, staged
 from spark_jobs.storage.tables import chunks, updates
-from spark_jobs.trace import frontiers
 from spark_jobs.trace.maintenance import Budget
 from spark_jobs.trace.maintenance import maintain as maintain_trace
 
@@ -223,7 +223,7 @@ class _Upkeep:
         lake, source = self._lake, self._source
         with visit_source(self._settings, source, lake) as lease:
             check_tables(lake, source)
-            shown = publication.load(lake, source)
+            standing, shown = in_force(lake, source, near=lease.fence.token)
             if shown.published_us == 0:
                 return "nothing is published yet", ""
             swept = sweep_under(lease, lake, source)
@@ -232,7 +232,7 @@ class _Upkeep:
                 source,
                 lease.fence,
                 "maintain",
-                frontiers=frontiers.load(lake, source, near=lease.fence.token),
+                frontiers=standing,
                 publication=shown,
                 now_us=int(time.time() * TICKS_PER_SECOND),
                 budget=TRACE_BUDGET,
@@ -244,7 +244,7 @@ class _Upkeep:
         lake, source = self._lake, self._source
         with visit_source(self._settings, source, lake) as lease:
             check_tables(lake, source)
-            shown = publication.load(lake, source)
+            _, shown = in_force(lake, source, near=lease.fence.token)
             rows = sum(fold(lake, history, shown, lease.fence) for history in histories(source))
         return f"{rows} closed rows folded", ""
 
@@ -265,13 +265,19 @@ class _Upkeep:
         return "small files are joined", ""
 
     def _vacuum(self) -> tuple[str, str]:
-        with visit_source(self._settings, self._source, self._lake):
+        with visit_source(self._settings, self._source, self._lake) as lease:
+            # the way back from a lost publication is in files out of use
+            in_force(self._lake, self._source, near=lease.fence.token)
             for table in [*self._tables, *self._marts()]:
                 self._lake.vacuum(table, self._settings.file_retention)
         return f"what was out of use for {self._settings.file_retention_hours} hours is gone", ""
 
     def _audit(self) -> tuple[str, str]:
-        done = audit(self._settings, self._source, self._lake.spark)
+        try:
+            done = audit(self._settings, self._source, self._lake.spark)
+        except DefinitionChanged as refusal:
+            # nothing is damaged: the next run says what to do
+            return f"{refusal.found} in the source file, which no run has accepted: nothing was judged", ""
         if not done.failed:
             return f"{len(done.verdicts)} invariants hold", ""
         names = ", ".join(verdict.name for verdict in done.failed)

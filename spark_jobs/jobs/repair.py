@@ -12,6 +12,7 @@ from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, source_tables, sources_lacking_names
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
+from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.names import let_names_follow
 from spark_jobs.jobs.visits import sweep_under, visit_source
@@ -73,7 +74,7 @@ def _mended(settings: Settings, lake: Lake, source: Source, stands: list[Table])
 def _mended_under(lease: Lease, settings: Settings, lake: Lake, source: Source) -> Iterator[str]:
     if publication.keep_newest(lake, source, lease.fence):
         yield f"{PUBLISHED.qualified} named a publication twice: the newest row is left"
-    shown = publication.load(lake, source)
+    _, shown = in_force(lake, source, near=lease.fence.token)
     if shown.published_us > 0 and not changed_parts(source, shown):
         check_tables(lake, source)
         healed = let_names_follow(settings, lake, source)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables
+from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.tokens import follow_lake
 from spark_jobs.kernels.arrangement import Lease, StoredBatch
 from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.merging import Merged, merge_all
 from spark_jobs.sources import Source
-from spark_jobs.storage import fence, publication
+from spark_jobs.storage import fence
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.settle import sweep_given_up
 from spark_jobs.storage.source_changes import check_unchanging
@@ -57,6 +58,7 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
 
     Raises:
         SourceBusy: a stage was at work for longer than `WAIT_S`.
+        PublicationLost: what is published can't be told from what is not.
     """
     lake = Lake(spark)
     with visit_source(settings, source, lake) as lease:
@@ -68,8 +70,7 @@ def sweep(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
 
 def sweep_under(lease: fence.Lease, lake: Lake, source: Source) -> Sweep:
     """`sweep`, for who holds the source."""
-    current = publication.load(lake, source)
-    standing = frontiers.load(lake, source, near=lease.fence.token)
+    standing, current = in_force(lake, source, near=lease.fence.token)
     # under the lease nobody else stores a batch: nothing of the frontiers needs to be recorded
     journal = SourceJournal(lake, source, lease.fence, "sweep", standing, published_token=current.token)
     batches = journal.arrangement(DeltaPlane(lake, updates(source))).sweep()
@@ -89,7 +90,8 @@ def merge(settings: Settings, source: Source, spark: SparkSession, *, vacuum: bo
     lake = Lake(spark)
     with visit_source(settings, source, lake) as lease:
         check_tables(lake, source)
-        through = frontiers.published_frontiers(lake, source, publication.load(lake, source)).landed_through
+        _, shown = in_force(lake, source, near=lease.fence.token)
+        through = frontiers.published_frontiers(lake, source, shown).landed_through
         done = merge_all(lake, source, lease.fence.token, through)
         if vacuum:
             lake.vacuum(chunks(source), settings.file_retention)

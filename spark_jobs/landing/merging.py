@@ -151,8 +151,7 @@ def _rows_differ(source: Source, ledger_rows: int, chunk_rows: int) -> RowsDiffe
         expected=f"{ledger_rows} rows in the chunks to merge, as the ledger says of their landings",
         found=f"{chunk_rows}",
         consequence="nothing was merged; bronze is as it was",
-        next_step=f"look in `DESCRIBE HISTORY {chunks(source).qualified}` for a change that no run made, and restore"
-        " the version before it",
+        next_step=f"`tidemark audit {source.name}` names the files that differ, and how to land them again",
         source=source.name,
         ledger=ledger_rows,
         chunks=chunk_rows,

@@ -95,8 +95,12 @@ class Lake(StandingTables):
 
     def newest_token(self, source: str) -> int:
         """The greatest token under which an attempt on the source has committed records; 0 before the first."""
-        tables = (FILES, FRONTIERS, PUBLISHED)
-        return max(committed_token(self.uri(table), self._storage_options, source) for table in tables)
+        return max(self.committed_token(table, source) for table in (FILES, FRONTIERS, PUBLISHED))
+
+    def committed_token(self, table: Table, source: str) -> int:
+        """The greatest token under which an attempt on the source has committed to a table of records, also where its
+        rows are gone; 0 before the first."""
+        return committed_token(self.uri(table), self._storage_options, source)
 
     def summaries(
         self, table: Table, partition: str, values: Sequence[str] | None, columns: Sequence[str]

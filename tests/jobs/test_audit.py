@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.definition import Definition
+from spark_jobs.definitions.versions import DefinitionChanged
 from spark_jobs.jobs.audit import audit
+from spark_jobs.model import STAGES
 from spark_jobs.sources import find_source
 from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.lake import Lake
@@ -136,6 +138,10 @@ CORRUPTIONS = {
     "a publication set back": Corruption(
         _of(PUBLISHED), with_value("published", lambda v: v - DAY), {HISTORY, LATE_ROWS}
     ),
+    "a publication of long ago": Corruption(
+        _of(PUBLISHED), with_value("published", lambda v: v - 2 * DAY), {"records_at_odds"}
+    ),
+    "a publication that is gone": Corruption(_of(PUBLISHED), without, {"records_at_odds"}),
     "frontiers twice under a token": Corruption(_of(FRONTIERS), doubled, {"records_at_odds"}),
     "frontiers that are gone": Corruption(_of(FRONTIERS), without, {"records_at_odds"}),
     "a file of the ledger that is gone": Corruption(_of(FILES), without, {"records_at_odds"}),
@@ -237,6 +243,55 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     of_gate = lake.table("quality.results").where("gate = 'audit'")
     results = of_gate.where(of_gate.run_id == sound.run_id)
     assert {row.verdict for row in results.collect()} == {"passed"}
+
+
+def test_a_source_file_that_no_run_has_accepted_is_no_damage(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE)
+    write_drops(home, READINGS)
+    run(lake, home, 0, 2)
+    for part, before, after in (
+        ("window.hourly", "size: 60 min", "size: 30 min"),
+        ("parse", "heat: float", "heat: float, note: string"),
+        ("window.batches", "state:", f"  batches: {BATCHES}\nstate:"),
+    ):
+        write_source(home, SOURCE.replace(before, after))
+        with pytest.raises(DefinitionChanged, match=f"another {part}") as refusal:
+            audit(home, find_source(home.sources, "meters"), lake)
+        assert (refusal.value.consequence, "--accept-definition" in refusal.value.next_step) == (
+            "nothing was judged",
+            True,
+        )
+    write_source(home, SOURCE)
+    assert audit(home, find_source(home.sources, "meters"), lake).failed == []
+
+
+def test_a_change_that_is_accepted_corrects_windows_and_states(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE)
+    write_drops(home, READINGS)
+    run(lake, home, 0, 2)
+    source, of_lake = find_source(home.sources, "meters"), Lake(lake)
+    _corrupt(of_lake.uri(_silver(source)), live(with_value("total", lambda v: v + 1)))
+    _corrupt(of_lake.uri(STATE), live(with_value("ints", lambda v: [v[0], v[1] + 1])))
+    failed = audit(home, source, lake).failed
+    assert {verdict.name for verdict in failed} == PUBLISHED_ANEW
+    assert all("--accept-definition" in verdict.on_failure for verdict in failed)
+    changed = SOURCE.replace("high: max(load)", "high: max(load), low: min(load)")
+    write_source(home, changed.replace("load: load}}", "load: load, lowest: load}}"))
+    run(lake, home, 2, 2, accept_definition=True)
+    assert audit(home, find_source(home.sources, "meters"), lake).failed == []
+
+
+def test_a_first_publication_that_is_gone_is_missed(lake: SparkSession, bare: Settings) -> None:
+    home = write_source(bare, SOURCE)
+    write_drops(home, READINGS)
+    run(lake, home, 0, 0, stages=STAGES[:-1])
+    source = find_source(home.sources, "meters")
+    assert audit(home, source, lake).failed == []  # nothing was ever published
+    run(lake, home, 0, 0)
+    _corrupt(Lake(lake).uri(PUBLISHED), without)
+    (failed,) = audit(home, source, lake).failed
+    assert failed.name == "records_at_odds"
+    assert "no row of meters" in str(failed.sample)
 
 
 BATCHES = "{kind: adaptive, key: meter, max: 2 h, triggers: [time, count(2)], aggregates: {total: sum(load)}}"

@@ -51,6 +51,15 @@ def published_twice(settings: Settings) -> None:
     write_deltalake(published, published.to_pyarrow_table(), mode="append")
 
 
+def without_its_publication(settings: Settings) -> None:
+    DeltaTable(settings.lake_path / "trace.db" / "published").delete("source = 'meters'")
+
+
+def with_an_earlier_publication(settings: Settings) -> None:
+    published = DeltaTable(settings.lake_path / "trace.db" / "published")
+    published.restore(0)
+
+
 def newest_commit(settings: Settings, table: str) -> Path:
     log = settings.lake_path / table / "_delta_log"
     return max(path for path in log.glob("*.json") if path.stem.isdigit())
@@ -123,6 +132,8 @@ DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
     (without_log, "table silver.hourly_history", "no _delta_log"),
     (without_table, "meters: gold.state_history", "no folder"),
     (published_twice, "meters: publication", "2 rows of the source in trace.published"),
+    (without_its_publication, "meters: records", "no row of meters in trace.published"),
+    (with_an_earlier_publication, "meters: records", "no row of meters in trace.published"),
     (without_newest_frontiers, "meters: records", "trace.db/frontiers: its checksum alone"),
     (without_newest_frontiers_and_their_checksum, "meters: frontiers", "a commit of trace.frontiers is missing"),
     (without_newest_landing, "meters: records", "bronze.db/files: its checksum alone"),
@@ -152,6 +163,23 @@ def test_each_damage_is_named_and_a_sound_lake_has_none(sound: Settings, tmp_pat
         shutil.rmtree(sound.home)
         shutil.copytree(kept, sound.home)
     assert list(examine_lake(sound)) == [Finding("lake", "ok", "records, tables and trace agree")]
+
+
+def test_what_a_run_has_yet_to_accept_is_no_damage(sound: Settings) -> None:
+    file = sound.sources / "meters.yml"
+    window = "  daily: {kind: tumbling, size: 1 day, key: meter, time: taken, aggregates: {n: count()}, late: reemit}\n"
+    compaction = "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n"
+    text = file.read_text().replace("heat: float", "heat: float, note: string").replace("state:", f"{window}state:")
+    file.write_text(text.replace("n: count(), total", "n: count(), low: min(load), total", 1) + compaction)
+    findings = {finding.what: finding for finding in examine_lake(sound)}
+    assert {finding.verdict for finding in findings.values()} == {"warning"}
+    tables = ("silver.daily_history", "silver.hourly_history", "bronze.meters_chunks", "gold.chain_history")
+    for table in tables:
+        assert "no run has accepted it" in findings[f"meters: {table}"].found
+        assert "--accept-definition" in findings[f"meters: {table}"].do
+    shutil.rmtree(sound.lake_path / "silver.db" / "shifts_history")
+    lost = {finding.what: finding.verdict for finding in examine_lake(sound)}
+    assert lost["meters: silver.shifts_history"] == "wrong"
 
 
 def test_a_publication_that_stands_twice_is_read_by_nobody(sound: Settings) -> None:

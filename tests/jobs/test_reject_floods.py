@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.jobs.audit import audit
 from spark_jobs.jobs.replay import Asked, dismiss, quarantined, reasons, replay_of, summary
 from spark_jobs.sources import load_source
 from tests.jobs.harness import SOURCE, Reading, path_of, run, write_source
@@ -50,8 +51,15 @@ def test_a_flood_of_rejects_is_kept_as_a_range_until_it_can_be_read(
     assert counted["records"] == 2 * LINES
     assert [row["records"] for row in reasons(quarantined(lake, source(), Asked()))] == [2 * LINES]
 
+    def broken() -> list[str]:
+        return [verdict.name for verdict in audit(home, source(), lake).failed]
+
+    assert broken() == []
+    # other limits are no damage before the file is read by them
+    for limits in ("max_rejects: 10", "max_lines: 100", f"max_rejects: {3 * LINES}", f"max_rejects: {LINES}"):
+        write_source(home, SOURCE.replace("landing: {", f"landing: {{{limits}, "))
+        assert broken() == []
     # with more room the same lines are told one by one
-    write_source(home, SOURCE.replace("landing: {", f"landing: {{max_rejects: {LINES}, "))
     replay = replay_of(lake, source(), Asked())
     assert replay is not None
     assert landed(replay=replay.files) == {"rows": 0, "rejects": 2 * LINES - 20, "rejects_back": 2 * LINES - 20}
@@ -59,6 +67,9 @@ def test_a_flood_of_rejects_is_kept_as_a_range_until_it_can_be_read(
     assert len(told) == LINES + 1
     assert told[-1] == (LINES + 3, 2 * LINES + 2, LINES, "y")
     assert sum(records for _, _, records, _ in told) == 2 * LINES
+    for limits in ("max_rejects: 20", f"max_rejects: {LINES}"):
+        write_source(home, SOURCE.replace("landing: {", f"landing: {{{limits}, "))
+        assert broken() == []
 
     # records that can be read leave the range
     lines[LINES + 2 :] = [Reading(0, 11, "b", n).line() for n in range(100)]

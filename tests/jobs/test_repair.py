@@ -13,7 +13,10 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.examination import examine_names
+from spark_jobs.jobs.in_force import PublicationLost
+from spark_jobs.jobs.maintenance import maintain_source
 from spark_jobs.jobs.repair import repair
+from spark_jobs.jobs.visits import merge, sweep
 from spark_jobs.sources import load_source
 from spark_jobs.storage.publication import load
 from spark_jobs.storage.stored_lake import StoredLake
@@ -88,6 +91,51 @@ def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_setti
     assert run(lake, settings, 2, 2)[-1]["moved"]
     assert [row for row in before[-1] if row not in shown(lake)[-1]] == []
     assert len(shown(lake)[-1]) == 4
+
+
+def test_nothing_is_removed_while_a_publication_is_lost(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    settings = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
+    write_drops(settings, [Reading(day, 1440 * day + 10, "a", day) for day in range(4)])
+    source = load_source(settings.sources / "meters.yml")
+    run(lake, settings, 0, 0)
+    pointer = DeltaTable(spark_settings.lake_path / "trace.db" / "published")
+    first = pointer.version()
+    run(lake, settings, 1, 1)
+    run(lake, settings, 2, 2)
+    pointer.update_incremental()
+    last = pointer.version()
+    before, rows = shown(lake), lake.table("silver.hourly_history").count()
+
+    def gone() -> None:
+        pointer.delete()
+
+    def set_back() -> None:
+        pointer.restore(first)
+
+    for damage in (gone, set_back):
+        damage()
+        (finding,) = repair(settings, lake)
+        assert finding.verdict == "wrong"
+        assert "row of " in finding.found
+        assert ".restore(VERSION)" in finding.do
+        for refused in (
+            lambda: sweep(settings, source, lake),
+            lambda: merge(settings, source, lake),
+            lambda: run(lake, settings, 3, 3),
+        ):
+            with pytest.raises(PublicationLost):
+                refused()
+        steps = {step.step: step for step in maintain_source(settings, source, lake)}
+        assert {name for name, step in steps.items() if step.failed} == {"chunks", "trace", "fold", "vacuum", "audit"}
+        assert lake.table("silver.hourly_history").count() == rows
+        # as the refusal says
+        pointer.restore(last)
+        assert shown(lake) == before
+        assert repair(settings, lake) == []
+    run(lake, settings, 3, 3)
+    assert repair(settings, lake) == []
 
 
 def test_what_cannot_be_derived_is_not_made_up(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> None:
