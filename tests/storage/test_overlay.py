@@ -8,6 +8,7 @@ from spark_jobs.storage.overlay import OverlayLake
 READS = {
     "uri",
     "newest_token",
+    "committed_token",
     "names",
     "names_if_present",
     "run",
