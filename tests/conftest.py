@@ -15,13 +15,19 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from spark_jobs.config import Settings
+from tests.effort import tries
 from tests.empty_lake import empty
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# how long a loaded machine takes says nothing of what is tested
-hypothesis_settings.register_profile("tidemark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile(
+    "tidemark",
+    max_examples=tries(100),
+    # how long a loaded machine takes says nothing of what is tested
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 hypothesis_settings.load_profile("tidemark")
 
 
