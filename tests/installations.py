@@ -8,7 +8,8 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,14 @@ class Installation:
     def sql(self, query: str) -> list[dict[str, Any]]:
         """All rows of a query."""
         return self.json("sql", query, "--limit", "0")["rows"]
+
+
+def until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
+    """Wait for a condition; fails with `what` if it never holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.3)
 
 
 def readable_by_others(home: Path) -> list[Path]:

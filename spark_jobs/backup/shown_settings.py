@@ -27,4 +27,4 @@ def shown_settings(settings: Settings) -> dict[str, Any]:
 
 
 def _hidden(text: str) -> str:
-    return _WITHIN.sub(lambda found: f"{found[1] or found[2]}{HIDDEN}", text)
+    return _WITHIN.sub(lambda secret: f"{secret[1] or secret[2]}{HIDDEN}", text)

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from spark_jobs.config import Settings
 from spark_jobs.jobs.erase_words import (
     BLACK,
-    GZIP,
     PARQUET,
     blacked_out,
     is_distinct,
@@ -23,6 +22,7 @@ from spark_jobs.jobs.erase_words import (
     pattern_of,
 )
 from spark_jobs.kernels.records.erased import Erasures
+from spark_jobs.landing.worker import GZIP
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake

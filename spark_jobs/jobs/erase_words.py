@@ -20,11 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark_jobs.landing.worker import GZIP, ZSTD
+
 SHORTEST, SHORTEST_NUMBER = 3, 6
 """Letters of an entity that is looked for in texts, and digits of one that is a number."""
 BLACK = b"*"
-GZIP, ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
-"""What files of these kinds begin with, whatever they are called."""
+PARQUET = b"PAR1"
+"""What a file of Parquet begins with, whatever it is called."""
 _BLOCK = 1 << 20
 _WORD = r"[A-Za-z0-9_]"
 

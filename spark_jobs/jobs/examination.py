@@ -184,9 +184,9 @@ class _Examined:
 
     def _unaccepted(self, table: Table, lacks: str) -> Finding:
         """What the first run that accepts the source file gives the table."""
-        found = f"{lacks}: the source file has changed, and no run has accepted it"
+        state = f"{lacks}: the source file has changed, and no run has accepted it"
         advice = "run with --accept-definition, or undo the change"
-        return Finding(f"{self.source.name}: {table.qualified}", "warning", found, advice)
+        return Finding(f"{self.source.name}: {table.qualified}", "warning", state, advice)
 
     def _lacking(self, table: Table, changed: list[str]) -> Iterator[Finding]:
         """An older lake, or a source file that says more than the tables."""

@@ -131,15 +131,15 @@ class _Task:
         except Exception as failure:  # whatever it is, the other steps are to be done
             if is_lost_server(failure):
                 raise  # they would fail as well: all of them are done again once the server is back
-            after, (result, do) = before, _told(failure)
+            after, (result, do) = before, _explain(failure)
         return Step(about, self.step, self.counted, before, after, round(time.monotonic() - begun, 3), result, do)
 
 
-def _told(failure: Exception) -> tuple[str, str]:
+def _explain(failure: Exception) -> tuple[str, str]:
     """What went wrong, and what to do about it."""
     if isinstance(failure, TidemarkError):
-        found = f"{failure.code}: expected {failure.expected}, found {failure.found}"
-        return found, failure.next_step or _AGAIN
+        refusal = f"{failure.code}: expected {failure.expected}, found {failure.found}"
+        return refusal, failure.next_step or _AGAIN
     return _last_line(failure), _AGAIN
 
 

@@ -26,7 +26,8 @@ WAITING_BYTES = 64 << 20
 """Rows of a file that wait in memory; beyond it they wait on the worker's disk."""
 EXPANDED_BYTES = 256 << 20
 """What any file may take once decompressed, however small it is."""
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+"""What files begin with that are compressed so, whatever they are called."""
 FILE_FIELDS = (
     pa.field("seq_no", pa.int64()),
     pa.field("file", pa.string()),
@@ -152,7 +153,7 @@ class _Expansion:
 def _blocks(file: _Hashed, expansion: _Expansion) -> Iterator[bytes]:
     """The file's bytes, decompressed if it begins like gzip or zstd."""
     start = file.peek(4)
-    codec = "gzip" if start.startswith(_GZIP) else "zstd" if start == _ZSTD else None
+    codec = "gzip" if start.startswith(GZIP) else "zstd" if start == ZSTD else None
     source: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) if codec else file
     while True:
         try:

@@ -253,7 +253,7 @@ class _Watch:
         self._dag = dag
         self._on_wait = on_wait
         self._answered = self._examined = time.monotonic()
-        self._told = ""
+        self._obstacle_known = ""
 
     def look(self, run: SliceRun) -> SliceRun:
         """The run as it is now; as it was, while Airflow is restarted. Raises `AirflowRefused` once it is gone: it has
@@ -286,9 +286,9 @@ class _Watch:
         return ""
 
     def _tell(self, whom: str) -> None:
-        if whom and whom != self._told:
+        if whom and whom != self._obstacle_known:
             self._on_wait(whom)
-        self._told = whom
+        self._obstacle_known = whom
 
 
 def _with(api: AirflowApi, dag: str, run: SliceRun, answer: dict[str, Any]) -> SliceRun:

@@ -121,6 +121,6 @@ def test_who_stops_a_backfill_is_told_to_resume_it_and_nothing_else(
 
     monkeypatch.setattr(backfill, "carry_out", carry_out)
     assert run(["backfill", "flights", "--resume"]) == STOPPED
-    told = " ".join(capsys.readouterr().err.split())
-    assert told.count("go on with: tidemark backfill flights --resume") == 1
-    assert "interrupted" not in told
+    printed = " ".join(capsys.readouterr().err.split())
+    assert printed.count("go on with: tidemark backfill flights --resume") == 1
+    assert "interrupted" not in printed

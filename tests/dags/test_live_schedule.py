@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from spark_jobs.server.airflow_api import AirflowApi
 from tests.dags.recipients import mail_server, url, webhooks
-from tests.installations import Installation
+from tests.installations import Installation, until
 from tests.jobs.harness import SOURCE
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1500)]
@@ -60,13 +59,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]
 def api(world: SimpleNamespace) -> Iterator[AirflowApi]:
     with AirflowApi(world.installation.settings) as opened:
         yield opened
-
-
-def until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.5)
 
 
 def ended(api: AirflowApi, path: str) -> str:

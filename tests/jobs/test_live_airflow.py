@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from spark_jobs.server.airflow_api import AirflowApi
-from tests.installations import Installation
+from tests.installations import Installation, until
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(900)]
 
@@ -25,13 +24,6 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     with made.serving():
         made.json("prepare", "--from", DAY, "--to", MONTH_END)
         yield made
-
-
-def _until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.3)
 
 
 def _trigger(api: AirflowApi, last: str = DAY) -> str:
@@ -57,13 +49,13 @@ def test_the_spark_work_of_a_task_that_is_ended_in_the_ui_ends_with_it(installat
     with AirflowApi(installation.settings) as api:
         run = _trigger(api, MONTH_END)
         land = f"{RUNS}/{run}/taskInstances/land"
-        _until(lambda: api.get(land)["state"] == "running", 120, "the task never ran")
-        _until(lambda: _executing(installation), 120, "the task never began its work")
+        until(lambda: api.get(land)["state"] == "running", 120, "the task never ran")
+        until(lambda: _executing(installation), 120, "the task never began its work")
         assert "TaskKilled" not in log.read_text()
         api.patch(land, {"new_state": "failed"})
-        _until(lambda: "TaskKilled" in log.read_text(), 60, "its Spark work was not cancelled")
-        _until(lambda: not _executing(installation), 60, "its Spark work goes on")
-        _until(lambda: api.get(f"{RUNS}/{run}")["state"] == "failed", 60, "the run goes on")
+        until(lambda: "TaskKilled" in log.read_text(), 60, "its Spark work was not cancelled")
+        until(lambda: not _executing(installation), 60, "its Spark work goes on")
+        until(lambda: api.get(f"{RUNS}/{run}")["state"] == "failed", 60, "the run goes on")
     assert installation.sql("SHOW TABLES IN bronze LIKE 'files'") == [] or not installation.sql(
         "SELECT 1 AS one FROM bronze.files"
     )
@@ -73,16 +65,16 @@ def test_a_task_failed_by_hand_ends_and_the_next_run_publishes(installation: Ins
     with AirflowApi(installation.settings) as api:
         first = _trigger(api)
         land = f"{RUNS}/{first}/taskInstances/land"
-        _until(lambda: api.get(land)["state"] == "running", 120, "the task never ran")
+        until(lambda: api.get(land)["state"] == "running", 120, "the task never ran")
         pid = api.get(land)["pid"]
         lease = installation.settings.home / "leases" / "flights.lease"
-        _until(lease.exists, 60, "the task never began its work")
+        until(lease.exists, 60, "the task never began its work")
         api.patch(land, {"new_state": "failed"})
-        _until(lambda: pid is None or not psutil.pid_exists(pid), 60, f"process {pid} goes on")
-        _until(lambda: api.get(f"{RUNS}/{first}")["state"] == "failed", 60, "the run goes on")
+        until(lambda: pid is None or not psutil.pid_exists(pid), 60, f"process {pid} goes on")
+        until(lambda: api.get(f"{RUNS}/{first}")["state"] == "failed", 60, "the run goes on")
 
         second = _trigger(api)
-        _until(lambda: api.get(f"{RUNS}/{second}")["state"] in ("success", "failed"), 300, "the second run never ended")
+        until(lambda: api.get(f"{RUNS}/{second}")["state"] in ("success", "failed"), 300, "the second run never ended")
         run = api.get(f"{RUNS}/{second}")
         assert run["state"] == "success"
         print(f"a first day through Airflow: {run['duration']:.1f} s")

@@ -4,7 +4,7 @@ of another source."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.server.airflow_api import AirflowApi
-from tests.installations import Installation
+from tests.installations import Installation, until
 from tests.jobs.harness import SOURCE
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(1500)]
@@ -61,13 +61,6 @@ def write_file(installation: Installation, day: str) -> None:
     folder = installation.settings.landing_folder / "meters" / day
     folder.mkdir(parents=True)
     (folder / "a.ndjson").write_text(LINE % (day, day))
-
-
-def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.5)
 
 
 def trigger(api: AirflowApi, day: str, **conf: Any) -> str:

@@ -132,8 +132,8 @@ def test_runs_with_earlier_drops_are_named_by_what_their_tasks_will_run(
     answers["dags/meters"] = {"is_paused": False}
     refused = [of_day("refused", 1, **{"from": text}) for text in ("2023-12-31", "2024-01-01T12:00", "yesterday")]
     later = of_day("later", 2, **{"from": "2024-01-05"})
-    found = [*refused, run("last ended", None), later, of_day("it", 2)]
-    answers["dags/meters/dagRuns"] = {"dag_runs": found, "next_cursor": None}
+    listed = [*refused, run("last ended", None), later, of_day("it", 2)]
+    answers["dags/meters/dagRuns"] = {"dag_runs": listed, "next_cursor": None}
     assert runs.earlier_run(START_US + DAY_US) is None
     assert "run it of 2024-01-02" in str(runs.earlier_run(START_US + 2 * DAY_US))
     assert "run last ended of 2024-01-04" in str(runs.earlier_run(START_US + 4 * DAY_US))

@@ -99,8 +99,8 @@ RUN_2 = ("run", {"from": "2015-01-03", "to": "2015-01-03"})
 
 
 def run(settings: Settings, airflow: Airflow, *, by_itself: bool = False, **options: Any) -> list[SliceRun]:
-    made = new_backfill("meters", SLICES, pass_gap=False)
-    return carry_out(settings, cast(AirflowApi, airflow), made, by_itself=by_itself, **options)
+    backfill = new_backfill("meters", SLICES, pass_gap=False)
+    return carry_out(settings, cast(AirflowApi, airflow), backfill, by_itself=by_itself, **options)
 
 
 def go_on(settings: Settings, airflow: Airflow) -> list[SliceRun]:
@@ -197,23 +197,23 @@ def test_an_airflow_that_its_supervisor_keeps_running_is_waited_for(
 
 def test_who_waits_is_told_why_airflow_does_not_get_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfills, "PATIENCE_S", -1.0)
-    airflow, told = Airflow(away=1), list[str]()
+    airflow, waits = Airflow(away=1), list[str]()
     pauses = iter([True])
 
     def pause(_: list[SliceRun]) -> None:
         airflow.paused = next(pauses, airflow.paused)
 
     def unpause(whom: str) -> None:
-        told.append(whom)
+        waits.append(whom)
         airflow.paused = airflow.paused and "unpaused" not in whom
 
     run(settings, airflow, on_look=pause, on_wait=unpause)
-    assert [whom.partition(",")[0].partition(":")[0] for whom in told] == [
+    assert [whom.partition(",")[0].partition(":")[0] for whom in waits] == [
         "Airflow",
         "the DAG meters to be unpaused",
         *(f"Airflow to begin {run_id}" for run_id in airflow.made),
     ]
-    assert "fewer than 16 runs of meters are under way (`dag.max_active_runs`)" in told[-1]
+    assert "fewer than 16 runs of meters are under way (`dag.max_active_runs`)" in waits[-1]
 
 
 def test_without_a_backfill_there_is_nothing_to_go_on_with(settings: Settings) -> None:
