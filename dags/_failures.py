@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spark_jobs.config import load_settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.failures import explained
 from spark_jobs.server.lake_log import lines_since
 
 RETRIED = frozenset(
@@ -43,8 +44,9 @@ def failures_told(log: logging.Logger) -> Iterator[None]:
         if error.code in RETRIED:
             raise
         raise AirflowFailException(str(error)) from error
-    except Exception:
+    except Exception as error:
         _tell_server(log, begun)
+        log.error("%s", explained(error, load_settings()))
         raise
 
 

@@ -10,6 +10,7 @@ import errno
 import re
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,15 +64,26 @@ class Unexpected(TidemarkError):
     code = "unexpected"
 
 
-_KINDS: list[tuple[type[TidemarkError], re.Pattern[str], str, str, str]] = [
-    (
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The error for a kind of failure: the pattern of what is raised then, and what the error says of it."""
+
+    error: type[TidemarkError]
+    pattern: re.Pattern[str]
+    expected: str
+    found: str
+    next_step: str
+
+
+_KINDS = [
+    _Kind(
         DiskFull,
         re.compile(r"No space left on device|Disk quota exceeded|ENOSPC", re.IGNORECASE),
         "room on the disks of the home, the lake and the scratch folder",
         "a full disk",
         "free some space (`tidemark doctor` says how much there is) and do the same again: a run goes on where it was",
     ),
-    (
+    _Kind(
         DiskFailed,
         re.compile(r"File too large|Input/output error|Read-only file system"),
         "the disks of the home, the lake and the scratch folder to take what is written",
@@ -79,14 +91,14 @@ _KINDS: list[tuple[type[TidemarkError], re.Pattern[str], str, str, str]] = [
         "see what the kernel says of it (`dmesg`), how it is mounted and how large files may be (`ulimit -f`); then do"
         " the same again: a run goes on where it was",
     ),
-    (
+    _Kind(
         MemoryExhausted,
         re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit|Cannot allocate memory"),
         "enough memory for the work",
         "none left",
         "give the JVM more (TIDEMARK_HEAP), or run fewer drops at once; then `tidemark up`, and do the same again",
     ),
-    (
+    _Kind(
         WorkerDied,
         re.compile(r"Python worker exited unexpectedly|Python worker crashed|crashed unexpectedly|ExecutorLostFailure"),
         "each worker to live as long as its task",
@@ -94,7 +106,7 @@ _KINDS: list[tuple[type[TidemarkError], re.Pattern[str], str, str, str]] = [
         "see in the kernel's log whether it was killed for its memory (`dmesg`), make `memory.max_bytes` of the source"
         " smaller if so, and do the same again",
     ),
-    (
+    _Kind(
         ScratchLost,
         re.compile(
             r"(NoSuchFile|FileNotFound|Failed to create|No such file).*/(blockmgr|spark)-[0-9a-f]{8}-", re.DOTALL
@@ -103,7 +115,7 @@ _KINDS: list[tuple[type[TidemarkError], re.Pattern[str], str, str, str]] = [
         "that somebody has removed it",
         "`tidemark up` starts the server anew; then do the same again",
     ),
-    (
+    _Kind(
         FileDamaged,
         re.compile(
             r"DELTA_FILE_NOT_FOUND|FAILED_READ_FILE|is not a Parquet file|DELTA_LOG_FILE_NOT_FOUND|"
@@ -138,16 +150,25 @@ def recognized(error: BaseException, settings: Settings) -> TidemarkError | None
     if own is not None:
         return own
     texts = [_text(link) for link in chain]
-    for kind, pattern, expected, found, next_step in _KINDS:
+    for kind in _KINDS:
         for text in texts:
-            if pattern.search(text):
-                return kind(
-                    expected=expected,
-                    found=f"{found}: {_sentence(text, pattern)}",
+            if kind.pattern.search(text):
+                return kind.error(
+                    expected=kind.expected,
+                    found=f"{kind.found}: {_sentence(text, kind.pattern)}",
                     consequence=_AS_BEFORE,
-                    next_step=next_step,
+                    next_step=kind.next_step,
                     log=str(_written(error, settings)),
                 )
+    return None
+
+
+def recognized_in(message: str) -> tuple[str, str] | None:
+    """Of another program's message: the line that tells of a failure of a known kind, and what to do then; None if
+    there is none."""
+    for kind in _KINDS:
+        if kind.pattern.search(message):
+            return _sentence(message, kind.pattern), kind.next_step
     return None
 
 

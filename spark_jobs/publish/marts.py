@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.failures import recognized_in
 from spark_jobs.publish.changes import Changes
 from spark_jobs.publish.project import PROJECT, Project
 from spark_jobs.server.logins import login
@@ -26,6 +28,8 @@ from spark_jobs.sources import Source
 _PASSED = ("pass", "warn")
 _NO_FAILURE = ("success", "pass", "warn", "skipped", "no-op")
 """What dbt says of what did not fail by itself: it skips what comes after something that failed."""
+_SERVER_LOST = re.compile(r"Could not connect to any of|TSocket read 0 bytes|Connection reset by peer|Broken pipe")
+"""What Thrift says of a server that is away, or that ended in the middle of a statement."""
 MOST_LINES, MOST_CHARACTERS = 3, 400
 """Of a message of dbt, which may end in all of Java's stack: the log has it whole."""
 
@@ -67,7 +71,8 @@ class MartTest:
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A model or test that failed: its file within the project, the marts that it is about, the rows that break a test,
-    and the first lines of what dbt says. `kind` is model, test, or dbt itself."""
+    and the first lines of what dbt says. `kind` is model, test, or dbt itself. `next_step`: what to do if the
+    lake server, a disk or memory failed, and not the model."""
 
     kind: str
     name: str
@@ -75,19 +80,30 @@ class Failure:
     marts: Sequence[str]
     rows: int | None
     said: str
+    next_step: str | None
 
     @classmethod
     def of(cls, result: Any) -> Failure:
         """Of a result of dbt."""
         node, test = result.node, MartTest.of(result) if result.node.resource_type == "test" else None
         marts = [node.name] if test is None else sorted(test.reads)
-        said = _first_lines(result.message or str(result.status)) if test is None else test.message
-        return cls(str(node.resource_type), node.name, node.original_file_path, marts, result.failures, said)
+        said, next_step = _said(result.message or str(result.status))
+        if test is not None and next_step is None:
+            said = test.message
+        kind, file = str(node.resource_type), node.original_file_path
+        return cls(kind, node.name, file, marts, result.failures, said, next_step)
 
     @classmethod
     def of_dbt(cls, reason: str) -> Failure:
         """Of dbt itself."""
-        return cls("dbt", "dbt", None, (), None, _first_lines(reason))
+        return cls("dbt", "dbt", None, (), None, *_said(reason))
+
+
+def _said(message: str) -> tuple[str, str | None]:
+    """What a message of dbt says, and what to do if it tells of a failure of the lake server, a disk or memory."""
+    if _SERVER_LOST.search(message):
+        return _first_lines(message), "start the lake server with `tidemark up` if it is down, and do the same again"
+    return recognized_in(message) or (_first_lines(message), None)
 
 
 def _first_lines(message: str) -> str:
@@ -269,13 +285,17 @@ def marts_failed(settings: Settings, project: Project, source: Source, result: M
     """The error that says which models and tests failed, who acts and where to look."""
     log = str(_logs(settings) / "dbt.log")
     lines = "".join(_lines(settings, project, failure) for failure in result.failed)
+    remedy = next(
+        (failure.next_step for failure in result.failed if failure.next_step),
+        f"the owner of {source.name} ({source.dag.owner}) corrects the model or the data and runs the publish stage"
+        " again",
+    )
     stay = f"the marts {', '.join(result.stay)} stay as they were" if result.stay else "all marts stay as they were"
     return MartsFailed(
         expected=f"dbt to build and test the marts of {source.name}",
         found=f"{len(result.failed)} that failed:{lines}\n",
         consequence=f"silver and gold are published; {stay}",
-        next_step=f"the owner of {source.name} ({source.dag.owner}) corrects the model or the data and runs the publish"
-        f" stage again; the pages are there while Airflow is up, and dbt's messages stand in full in {log}",
+        next_step=f"{remedy}; the pages are there while Airflow is up, and dbt's messages stand in full in {log}",
         source=source.name,
         failed={failure.name: failure.said for failure in result.failed},
         owner=source.dag.owner,

@@ -67,7 +67,17 @@ LAYERS: dict[str, set[str]] = {
         "storage",
         "trace",
     },
-    "publish": {"config", "definitions", "gates", "restatement", "server.logins", "sources", "storage", "trace"},
+    "publish": {
+        "config",
+        "definitions",
+        "failures",
+        "gates",
+        "restatement",
+        "server.logins",
+        "sources",
+        "storage",
+        "trace",
+    },
     "jobs": {
         *(
             "arrow_batches",
@@ -115,7 +125,7 @@ LAYERS: dict[str, set[str]] = {
         "windows",
     },
     "expectations": set(),
-    "dags": {"config", "scheduling", "sources", "server", "server.errors", "storage"},
+    "dags": {"config", "failures", "scheduling", "sources", "server", "server.errors", "storage"},
 }
 """Per layer (a package or module of `spark_jobs`, or a top-level folder) the other layers it may import. The longest
 matching name decides: `server.errors` is a layer of its own, below `server`."""

@@ -246,6 +246,16 @@ def test_a_failed_task_says_what_the_lake_server_logged_meanwhile(
     assert "earlier task" not in told
 
 
+def test_a_task_that_failed_for_want_of_room_says_what_to_do(
+    tasks: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
+    task, _ = ending(tasks, monkeypatch, RuntimeError("Job aborted: No space left on device\n\tat a.Frame"))
+    with pytest.raises(RuntimeError):
+        task.execute(context(dag_run(*JANUARY_2)))
+    assert "free some space" in capsys.readouterr().out
+
+
 def test_the_codes_that_are_retried_exist(tasks: Any) -> None:
     import spark_jobs.publish.marts
     import spark_jobs.storage.fence  # noqa: F401
