@@ -36,6 +36,7 @@ def modules(*folders: str) -> tuple[Module, ...]:
     return tuple(module_of(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")) for file in files)
 
 
+@functools.cache
 def module_of(path: str, text: str) -> Module:
     """A module from its path and text; tests make violating ones of it."""
     return Module(path, path.removesuffix(".py").removesuffix("/__init__").replace("/", "."), text)

@@ -94,6 +94,7 @@ def test_what_is_no_instant_is_wrong_usage(here, text, capsys):
     assert "a date such as 2013-01-07" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -123,6 +124,7 @@ def test_a_query_asks_for_a_range_or_for_one_time(here, asked, capsys):
     assert "either --from and --to, or --latest-at" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
@@ -179,6 +181,7 @@ def test_quarantine_needs_a_server_and_says_so(here, command, capsys):
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "server_unreachable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drop", ["../../etc", "2013-01-32", "flights/2013-01-01"])
 def test_a_drop_is_a_date_and_no_path(here, drop, capsys):
     for command in (["retract", "flights"], ["quarantine", "list", "flights"]):
@@ -204,6 +207,7 @@ def test_the_doctor_fails_and_says_what_to_do(here, monkeypatch, capsys, tmp_pat
     assert findings["pyspark"]["verdict"] == "ok"
 
 
+@pytest.mark.slow
 def test_the_doctor_lists_source_files_with_problems(here, monkeypatch, capsys, tmp_path):
     (tmp_path / "meters.yml").write_text(METERS)
     (tmp_path / "broken.yml").write_text("source: broken\n")
@@ -215,6 +219,7 @@ def test_the_doctor_lists_source_files_with_problems(here, monkeypatch, capsys, 
     }
 
 
+@pytest.mark.slow
 def test_spark_conf_prints_the_path_of_a_private_file(here, capsys):
     assert run(["spark-conf"]) == 0
     path = Path(capsys.readouterr().out.strip())
@@ -224,6 +229,7 @@ def test_spark_conf_prints_the_path_of_a_private_file(here, capsys):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy():
     program = (
         "import sys; from spark_jobs.cli.app import run; run(['--help']);"

@@ -16,6 +16,7 @@ from spark_jobs.sources import load_source
 from tests.jobs.harness import write_source
 
 
+@pytest.mark.slow
 def test_a_drop_whose_run_failed_before_anything_came_is_listed_and_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

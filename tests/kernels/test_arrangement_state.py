@@ -356,6 +356,7 @@ def test_every_refusal_says_what_to_do_and_has_a_code_of_its_class() -> None:
     assert all(cls.code != TidemarkError.code and cls.__doc__ for cls in public)
 
 
+@pytest.mark.slow
 def test_importing_the_trace_starts_no_spark() -> None:
     loaded = "import sys, spark_jobs.trace; print('pyspark' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)

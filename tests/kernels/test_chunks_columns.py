@@ -84,6 +84,7 @@ def twin_pieces(table: pa.Table, config: BatcherConfig) -> list[list[Row]]:
     return sorted(pieces, key=lambda piece: piece[0].row_id)
 
 
+@pytest.mark.slow
 @settings(max_examples=tries(20), deadline=None)
 @given(st.lists(cells, max_size=25), configs)
 def test_a_table_is_cut_as_its_rows_one_by_one_would_be(rows: list[Any], config: BatcherConfig) -> None:

@@ -58,6 +58,7 @@ def latest_in_reads(table: pa.Table, timeline: str, at: int, components: Sequenc
     return latest_newest_first(ends, newest, components, read=read, answer=answer, first_chunks=step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(tries(CASES) // 100 or 1))
 def test_latest_values_and_ranges_are_those_of_the_rows_that_stand(seed: int) -> None:
     for case in range(100):

@@ -72,6 +72,7 @@ def orders() -> list[Order]:
     return [lambda rows: rows[::-1], *shuffled]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_case_holds_in_any_order_of_rows(file: Path) -> None:
     player = Player()

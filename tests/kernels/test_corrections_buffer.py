@@ -25,6 +25,7 @@ def test_case_files_replay_without_a_mismatch(cases, capsys):
     assert replay(["corrections", str(cases)]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("routine", ROUTINES)
 def test_catching_up_over_four_times_the_times_takes_four_times_the_work(pattern, routine):

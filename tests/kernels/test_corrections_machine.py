@@ -170,6 +170,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(steps, st.sampled_from([0, 24 * 3, 24 * 100]))
 def test_great_diffs_are_refused_only_where_an_answer_could_leave_64_bits(steps, stage_bytes):

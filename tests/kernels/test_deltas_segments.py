@@ -398,6 +398,7 @@ def test_deltas_that_set_most_dimensions_are_stored_by_dimension() -> None:
     assert back.indices[10:].tolist() == [*range(9), 0, 2, *range(3, 10)]
 
 
+@pytest.mark.slow
 def test_a_delta_id_that_another_row_carries_now_is_the_parent_that_stands() -> None:
     create = row(1, op="create", values=[1.0, 2.0], id="base")
     old, new = (row(i, op="offset", scalar=1.0, id="step") for i in (4, 3))

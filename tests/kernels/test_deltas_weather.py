@@ -51,6 +51,7 @@ def told(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([c.fill_null(0.0).to_numpy() for c in columns], axis=1).view(np.uint64), nulls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: type(s).__name__)
 def test_the_state_at_every_hour_is_the_row_of_that_hour(strategy: Strategy) -> None:
     rows = weather()

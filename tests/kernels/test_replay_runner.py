@@ -290,6 +290,7 @@ def test_wrong_usage_exits_with_2_and_says_so_on_standard_error(
     assert "usage" in printed.err
 
 
+@pytest.mark.slow
 def test_it_runs_by_path_from_any_directory(tmp_path: Path) -> None:
     file = tmp_path / "cases.json"
     steps = [

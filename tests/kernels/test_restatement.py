@@ -108,6 +108,7 @@ def _apply(published: pa.Table, made: pa.Table) -> pa.Table:
     return pa.concat_tables([pa.Table.from_pylist(kept, schema=published.schema), opened.cast(published.schema)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=tries(60), deadline=None)
 @given(steps=st.lists(step, min_size=1, max_size=5), size=chunks)
@@ -115,6 +116,7 @@ def test_corrections_lead_to_what_a_recomputation_gives(kind: str, steps: list[A
     _check_corrections(KINDS[kind], steps, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("adaptive")])
 @settings(max_examples=tries(150), deadline=None)
 @given(steps=st.lists(crowd, min_size=2, max_size=4), size=chunks)

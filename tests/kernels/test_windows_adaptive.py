@@ -145,6 +145,7 @@ def test_windows_of_rows_some_at_a_time_are_those_of_all_rows(
     assert streamed(table, cuts, most_rows).to_pylist() == whole.to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("triggers", [(Trigger("time"),), (Trigger("count", 50), Trigger("rate_change", 0.5))])
 def test_rows_held_do_not_grow_with_the_cell(triggers):
     most = {}

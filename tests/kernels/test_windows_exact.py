@@ -67,6 +67,7 @@ def wild(rng):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_the_mean_of_doubles_is_the_exact_one_rounded_once(seed):
     rng = random.Random(seed)

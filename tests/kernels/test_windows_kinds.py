@@ -140,6 +140,7 @@ DATE_LINE = ("America/Juneau", "America/Metlakatla", "Asia/Manila", "Pacific/Api
 """Zones whose clocks moved by a day."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", [*DATE_LINE, *sorted(available_timezones())[::40][: tries(15)]])
 def test_no_period_of_a_zone_is_longer_than_the_kind_says(zone: str) -> None:
     for unit in ("day", "month"):

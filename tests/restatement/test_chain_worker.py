@@ -256,6 +256,7 @@ def policies(draw: st.DrawFn) -> CompactionPolicy:
     return CompactionPolicy(strategy, draw(st.integers(1, longest)), draw(st.sampled_from([None, 0, 4])), longest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), data=st.data())
 @settings(max_examples=tries(6), deadline=None)
@@ -290,6 +291,7 @@ def test_another_policy_for_every_run_and_retention_between_them_change_no_answe
     assert published.last == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(MEANINGS))
 @given(rows=updates(), data=st.data())
 @settings(max_examples=tries(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -329,6 +331,7 @@ def test_long_chains_are_restated_in_stretches_and_publish_what_a_replay_gives(
         assert after == {entity: revision + 1 for entity, revision in before.items()}
 
 
+@pytest.mark.slow
 def test_a_worker_holds_a_stretch_of_a_long_chain_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_worker, "PART_BYTES", 20_000)
     published = Published("add", CompactionPolicy(TieredMerge(5), delta_threshold=20))
@@ -351,6 +354,7 @@ def test_a_worker_holds_a_stretch_of_a_long_chain_at_most(monkeypatch: pytest.Mo
     published.answers_are_replays(rows, -3, [12])
 
 
+@pytest.mark.slow
 def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_worker, "LEAST_ROWS", 1)
     published = Published("add", CompactionPolicy(TieredMerge(2), delta_threshold=4))
@@ -372,6 +376,7 @@ def test_segments_that_both_frontiers_passed_go_also_where_no_row_touches_them(m
     assert {row["entity"] for row in published.last} == {"a"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_chain_that_comes_of_age_is_compacted_once_though_no_row_touches_it(strategy: Strategy) -> None:
     published = Published("add", CompactionPolicy(strategy, delta_threshold=99, age_threshold=7))

@@ -65,6 +65,7 @@ def time_shown(time_us: int) -> str:
     return f"{time:%Y-%m-%d %H:%M}{f':{time:%S.%f}' if time.second or time.microsecond else ''}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(examples())))
 def test_the_page_shows_the_table_that_its_rows_make(place: int) -> None:
     window, table = examples()[place]

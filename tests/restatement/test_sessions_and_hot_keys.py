@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +53,7 @@ def row(hour: float, drop: int, number: int, key: str = "a") -> Row:
     return Row(START + drop * DAY, START + int(hour * HOUR), (key,), number)
 
 
+@pytest.mark.slow
 def test_a_session_of_ten_days_is_one_session_that_a_late_row_joins_and_a_retraction_splits() -> None:
     simulation = Simulation(definition("session", gap="6 h"))
     rows = {}
@@ -76,6 +78,7 @@ def test_a_session_of_ten_days_is_one_session_that_a_late_row_joins_and_a_retrac
     assert parts == [(0, 22), (5 * DAY + 18 * HOUR, 17)]
 
 
+@pytest.mark.slow
 def test_a_hot_key_of_sessions_is_cut_at_breaks_also_where_a_retraction_parts_a_session() -> None:
     simulation = Simulation(definition("session", gap="2 h"), rows_a_slice=5)
     rows = [row(hour + day * 24, 3, 100 * day + hour) for day in range(3) for hour in (0, 2, 4, 6, 8, 20)]
@@ -98,6 +101,7 @@ def test_a_late_row_touches_the_sessions_it_meets_and_reads_no_others() -> None:
     assert simulation.memory["rows"] == 3, "a published session, its row, and the one that came"
 
 
+@pytest.mark.slow
 def test_a_hot_key_is_worked_on_in_slices_with_exact_windows_across_their_cuts() -> None:
     simulation = Simulation(definition("sliding", size="1 h"), max_bytes=MiB, rows_a_slice=100)
     rows = [row(0.4 * n, 40, n) for n in range(24 * 20)]
@@ -135,6 +139,7 @@ def restated(
     return made, {name: getattr(outcome.memory, name) for name in METRICS}
 
 
+@pytest.mark.slow
 def test_a_hot_key_of_sessions_takes_no_more_memory_for_more_rows() -> None:
     peaks = []
     for n_rows in (20_000, 80_000):
@@ -150,6 +155,7 @@ def test_a_hot_key_of_sessions_takes_no_more_memory_for_more_rows() -> None:
     assert max(peaks) <= MiB
 
 
+@pytest.mark.slow
 def test_a_session_larger_than_the_budget_is_exact_and_tells_by_how_much_it_passed_it() -> None:
     made, memory = restated(of_many_rows(40_000, every=40_000))
     (window,) = made.to_pylist()
@@ -157,6 +163,7 @@ def test_a_session_larger_than_the_budget_is_exact_and_tells_by_how_much_it_pass
     assert memory["peak_bytes"] > MiB
 
 
+@pytest.mark.slow
 def test_published_windows_that_fall_due_together_are_taken_back_a_part_at_a_time() -> None:
     made, _ = restated(of_many_rows(40_000, every=1))
     found = definition("session", gap="1 second")

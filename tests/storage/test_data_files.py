@@ -113,6 +113,7 @@ def store(uri: str) -> Iterator[dict[str, str]]:
         server.terminate()
 
 
+@pytest.mark.slow
 def test_files_of_an_object_store_are_read_as_local_ones_are(uri: str, store: dict[str, str]) -> None:
     where, columns = pc.field("place") < ROWS + 10, ["place", "late"]
     there, here = stored_rows("s3://bucket/lake/table", store, columns, where), stored_rows(uri, {}, columns, where)

@@ -82,6 +82,7 @@ for token in range(first, past):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_commit_at_once_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     uri = empty(tmp_path, FRONTIERS)
     # two of them make the same attempts, so each is made by the one that comes first

@@ -147,6 +147,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 1000, 200_000, 390_000])
 def test_a_file_that_does_not_fit_is_one_error_and_no_more(tmp_path: Path, limit: int) -> None:
     command = [sys.executable, "-c", LIMITED, str(tmp_path), str(limit)]
