@@ -143,6 +143,8 @@ def _demotion(owner: int) -> list[str]:
         f"--reuid={owner}",
         f"--regid={pwd.getpwuid(owner).pw_gid}",
         "--clear-groups",
+        # or access(2), by which initdb looks for its programs, takes no account of the capability
+        "--securebits=+no_setuid_fixup",
         f"--inh-caps={capabilities}",
         f"--ambient-caps={capabilities}",
         "--pdeathsig=INT",  # a change of the user clears the one before

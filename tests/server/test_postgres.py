@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -125,7 +126,7 @@ def test_it_does_not_outlive_who_started_it(settings, tmp_path):
         "import os, time\nfrom spark_jobs.config import load_settings\n"
         "from spark_jobs.server import postgres, processes\n"
         "settings = load_settings()\nstarted = processes.spawn(postgres.postgres_part(settings), settings.home)\n"
-        "while not postgres.is_ready(settings, started.pid): time.sleep(0.05)\n"
+        "while not postgres.is_ready(settings, started.pid):\n    assert started.poll() is None\n    time.sleep(0.05)\n"
         "print(started.pid, flush=True)\ntime.sleep(600)\n"
     )
     environment = {**os.environ, **settings.environment()}
@@ -135,6 +136,20 @@ def test_it_does_not_outlive_who_started_it(settings, tmp_path):
         members = [server, *server.children()]
         parent.send_signal(signal.SIGKILL)
     assert psutil.wait_procs(members, timeout=30)[1] == []
+
+
+def test_its_programs_may_be_in_a_folder_of_roots_alone(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    package = postgres.programs().parents[1]
+    for folder in package.parent.glob(f"{package.name}*"):  # with the libraries beside it
+        shutil.copytree(folder, private / folder.name, symlinks=True)
+    monkeypatch.setenv("PYTHONPATH", str(private))
+    with running(settings) as server:
+        assert Path(server.exe()).is_relative_to(private)
+        assert ask(settings, "SELECT 1") == [(1,)]
 
 
 def test_data_half_made_are_made_anew(settings):
