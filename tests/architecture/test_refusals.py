@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from tests.architecture.source_tree import ROOT
-
-PACKAGE = ROOT / "spark_jobs"
+from tests.architecture.source_tree import Module, module_of, modules
 
 SPOKEN_BY = ("cli", "corrections", "jobs", "kernels/arrangement", "kernels/corrections", "restatement", "trace")
 
@@ -15,30 +13,32 @@ SPOKEN_BY = ("cli", "corrections", "jobs", "kernels/arrangement", "kernels/corre
 def test_every_refusal_says_what_to_do_next() -> None:
     silent = []
     n_refusals = 0
-    for folder in SPOKEN_BY:
-        for path in sorted((PACKAGE / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if not isinstance(node, ast.Call):
-                    continue
-                told = {keyword.arg for keyword in node.keywords}
-                if {"expected", "found"} <= told:
-                    n_refusals += 1
-                    if "next_step" not in told:
-                        silent.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    for module in modules(*(f"spark_jobs/{folder}" for folder in SPOKEN_BY)):
+        for node in module.nodes:
+            if not isinstance(node, ast.Call):
+                continue
+            arguments = {keyword.arg for keyword in node.keywords}
+            if {"expected", "found"} <= arguments:
+                n_refusals += 1
+                if "next_step" not in arguments:
+                    silent.append(f"{module.path}:{node.lineno}")
     assert n_refusals > 50
     assert silent == []
 
 
-def codes(tree: ast.AST) -> list[str]:
+def codes(module: Module) -> list[str]:
     """The codes that the classes of a module declare as their own."""
-    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    bodies = [node.body for node in module.nodes if isinstance(node, ast.ClassDef)]
     assigned = [statement for body in bodies for statement in body if isinstance(statement, ast.Assign)]
-    found = [a.value for a in assigned if [ast.unparse(target) for target in a.targets] == ["code"]]
-    return [value.value for value in found if isinstance(value, ast.Constant)]
+    values = [a.value for a in assigned if [ast.unparse(target) for target in a.targets] == ["code"]]
+    return [value.value for value in values if isinstance(value, ast.Constant)]
 
 
 def test_a_code_is_that_of_one_class() -> None:
-    declared = Counter(code for path in PACKAGE.rglob("*.py") for code in codes(ast.parse(path.read_text())))
+    declared = Counter(code for module in modules("spark_jobs") for code in codes(module))
     assert len(declared) > 80
     assert [code for code, classes in declared.items() if classes > 1] == []
-    assert codes(ast.parse("class A:\n  code = 'a'\nclass B(A):\n  code = 'a'\nclass C(A):\n  pass")) == ["a", "a"]
+    assert codes(module_of("x.py", "class A:\n  code = 'a'\nclass B(A):\n  code = 'a'\nclass C(A):\n  pass")) == [
+        "a",
+        "a",
+    ]

@@ -32,7 +32,7 @@ SQL_COMPOSERS = {
 
 def forbidden_calls(module: Module) -> Iterator[str]:
     """Imports and calls that run what they read, and processes started through a shell."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             for name in names:
@@ -47,7 +47,7 @@ def forbidden_calls(module: Module) -> Iterator[str]:
 
 def unquoted_sql(module: Module) -> Iterator[str]:
     """SQL built in the call from anything but constants and quoted parts."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SQL_CALLS:
             for argument in node.args:
                 if _is_text_operation(argument) and not _is_quoted(argument):
