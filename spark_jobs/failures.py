@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -149,27 +149,32 @@ def recognized(error: BaseException, settings: Settings) -> TidemarkError | None
     own = next((link for link in chain if isinstance(link, TidemarkError)), None)
     if own is not None:
         return own
-    texts = [_text(link) for link in chain]
-    for kind in _KINDS:
-        for text in texts:
-            if kind.pattern.search(text):
-                return kind.error(
-                    expected=kind.expected,
-                    found=f"{kind.found}: {_sentence(text, kind.pattern)}",
-                    consequence=_AS_BEFORE,
-                    next_step=kind.next_step,
-                    log=str(_written(error, settings)),
-                )
-    return None
+    kind, line = _kind_in([_text(link) for link in chain])
+    if kind is None:
+        return None
+    return kind.error(
+        expected=kind.expected,
+        found=f"{kind.found}: {line}",
+        consequence=_AS_BEFORE,
+        next_step=kind.next_step,
+        log=str(_written(error, settings)),
+    )
 
 
 def recognized_in(message: str) -> tuple[str, str] | None:
-    """Of another program's message: the line that tells of a failure of a known kind, and what to do then; None if
-    there is none."""
+    """The line of another program's message that tells of a failure of a known kind, and what to do then; None
+    without one."""
+    kind, line = _kind_in([message])
+    return None if kind is None else (line, kind.next_step)
+
+
+def _kind_in(texts: Sequence[str]) -> tuple[_Kind | None, str]:
+    """The first kind that any of the texts tells of, and the line that does."""
     for kind in _KINDS:
-        if kind.pattern.search(message):
-            return _sentence(message, kind.pattern), kind.next_step
-    return None
+        for text in texts:
+            if kind.pattern.search(text):
+                return kind, _sentence(text, kind.pattern)
+    return None, ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -20,6 +20,8 @@ CHECKOUT = Path(__file__).parents[1]
 TIDEMARK = Path(sys.executable).with_name("tidemark")
 ODD_NAME = "höme of 50% #1"
 """Of a data directory: what a person may call a folder, and URIs and quotations trip over."""
+QUERY_WITHOUT_END = "SELECT max(hash(id)) FROM range(9000000000000)"
+"""Spark work that no executor comes to the end of."""
 
 
 def free_port() -> int:
@@ -80,12 +82,13 @@ class Installation:
         return self.json("sql", query, "--limit", "0")["rows"]
 
 
-def until(condition: Callable[[], Any], timeout_s: float, what: str) -> None:
-    """Wait for a condition; fails with `what` if it never holds."""
-    deadline = time.monotonic() + timeout_s
+def until(condition: Callable[[], Any], timeout_s: float = 20.0, what: str = "it did not happen") -> None:
+    """Wait for a condition; fails with `what` if it never holds. It is asked the less often the longer that takes."""
+    begun = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.3)
+        waited_s = time.monotonic() - begun
+        assert waited_s < timeout_s, what
+        time.sleep(max(0.02, min(waited_s / 50, 0.3)))
 
 
 def readable_by_others(home: Path) -> list[Path]:

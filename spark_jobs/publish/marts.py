@@ -28,8 +28,11 @@ from spark_jobs.sources import Source
 _PASSED = ("pass", "warn")
 _NO_FAILURE = ("success", "pass", "warn", "skipped", "no-op")
 """What dbt says of what did not fail by itself: it skips what comes after something that failed."""
-_SERVER_LOST = re.compile(r"Could not connect to any of|TSocket read 0 bytes|Connection reset by peer|Broken pipe")
-"""What Thrift says of a server that is away, or that ended in the middle of a statement."""
+_SERVER_LOST = re.compile(
+    r"Could not connect to any of|TTransportException: unexpected exception|TSocket read 0 bytes"
+    r"|Connection reset by peer|Broken pipe"
+)
+"""What Thrift says of a server that is away, or that ended in the middle of a connection's opening or a statement."""
 MOST_LINES, MOST_CHARACTERS = 3, 400
 """Of a message of dbt, which may end in all of Java's stack: the log has it whole."""
 
@@ -285,17 +288,17 @@ def marts_failed(settings: Settings, project: Project, source: Source, result: M
     """The error that says which models and tests failed, who acts and where to look."""
     log = str(_logs(settings) / "dbt.log")
     lines = "".join(_lines(settings, project, failure) for failure in result.failed)
-    remedy = next(
-        (failure.next_step for failure in result.failed if failure.next_step),
+    correction = (
         f"the owner of {source.name} ({source.dag.owner}) corrects the model or the data and runs the publish stage"
-        " again",
+        " again"
     )
+    steps = "; ".join(dict.fromkeys(failure.next_step or correction for failure in result.failed))
     stay = f"the marts {', '.join(result.stay)} stay as they were" if result.stay else "all marts stay as they were"
     return MartsFailed(
         expected=f"dbt to build and test the marts of {source.name}",
         found=f"{len(result.failed)} that failed:{lines}\n",
         consequence=f"silver and gold are published; {stay}",
-        next_step=f"{remedy}; the pages are there while Airflow is up, and dbt's messages stand in full in {log}",
+        next_step=f"{steps}; the pages are there while Airflow is up, and dbt's messages stand in full in {log}",
         source=source.name,
         failed={failure.name: failure.said for failure in result.failed},
         owner=source.dag.owner,

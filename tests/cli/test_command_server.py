@@ -19,8 +19,7 @@ from spark_jobs.cli.forward import LENGTH, SOCKET, STATUS, in_folder, received
 from spark_jobs.config import Settings
 from spark_jobs.storage.turns import Line, NoDriver, Turn
 from tests.cli.test_command_line import METERS
-from tests.installations import ODD_NAME, TIDEMARK
-from tests.server.test_supervisor import eventually
+from tests.installations import ODD_NAME, TIDEMARK, until
 
 pytestmark = pytest.mark.server
 
@@ -43,7 +42,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def server(environment: dict[str, str]) -> Iterator[psutil.Process]:
     process = subprocess.Popen([sys.executable, "-m", "spark_jobs.cli.command_server"], env=environment)
-    eventually((home(environment) / "server" / SOCKET).is_socket, IMPORTED_S)
+    until((home(environment) / "server" / SOCKET).is_socket, IMPORTED_S)
     yield psutil.Process(process.pid)
     process.terminate()
     process.wait()
@@ -145,7 +144,7 @@ def test_a_command_ends_with_its_users_process(waiting: tuple[subprocess.Popen[s
     client, fork = waiting
     client.kill()
     client.wait()
-    eventually(lambda: not fork.is_running())
+    until(lambda: not fork.is_running())
 
 
 def test_the_server_outlives_what_is_no_request(environment: dict[str, str], server: psutil.Process) -> None:
@@ -165,7 +164,7 @@ def test_the_server_outlives_a_command_and_its_users_process_that_end_at_once(
     fork.kill()
     client.wait()
     server.resume()
-    eventually(lambda: not fork.is_running())
+    until(lambda: not fork.is_running())
     expect_service(environment, server)
 
 
@@ -194,6 +193,6 @@ def test_commands_end_with_the_server_and_say_so(
     assert "command_server_gone" in refusal
     assert "tidemark up" in refusal
     assert client.returncode == 1
-    eventually(lambda: not fork.is_running() or fork.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: not fork.is_running() or fork.status() == psutil.STATUS_ZOMBIE)
     # its socket is still there
     assert start(environment, "no-such-command").wait() == 2

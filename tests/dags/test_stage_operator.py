@@ -27,9 +27,10 @@ DAY_US = 86_400_000_000
 
 
 @pytest.fixture(scope="module")
-def tasks() -> Iterator[Any]:
-    """The module as Airflow imports it, from the DAGs' folder."""
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The module as Airflow imports it, from the DAGs' folder; its tasks write into a home of the tests' own."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEMARK_HOME", str(tmp_path_factory.mktemp("home")))
         patch.syspath_prepend(str(Path(__file__).parents[2] / "dags"))
         import _tasks
 

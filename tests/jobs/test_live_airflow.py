@@ -12,13 +12,11 @@ import psutil
 import pytest
 
 from spark_jobs.server.airflow_api import AirflowApi
-from tests.installations import CHECKOUT, Installation, until
+from tests.installations import CHECKOUT, QUERY_WITHOUT_END, Installation, until
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.airflow, pytest.mark.timeout(900)]
 
 RUNS = "dags/flights/dagRuns"
-WITHOUT_END = "SELECT max(hash(id)) FROM range(9000000000000)"
-"""Spark work that no executor comes to the end of."""
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +25,10 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     (folder / "sources").mkdir()
     shutil.copy(CHECKOUT / "dags" / "sources" / "flights.yml", folder / "sources")
     (folder / "dbt" / "models").mkdir(parents=True)
-    made = Installation(folder / "home", sources=folder / "sources", dbt=folder / "dbt")
-    with made.serving():
-        made.json("prepare", "--from", "2013-01-01", "--to", "2013-01-03")
-        yield made
+    installation = Installation(folder / "home", sources=folder / "sources", dbt=folder / "dbt")
+    with installation.serving():
+        installation.json("prepare", "--from", "2013-01-01", "--to", "2013-01-03")
+        yield installation
 
 
 def _trigger(api: AirflowApi, day: int) -> str:
@@ -100,7 +98,7 @@ def _check_without_end(installation: Installation) -> Iterator[None]:
     """A check of rows that land, judged over Spark Connect."""
     file = installation.settings.sources / "flights.yml"
     before = file.read_text()
-    file.write_text(f"{before}\nchecks:\n  endless: {{kind: sql, sql: '({WITHOUT_END}) > 0', treatment: warn}}\n")
+    file.write_text(f"{before}\nchecks:\n  endless: {{kind: sql, sql: '({QUERY_WITHOUT_END}) > 0', treatment: warn}}\n")
     try:
         yield
     finally:
@@ -112,7 +110,7 @@ def _mart_without_end(installation: Installation) -> Iterator[None]:
     """A team's own mart, built over JDBC."""
     assert installation.settings.dbt is not None
     model = installation.settings.dbt / "models" / "endless.sql"
-    model.write_text(f"SELECT count(*) AS n, ({WITHOUT_END}) AS largest FROM {{{{ source('gold', 'flights') }}}}")
+    model.write_text(f"SELECT count(*) AS n, ({QUERY_WITHOUT_END}) AS largest FROM {{{{ source('gold', 'flights') }}}}")
     try:
         yield
     finally:

@@ -20,6 +20,7 @@ from spark_jobs.server.health import Health
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.state import SupervisorState, write_wish
 from spark_jobs.server.status import running_supervisor, status
+from tests.installations import until
 
 pytestmark = pytest.mark.server
 
@@ -54,13 +55,6 @@ FAMILY = "sleep 300 & setsid sleep 300 & wait"
 STUBBORN = "trap '' TERM; setsid bash -c 'trap \"\" TERM; while true; do sleep 1; done' & while true; do sleep 1; done"
 
 
-def eventually(condition: Callable[[], object], within_s: float = 20.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """Of a supervisor whose only part is the tests' own."""
@@ -77,7 +71,7 @@ def supervise(settings: Settings) -> Iterator[Callable[[str], subprocess.Popen]]
         command = [sys.executable, "-c", SUPERVISE, program, first_work]
         process = subprocess.Popen(command, env=environment, start_new_session=True)
         started.append(process)
-        eventually(lambda: running_supervisor(settings) and members(settings))
+        until(lambda: running_supervisor(settings) and members(settings))
         return process
 
     yield start
@@ -101,7 +95,7 @@ def state_of(settings: Settings) -> SupervisorState:
 
 def test_down_ends_the_part_and_all_it_started(settings, supervise):
     supervise(FAMILY)
-    eventually(lambda: len(members(settings)) >= 3)
+    until(lambda: len(members(settings)) >= 3)
     assert control.down(settings).ran
     assert processes.marked(settings.home) == []
     assert holder(settings) is None
@@ -110,7 +104,7 @@ def test_down_ends_the_part_and_all_it_started(settings, supervise):
 
 def test_down_ends_parts_that_ignore_the_first_signal(settings, supervise):
     supervise(STUBBORN)
-    eventually(lambda: len(members(settings)) >= 3)
+    until(lambda: len(members(settings)) >= 3)
     control.down(settings)
     assert processes.marked(settings.home) == []
 
@@ -121,31 +115,31 @@ def test_a_full_disk_ends_neither_the_supervisor_nor_its_parts(settings, supervi
     # each write to a file fails, as on a disk without room
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: [each for each in members(settings) if each.pid != first.pid])
+    until(lambda: [each for each in members(settings) if each.pid != first.pid])
     time.sleep(0.5)
     assert process.poll() is None
     assert state_of(settings).part("lake").pid == first.pid, "what it could not write it has not written"
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    eventually(lambda: state_of(settings).part("lake").restarts == 1)
+    until(lambda: state_of(settings).part("lake").restarts == 1)
     assert [path.name for path in settings.server_dir.iterdir() if path.name.startswith("tmp")] == []
 
 
 def test_a_killed_part_is_restarted_and_what_it_left_is_ended(settings, supervise):
     supervise(FAMILY)
-    eventually(lambda: len(members(settings)) >= 3)
+    until(lambda: len(members(settings)) >= 3)
     before = members(settings)
     first = state_of(settings).part("lake")
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: state_of(settings).part("lake").restarts == 1 and state_of(settings).part("lake").pid)
+    until(lambda: state_of(settings).part("lake").restarts == 1 and state_of(settings).part("lake").pid)
     again = state_of(settings).part("lake")
     assert again.pid != first.pid
     assert again.last_exit == -signal.SIGKILL
-    eventually(lambda: not any(process.is_running() for process in before))
+    until(lambda: not any(process.is_running() for process in before))
 
 
 def test_a_part_that_ends_again_and_again_is_given_up_and_reported(settings, supervise):
     supervise("sleep 0.3; exit 7")
-    eventually(lambda: state_of(settings).part("lake").condition == "failed")
+    until(lambda: state_of(settings).part("lake").condition == "failed")
     part = state_of(settings).part("lake")
     assert (part.last_exit, part.pid) == (7, None)
     assert not status(settings.model_copy(update={"connect_timeout_s": 1.0})).ok
@@ -164,13 +158,13 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_part_that_was_given_up_is_started_once_up_wishes_for_it_again(settings, supervise):
     healed = settings.home / "healed"
     supervise(f"sleep 0.3; test -e {healed} && sleep 300; exit 7")
-    eventually(lambda: state_of(settings).part("lake").condition == "failed")
+    until(lambda: state_of(settings).part("lake").condition == "failed")
     healed.touch()
     control.up(settings, airflow=False)
     part = state_of(settings).part("lake")
     assert (part.condition, part.restarts) == ("running", 0)
     os.kill(part.pid, signal.SIGKILL)
-    eventually(lambda: state_of(settings).part("lake").restarts == 1)
+    until(lambda: state_of(settings).part("lake").restarts == 1)
     assert state_of(settings).part("lake").condition != "failed", "what ended before counts no more"
 
 
@@ -178,10 +172,10 @@ def test_each_lake_server_has_a_first_work_of_its_own(settings, supervise):
     done = settings.home / "done"
     # it is at work when the server ends that it was for
     supervise("sleep 300", f"echo begun >> {done}; test $(wc -l < {done}) -gt 1 && exit 0; sleep 300")
-    eventually(done.exists)
+    until(done.exists)
     first = state_of(settings).part("first-work")
     os.kill(state_of(settings).part("lake").pid, signal.SIGKILL)
-    eventually(lambda: state_of(settings).part("first-work").condition == "finished")
+    until(lambda: state_of(settings).part("first-work").condition == "finished")
     assert done.read_text() == "begun\n" * 2
     assert not psutil.pid_exists(first.pid)
     assert state_of(settings).part("lake").pid
@@ -194,7 +188,7 @@ def test_up_waits_for_the_first_work_and_says_what_it_mended(settings, supervise
     supervise(
         f"test -e {healed} && sleep 300; exit 7", f"sleep 1; echo '[\"flights: mended: the catalog\"]' > {mended}"
     )
-    eventually(lambda: state_of(settings).part("lake").condition == "failed")
+    until(lambda: state_of(settings).part("lake").condition == "failed")
     healed.touch()
     messages = []
     control.up(settings, airflow=False, progress=messages.append)
@@ -214,16 +208,16 @@ def test_a_first_work_that_fails_again_and_again_fails_up(settings, supervise):
 
 def test_a_killed_supervisor_takes_its_parts_with_it(settings, supervise):
     supervisor = supervise("sleep 300")
-    eventually(lambda: members(settings))
+    until(lambda: members(settings))
     supervisor.kill()
     supervisor.wait()
-    eventually(lambda: processes.marked(settings.home) == [])
+    until(lambda: processes.marked(settings.home) == [])
     assert holder(settings) is None
 
 
 def test_what_outlives_a_killed_supervisor_is_reported_and_ended_by_down(settings, supervise):
     supervisor = supervise(STUBBORN)
-    eventually(lambda: len(members(settings)) >= 3)
+    until(lambda: len(members(settings)) >= 3)
     supervisor.kill()
     supervisor.wait()
     leftovers = {process.pid for process in processes.marked(settings.home)}
@@ -242,7 +236,7 @@ def test_other_code_restarts_the_part(settings, supervise):
     first = state_of(settings)
     write_wish(settings, airflow=False, code="v2")
     os.kill(supervisor.pid, signal.SIGHUP)
-    eventually(lambda: state_of(settings).code == "v2" and state_of(settings).part("lake").pid)
+    until(lambda: state_of(settings).code == "v2" and state_of(settings).part("lake").pid)
     assert state_of(settings).part("lake").pid != first.part("lake").pid
     assert state_of(settings).part("lake").restarts == 0
 
@@ -255,11 +249,11 @@ def test_other_code_restarts_all_parts_of_airflow_and_not_its_database(settings,
         parts = {part.name: part.pid for part in state_of(settings).parts}
         return {name: parts.get(name) for name in names}
 
-    eventually(lambda: None not in pids().values())
+    until(lambda: None not in pids().values())
     before = pids()
     write_wish(settings, airflow=True, code="v2")
     os.kill(supervisor.pid, signal.SIGHUP)
-    eventually(lambda: state_of(settings).code == "v2" and None not in pids().values())
+    until(lambda: state_of(settings).code == "v2" and None not in pids().values())
     after = pids()
     assert [name for name in names if after[name] == before[name]] == [postgres.NAME]
 
