@@ -1,7 +1,8 @@
-"""The first work of a fresh lake server: it is warmed, and the names that its catalog has lost are made anew.
+"""The first work of a fresh lake server: the names that its catalog has lost are made anew, and it is warmed.
 
 A catalog that is embedded goes on in the memory of the server that runs when its folder is removed. The next server
-has none of its names, however it came to be started. `python -m spark_jobs.cli.first_work` is a part of the supervisor.
+has none of its names, however it came to be started; readers who connect wait until it has. `python -m
+spark_jobs.cli.first_work` is a part of the supervisor.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings, load_settings
-from spark_jobs.server.first_work_part import write_mended
+from spark_jobs.server.first_work_part import admit_readers, write_mended
 from spark_jobs.server.health import connect_health
 from spark_jobs.server.warm import warm
 from spark_jobs.session import open_session
@@ -34,8 +35,10 @@ def main() -> int:
         time.sleep(_POLL_S)
     spark = open_session(settings.model_copy(update={"spark": "connect"}), "tidemark-first-work")
     try:
+        sentences = _make_names_anew(settings, spark)
+        admit_readers(settings)
+        write_mended(settings, sentences)
         warm(settings, spark)
-        write_mended(settings, _make_names_anew(settings, spark))
     finally:
         spark.stop()
     return 0

@@ -19,6 +19,21 @@ def first_work_part(settings: Settings) -> Part:
     return of_module(settings, NAME, "spark_jobs.cli.first_work", grace_s=1.0)
 
 
+def hold_readers(settings: Settings) -> None:
+    """Have readers who connect wait until `admit_readers`: the catalog of the server that starts now lacks names."""
+    names_lacking_file(settings).touch(mode=0o600)
+
+
+def admit_readers(settings: Settings) -> None:
+    """Let readers in: the names are there, or can't be made."""
+    names_lacking_file(settings).unlink(missing_ok=True)
+
+
+def names_lacking_file(settings: Settings) -> Path:
+    """The file that is there while names of a lost catalog are still to be made anew, whichever server does it."""
+    return settings.server_dir / "names-lacking"
+
+
 def write_mended(settings: Settings, sentences: Sequence[str]) -> None:
     """Note what the first work has mended."""
     write_json(_mended_file(settings), sentences)

@@ -17,6 +17,7 @@ import pyspark
 
 from spark_jobs.config import Settings
 from spark_jobs.server.class_archive import keep, note_use, writing
+from spark_jobs.server.first_work_part import hold_readers, names_lacking_file
 from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
 from spark_jobs.server.java import Java
 from spark_jobs.server.logins import ensure_logins, server_conf
@@ -62,6 +63,9 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
     _remove_remains_of_catalog(settings)
     prepare_home(settings)
+    catalog = _embedded_catalog(settings)
+    if catalog is not None and not catalog.exists():
+        hold_readers(settings)
     ensure_logins(settings)
     base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
     note_use(archive)
@@ -153,6 +157,8 @@ def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving
     logging = f'"-Dlog4j2.configurationFile={_logging_file(settings).as_uri()}"'
     return {
         **server_conf(settings),
+        "spark.tidemark.names.lacking": str(names_lacking_file(settings)),
+        "spark.tidemark.names.seconds": str(round(settings.startup_timeout_s)),
         "spark.sql.extensions": f"{base['spark.sql.extensions']},{EXTENSION}",
         _JAVA_OPTIONS: " ".join(filter(None, (logging, archiving, base[_JAVA_OPTIONS]))),
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.hive.thriftserver.tidemark
 
+import java.nio.file.{Files, Path}
 import java.util.{Map => JMap}
 import java.util.concurrent.{Executors, TimeUnit}
 
@@ -74,6 +75,8 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
       protocol: TProtocolVersion, claimed: String, password: String, address: String, asked: JMap[String, String],
       impersonate: Boolean, token: String): SessionHandle = {
     val principal = Logins.principal(Logins.received(TSetIpAddressProcessor.getUserName))
+    // marts are made anew by a writer
+    if (!principal.isWriter) Names.await()
     val (database, settings) = wishes(principal, Option(asked).map(_.asScala.toMap).getOrElse(Map.empty))
     val handle = super.openSession(protocol, principal.user, "", address, null, false, token)
     try {
@@ -119,6 +122,16 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
           "the session was not opened; leave it out of the connection's URL")
     }
     (asked.get("use:database").filter(_.nonEmpty), settings)
+  }
+}
+
+/** The names of a catalog that was lost, which the first work of this server makes anew: until the file is gone that says
+  * so, or for as long as the names may take. */
+object Names {
+  def await(): Unit = {
+    val lacking = Path.of(Logins.setting("names.lacking"))
+    val end = System.nanoTime + TimeUnit.SECONDS.toNanos(Logins.setting("names.seconds").toLong)
+    while (Files.exists(lacking) && System.nanoTime < end) Thread.sleep(100)
   }
 }
 
