@@ -83,7 +83,7 @@ class Installation:
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 20.0, what: str = "it did not happen") -> None:
-    """Wait for a condition; fails with `what` if it never holds. It is asked the less often the longer that takes."""
+    """Wait for a condition; fails with `what` if it never holds. The pauses between two looks grow, to 0.3 s."""
     begun = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - begun

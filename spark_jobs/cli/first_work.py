@@ -1,7 +1,7 @@
 """The first work of a fresh lake server: the names that its catalog has lost are made anew, and it is warmed.
 
 A catalog that is embedded goes on in the memory of the server that runs when its folder is removed. The next server
-has none of its names, however it came to be started; readers who connect wait until it has. `python -m
+has none of its names, however it came to be started; readers who connect wait until it has them. `python -m
 spark_jobs.cli.first_work` is a part of the supervisor.
 """
 

@@ -61,11 +61,8 @@ _POOLS = """\
 def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     """The lake server as a part; it inherits the lake's writer lock and so holds it as long as it lives."""
     shutil.rmtree(settings.home / "tmp", ignore_errors=True)  # what killed servers left; the lock says: nobody uses it
-    _remove_remains_of_catalog(settings)
     prepare_home(settings)
-    catalog = _embedded_catalog(settings)
-    if catalog is not None and not catalog.exists():
-        hold_readers(settings)
+    _prepare_for_lost_catalog(settings)
     ensure_logins(settings)
     base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
     note_use(archive)
@@ -114,30 +111,28 @@ def _pools_file(settings: Settings) -> Path:
     return settings.server_dir / "fairscheduler.xml"
 
 
-def _remove_remains_of_catalog(settings: Settings) -> None:
-    """Remove a folder that Derby has begun and opens no more: it does so below a server that has lost its catalog, and
-    where it is killed. What the catalog holds follows from the lake."""
-    catalog = _embedded_catalog(settings)
-    if catalog is not None and catalog.exists() and not _is_whole(catalog):
-        shutil.rmtree(catalog)
+def _prepare_for_lost_catalog(settings: Settings) -> None:
+    """Where the catalog is lost, have readers wait for its names, which follow from the lake. Derby may have begun it
+    anew (below the server that lost it, or until it was killed) and opens no such remains: they are removed."""
+    catalog = _lost_catalog(settings)
+    if catalog is not None:
+        hold_readers(settings)
+        if catalog.exists():
+            shutil.rmtree(catalog)
 
 
-def _embedded_catalog(settings: Settings) -> Path | None:
-    return settings.home / "metastore" if settings.metastore_url is None else None
-
-
-def _is_whole(catalog: Path) -> bool:
-    return (catalog / "service.properties").exists()
+def _lost_catalog(settings: Settings) -> Path | None:
+    """The folder of an embedded catalog that is not there, or not whole."""
+    catalog = settings.home / "metastore"
+    return None if settings.metastore_url is not None or (catalog / "service.properties").exists() else catalog
 
 
 def lost_folders(settings: Settings) -> list[Path]:
     """Folders of the home that a lake server which serves works in, and that somebody has removed: Spark's scratch
     space, and the catalog where it is embedded. Only a new server makes them anew."""
-    scratch, catalog = settings.home / "tmp", _embedded_catalog(settings)
+    scratch, catalog = settings.home / "tmp", _lost_catalog(settings)
     lost = [] if any(scratch.glob("blockmgr-*")) else [scratch]
-    if catalog is not None and not _is_whole(catalog):
-        lost.append(catalog)
-    return lost
+    return lost if catalog is None else [*lost, catalog]
 
 
 def ensure_token(settings: Settings) -> str:

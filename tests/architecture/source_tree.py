@@ -36,7 +36,7 @@ class Module:
 
 @functools.cache
 def modules(*folders: str) -> tuple[Module, ...]:
-    """Every module below these top-level folders (by default the whole product), in order of path."""
+    """Every module below these folders (by default the whole product), in order of path."""
     files = sorted(file for folder in folders or PRODUCT for file in (ROOT / folder).rglob("*.py"))
     return tuple(module_of(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")) for file in files)
 

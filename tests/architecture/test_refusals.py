@@ -38,7 +38,5 @@ def test_a_code_is_that_of_one_class() -> None:
     declared = Counter(code for module in modules("spark_jobs") for code in codes(module))
     assert len(declared) > 80
     assert [code for code, classes in declared.items() if classes > 1] == []
-    assert codes(module_of("x.py", "class A:\n  code = 'a'\nclass B(A):\n  code = 'a'\nclass C(A):\n  pass")) == [
-        "a",
-        "a",
-    ]
+    module = module_of("x.py", "class A:\n  code = 'a'\nclass B(A):\n  code = 'a'\nclass C(A):\n  pass")
+    assert codes(module) == ["a", "a"]

@@ -17,13 +17,13 @@ def long_modules(module: Module) -> list[str]:
 
 def long_functions(module: Module) -> list[str]:
     """Functions whose signature and body are over the limit; a docstring makes a contract longer, not a function."""
-    found = []
+    problems = []
     for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = _lines(node) - (_lines(node.body[0]) if ast.get_docstring(node) is not None else 0)
             if lines > MAX_FUNCTION_LINES:
-                found.append(f"{module.path}:{node.lineno} {node.name} has {lines} lines")
-    return found
+                problems.append(f"{module.path}:{node.lineno} {node.name} has {lines} lines")
+    return problems
 
 
 def _lines(node: ast.stmt) -> int:

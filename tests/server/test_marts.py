@@ -6,17 +6,16 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from thrift.transport.TTransport import TTransportException
 
 from spark_jobs.config import CHECKOUT
 from spark_jobs.server.first_work_part import mended
@@ -242,21 +241,18 @@ def test_a_server_that_its_supervisor_starts_again_makes_the_names_of_a_lost_cat
     restarts = part(flights, "lake").restarts
     os.kill(part(flights, "lake").pid, signal.SIGKILL)
     until(lambda: part(flights, "lake").restarts > restarts and part(flights, "lake").condition == "running")
-    assert first_answer(flights, count) == [(seen[0][0]["n"],)], "a reader waits until the names are there"
+    until(lambda: listens(flights.settings.thrift_port), 120)
+    assert thrift_query(flights.settings, count, 180) == [(seen[0][0]["n"],)], (
+        "a reader waits until the names are there"
+    )
     until(lambda: part(flights, "first-work").condition == "finished", 180)
     assert "flights: mended: the catalog had lost " in mended(flights.settings)[0]
     assert [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names] == seen
 
 
-def first_answer(installation: Installation, query: str) -> list[tuple[Any, ...]]:
-    """What a reader gets of a server that is about to start, who asks again as long as nobody answers."""
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            return thrift_query(installation.settings, query, timeout_s=180)
-        except TTransportException:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def part(installation: Installation, name: str) -> PartState:

@@ -75,7 +75,7 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
       protocol: TProtocolVersion, claimed: String, password: String, address: String, asked: JMap[String, String],
       impersonate: Boolean, token: String): SessionHandle = {
     val principal = Logins.principal(Logins.received(TSetIpAddressProcessor.getUserName))
-    // marts are made anew by a writer
+    // writers do not wait: dbt makes the marts anew as one
     if (!principal.isWriter) Names.await()
     val (database, settings) = wishes(principal, Option(asked).map(_.asScala.toMap).getOrElse(Map.empty))
     val handle = super.openSession(protocol, principal.user, "", address, null, false, token)
@@ -125,9 +125,9 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
   }
 }
 
-/** The names of a catalog that was lost, which the first work of this server makes anew: until the file is gone that says
-  * so, or for as long as the names may take. */
+/** The names of a catalog that was lost. The first work of the server makes them anew, and removes a file when it has. */
 object Names {
+  /** Wait while that file is there, at most as long as the first work may take. */
   def await(): Unit = {
     val lacking = Path.of(Logins.setting("names.lacking"))
     val end = System.nanoTime + TimeUnit.SECONDS.toNanos(Logins.setting("names.seconds").toLong)
