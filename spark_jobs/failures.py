@@ -58,6 +58,12 @@ class ScratchLost(TidemarkError):
     code = "scratch_lost"
 
 
+class CatalogLost(TidemarkError):
+    """The folder of the embedded catalog was removed while the lake server runs. Facts: `log`."""
+
+    code = "catalog_lost"
+
+
 class Unexpected(TidemarkError):
     """Something that nobody foresaw. Facts: `log`."""
 
@@ -114,6 +120,14 @@ _KINDS = [
         "Spark's scratch folder (`tmp` of the home) to stay while the lake server runs",
         "that somebody has removed it",
         "`tidemark up` starts the server anew; then do the same again",
+    ),
+    _Kind(
+        CatalogLost,
+        # what Derby says of a file of its own that is away
+        re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
+        "the catalog (`metastore` of the home) to stay while the lake server runs",
+        "that somebody has removed it, or a part of it",
+        "`tidemark up` starts the server anew, which makes the names again from the lake; then do the same again",
     ),
     _Kind(
         FileDamaged,

@@ -20,6 +20,13 @@ CASES = [
     (MemoryError(), "memory_exhausted"),
     (RuntimeError("SparkException: Python worker exited unexpectedly (crashed)\n\tat x"), "worker_died"),
     (RuntimeError("java.nio.file.NoSuchFileException: /home/tmp/blockmgr-a8bac8fb-be44/0c/temp_1"), "scratch_lost"),
+    (
+        RuntimeError(
+            "AnalysisException: org.apache.hadoop.hive.ql.metadata.HiveException: MetaException(message:Couldnt obtain"
+            " a new sequence (unique id) : Container 384 not found.)"
+        ),
+        "catalog_lost",
+    ),
     (RuntimeError("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file"), "file_damaged"),
     (KeyError("departed"), "unexpected"),
 ]
