@@ -30,6 +30,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def listens(port: int) -> bool:
+    """Whether somebody listens at a port of the loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 class Installation:
     """One data directory, on ports of its own; `others` are further settings."""
 

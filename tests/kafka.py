@@ -20,6 +20,7 @@ from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.jars import JarSet
 from spark_jobs.server.java import find_java
+from tests.installations import listens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,10 +175,7 @@ def broker(folder: Path) -> Iterator[Broker]:
     process = _java("kafka.Kafka", str(configuration), wait=False, log=folder / "broker.log")
     try:
         deadline = time.monotonic() + 120
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", ports[0])) == 0:
-                    break
+        while not listens(ports[0]):
             assert process.poll() is None and time.monotonic() < deadline, (folder / "broker.log").read_text()[-3000:]
             time.sleep(0.2)
         yield Broker(f"127.0.0.1:{ports[0]}")

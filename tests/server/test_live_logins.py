@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 from spark_jobs.server.health import thrift_connection, thrift_query
 from spark_jobs.server.java import find_java
 from spark_jobs.server.logins import Login, login
-from tests.installations import TIDEMARK, Installation, free_port
+from tests.installations import TIDEMARK, Installation, free_port, listens, until
 
 SLAPD = shutil.which("slapd", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = [
@@ -71,22 +69,11 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     url = f"ldap://127.0.0.1:{port}"
     server = subprocess.Popen([SLAPD, *configuration, "-h", url, "-d", "0"])
     try:
-        until_it_listens(port)
+        until(lambda: listens(port), 30, "slapd does not listen")
         yield url
     finally:
         server.terminate()
         server.wait()
-
-
-def until_it_listens(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline, "slapd does not listen"
-            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ from spark_jobs.server.health import thrift_query
 from spark_jobs.server.state import PartState
 from spark_jobs.server.status import running_supervisor
 from spark_jobs.storage.shown_marts import shown_marts
-from tests.installations import QUERY_WITHOUT_END, TIDEMARK, Installation, until
+from tests.installations import QUERY_WITHOUT_END, TIDEMARK, Installation, listens, until
 
 pytestmark = pytest.mark.server
 
@@ -248,11 +247,6 @@ def test_a_server_that_its_supervisor_starts_again_makes_the_names_of_a_lost_cat
     until(lambda: part(flights, "first-work").condition == "finished", 180)
     assert "flights: mended: the catalog had lost " in mended(flights.settings)[0]
     assert [flights.sql(f"SELECT count(*) AS n FROM {name}") for name in names] == seen
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def part(installation: Installation, name: str) -> PartState:
