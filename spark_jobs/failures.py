@@ -119,7 +119,7 @@ _KINDS = [
         ),
         "Spark's scratch folder (`tmp` of the home) to stay while the lake server runs",
         "that somebody has removed it",
-        "`tidemark up` starts the server anew; then do the same again",
+        "the server is started anew by itself, and `tidemark up` waits until it serves; then do the same again",
     ),
     _Kind(
         CatalogLost,
@@ -127,7 +127,8 @@ _KINDS = [
         re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
         "the catalog (`metastore` of the home) to stay while the lake server runs",
         "that somebody has removed it, or a part of it",
-        "`tidemark up` starts the server anew, which makes the names again from the lake; then do the same again",
+        "the server is started anew by itself, and makes the names again from the lake; `tidemark up` waits until it"
+        " serves; then do the same again",
     ),
     _Kind(
         FileDamaged,

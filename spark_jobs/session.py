@@ -91,7 +91,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         if settings.lake_path is None
         else f"file://{settings.lake_path}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": settings.metastore_url
-        or f"jdbc:derby:;databaseName={settings.home / 'metastore'};create=true",
+        or f"jdbc:derby:;databaseName={embedded_catalog(settings)};create=true",
         # each try takes 20 s where the catalog is lost; of ten (Hive's default) a command took many minutes to fail
         "spark.hadoop.hive.hmshandler.retry.attempts": "2",
         # Hadoop sets the modes of local files itself, whatever the umask
@@ -125,6 +125,17 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive" / "${hive.session.id}_resources"),
         **settings.spark_conf,
     }
+
+
+def embedded_catalog(settings: Settings) -> Path:
+    """Where Hive's catalog is for a home whose settings name no other (`metastore_url`)."""
+    return settings.home / "metastore"
+
+
+def lost_catalog(settings: Settings) -> Path | None:
+    """The folder of an embedded catalog that is not there, or not whole."""
+    catalog = embedded_catalog(settings)
+    return None if settings.metastore_url is not None or (catalog / "service.properties").exists() else catalog
 
 
 _HIVE_SCRATCH_KEYS = (

@@ -22,6 +22,7 @@ from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.marts import marts_lacking
 from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
+from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
@@ -63,9 +64,10 @@ def _unlogged(folder: Path) -> Iterator[Finding]:
 
 
 def _catalog(settings: Settings) -> Iterator[Finding]:
-    if settings.metastore_url is None and not (settings.home / "metastore").is_dir():
-        found = f"no metastore in {settings.home}, and a lake with tables"
-        yield Finding("catalog", "warning", found, f"{_REPAIR} takes the tables up again, as does any run of a source")
+    catalog = lost_catalog(settings)
+    if catalog is not None:
+        found = f"{catalog} is not there, or not whole, and the lake has tables"
+        yield Finding("catalog", "warning", found, "`tidemark up` makes it anew, with all names, from the lake")
 
 
 def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:

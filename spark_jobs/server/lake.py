@@ -22,7 +22,7 @@ from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
 from spark_jobs.server.java import Java
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
-from spark_jobs.session import archive_of, classic_conf, first_jars, prepare_home, write_properties
+from spark_jobs.session import archive_of, classic_conf, first_jars, lost_catalog, prepare_home, write_properties
 
 NAME = "lake"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -100,6 +100,7 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
         grace_s=GRACE_S + ARCHIVING_S if archiving else GRACE_S,
         pass_fds=(lock_descriptor,),
         ended=lambda: keep(archive, settings.home),
+        lost=lambda: lost_folders(settings),
     )
 
 
@@ -114,23 +115,17 @@ def _pools_file(settings: Settings) -> Path:
 def _prepare_for_lost_catalog(settings: Settings) -> None:
     """Where the catalog is lost, have readers wait for its names, which follow from the lake. Derby may have begun it
     anew (below the server that lost it, or until it was killed) and opens no such remains: they are removed."""
-    catalog = _lost_catalog(settings)
+    catalog = lost_catalog(settings)
     if catalog is not None:
         hold_readers(settings)
         if catalog.exists():
             shutil.rmtree(catalog)
 
 
-def _lost_catalog(settings: Settings) -> Path | None:
-    """The folder of an embedded catalog that is not there, or not whole."""
-    catalog = settings.home / "metastore"
-    return None if settings.metastore_url is not None or (catalog / "service.properties").exists() else catalog
-
-
 def lost_folders(settings: Settings) -> list[Path]:
     """Folders of the home that a lake server which serves works in, and that somebody has removed: Spark's scratch
     space, and the catalog where it is embedded. Only a new server makes them anew."""
-    scratch, catalog = settings.home / "tmp", _lost_catalog(settings)
+    scratch, catalog = settings.home / "tmp", lost_catalog(settings)
     lost = [] if any(scratch.glob("blockmgr-*")) else [scratch]
     return lost if catalog is None else [*lost, catalog]
 

@@ -16,7 +16,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +42,7 @@ class Part:
         grace_s: seconds between `end_signal` and SIGKILL.
         pass_fds: open files that it inherits (the lake's lock).
         ended: called when it has ended in order, at the wish of the supervisor.
+        lost: the folders that it works in and that are not there; a part that had them once does not get on without.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Part:
     pass_fds: tuple[int, ...] = field(default=())
     end_signal: signal.Signals = signal.SIGTERM
     ended: Callable[[], None] = field(default=lambda: None)
+    lost: Callable[[], Sequence[Path]] = field(default=tuple)
 
 
 def of_module(settings: Settings, name: str, module: str, grace_s: float) -> Part:

@@ -8,8 +8,9 @@ restarts a dead part and ends them all.
   version of our code, which they have imported, and start what was given up.
 
 A part that ends is started again after a pause; after `RESTARTS` ends within `WINDOW_S` it is given up and reported
-as failed, until `tidemark up` wishes for it again, while the others go on. The supervisor holds the lake's writer lock,
-and so does the JVM: no other writer can step in between two lives of the lake server.
+as failed, until `tidemark up` wishes for it again, while the others go on. A part whose folders somebody has removed
+is ended, and so started again. The supervisor holds the lake's writer lock, and so does the JVM: no other writer can
+step in between two lives of the lake server.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from subprocess import Popen
 from typing import TextIO, cast
 
@@ -51,6 +53,9 @@ PAUSE_S = 2.0
 TICK_S = 0.5
 """How often the supervisor looks at its parts."""
 
+LOST_TICKS = 10
+"""For how many looks in a row a part's folders must be gone: one that is about to end removes its own."""
+
 _ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
 """Exit codes of a program that has done at SIGTERM what it does at its end."""
 
@@ -68,6 +73,9 @@ class _Run:
     make: Callable[[], Part]
     once: bool = False
     part: Part | None = None
+    complete: bool = False
+    """Whether the process has had all of its folders."""
+    ticks_lost: int = 0
     process: Popen[bytes] | None = None
     started: float = 0.0
     ends: list[float] = field(default_factory=list)
@@ -161,10 +169,25 @@ class Supervisor:
 
     def _look_at(self, name: str, run: _Run) -> None:
         if run.process is not None and (exit_code := run.process.poll()) is not None:
-            self._note_end(name, run, exit_code)
+            run.process, run.last_exit = None, exit_code
+            self._note_end(name, run)
+        if lost := self._watch_folders(run):
+            log.warning("its folders were removed, is ended", part=name, folders=[str(folder) for folder in lost])
+            self._end(run)
+            self._note_end(name, run)
         due = run.process is None and run.condition == "restarting" and time.time() >= run.not_before
         if due and not self._waits(name):
             self._start(name, run)
+
+    def _watch_folders(self, run: _Run) -> Sequence[Path]:
+        """The folders that a part can no longer work in. None while it has yet to make them, and none where the home
+        itself is gone: who removes that does not want it back."""
+        if run.process is None or run.part is None:
+            return ()
+        lost = run.part.lost()
+        run.complete = run.complete or not lost
+        run.ticks_lost = run.ticks_lost + 1 if lost and run.complete else 0
+        return lost if run.ticks_lost >= LOST_TICKS and self._settings.server_dir.is_dir() else ()
 
     def _waits(self, name: str) -> bool:
         """Whether a part needs another one that is not there yet."""
@@ -184,6 +207,7 @@ class Supervisor:
             return
         run.process = processes.spawn(run.part, self._settings.home)
         run.started, run.condition = time.time(), "running"
+        run.complete, run.ticks_lost = False, 0
         log.info("started", part=name, pid=run.process.pid)
         if name == lake.NAME:
             self._begin_first_work()
@@ -196,10 +220,9 @@ class Supervisor:
             self._end(before)
         self._runs[first_work_part.NAME] = _Run(lambda: first_work_part.first_work_part(self._settings), once=True)
 
-    def _note_end(self, name: str, run: _Run, exit_code: int) -> None:
-        run.process, run.last_exit = None, exit_code
+    def _note_end(self, name: str, run: _Run) -> None:
         self._end_strays()
-        if run.once and exit_code == 0:
+        if run.once and run.last_exit == 0:
             run.condition = "finished"
             if name == airflow_parts.MIGRATION:
                 airflow_parts.note_migrated(self._settings)
@@ -208,11 +231,11 @@ class Supervisor:
         run.ends = [*(end for end in run.ends if end > now - WINDOW_S), now]
         if len(run.ends) > RESTARTS:
             run.condition = "failed"
-            log.error("ended too often, given up", part=name, exit_code=exit_code)
+            log.error("ended too often, given up", part=name, exit_code=run.last_exit)
             return
         run.condition, run.restarts = "restarting", run.restarts + 1
         run.not_before = now + PAUSE_S * 2 ** (len(run.ends) - 1)
-        log.warning("ended, will be restarted", part=name, exit_code=exit_code)
+        log.warning("ended, will be restarted", part=name, exit_code=run.last_exit)
 
     def _end_strays(self) -> None:
         """End what a dead part left behind: this process has adopted it."""

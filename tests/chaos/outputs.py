@@ -40,6 +40,8 @@ class Output:
         wrong = ""
         if RAW.search(self.text):
             wrong = "printed a raw traceback"
+        elif self.error == "unexpected":
+            wrong = "took a fault for a defect of ours"
         elif self.code not in ENDED and not CODE.search(self.text) and self.command[0] not in JUDGES:
             wrong = f"ended with {self.code} and without an error of ours"
         return f"`tidemark {' '.join(self.command)}` {wrong}:\n{self.text[-2000:]}" if wrong else ""

@@ -34,7 +34,9 @@ def sound(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> Setti
         run(lake, settings, day, day)
     copied = home / "lake"
     shutil.copytree(spark_settings.lake, copied)
-    (home / "metastore").mkdir()
+    catalog = home / "metastore"
+    catalog.mkdir()
+    (catalog / "service.properties").touch()
     return settings.model_copy(update={"lake": str(copied)})
 
 
@@ -100,7 +102,11 @@ def without_lease(settings: Settings) -> None:
 
 
 def without_metastore(settings: Settings) -> None:
-    (settings.home / "metastore").rmdir()
+    shutil.rmtree(settings.home / "metastore")
+
+
+def with_cut_metastore(settings: Settings) -> None:
+    (settings.home / "metastore" / "service.properties").unlink()
 
 
 def without_records(settings: Settings) -> None:
@@ -141,7 +147,8 @@ DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
     (without_updates, "meters: trace", "batches of its trace have no files"),
     (with_cut_lease, "meters: lease", "is cut or no JSON"),
     (without_lease, "meters: lease", "a source that has been run"),
-    (without_metastore, "catalog", "no metastore"),
+    (without_metastore, "catalog", "metastore is not there, or not whole"),
+    (with_cut_metastore, "catalog", "metastore is not there, or not whole"),
     (with_an_orphan, "meters: orphans", "1 batches that no state names"),
     (without_a_column, "meters: trace.meters_updates", "without the columns below_horizon: an older lake"),
     (without_results, "meters: quality.results", "no such table: an older lake"),

@@ -27,7 +27,7 @@ from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.logins import login
 from spark_jobs.server.status import Status, running_supervisor, status
 from spark_jobs.session import connect_version, write_properties
-from tests.installations import readable_by_others
+from tests.installations import readable_by_others, until
 
 pytestmark = pytest.mark.server
 
@@ -277,19 +277,25 @@ def test_a_killed_server_comes_back_with_its_tables(lake_server):
 
 def test_a_server_whose_folders_were_removed_is_started_anew(lake_server):
     before = jvm(lake_server)
+    supervisor = psutil.Process(running_supervisor(lake_server).pid)
     assert lost_folders(lake_server) == []
     # what the catalog alone knows is lost with it: it comes back for the tests that follow
     catalog, aside = lake_server.home / "metastore", lake_server.home / "aside"
     catalog.rename(aside)
     assert lost_folders(lake_server) == [catalog]
     aside.rename(catalog)
-    # the server may write into it meanwhile: moving it takes all of it at once
-    (lake_server.home / "tmp").rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
-    wrong = [finding for finding in doctor.examine(lake_server) if finding.verdict == "wrong"]
-    assert f"{lake_server.home / 'tmp'} was removed while it runs" in [finding.found for finding in wrong]
-    assert control.up(lake_server, airflow=False).ok
-    assert not before.is_running()
+    supervisor.suspend()
+    try:
+        # the server may write into it meanwhile: moving it takes all of it at once
+        (lake_server.home / "tmp").rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+        wrong = [finding for finding in doctor.examine(lake_server) if finding.verdict == "wrong"]
+        assert f"{lake_server.home / 'tmp'} was removed while it runs" in [finding.found for finding in wrong]
+    finally:
+        supervisor.resume()
+    until(lambda: not before.is_running(), timeout_s=60)
+    assert status(lake_server, wait_s=180).ok, "nobody has to call `up`"
+    assert lost_folders(lake_server) == []
     assert thrift_query(lake_server, "SELECT count(*) FROM range(3) GROUP BY id % 2 ORDER BY 1") == [(1,), (2,)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.server
 
 SUPERVISE = """
 import os, sys
+from dataclasses import replace
 from pathlib import Path
 from spark_jobs.server import airflow_parts, first_work_part, lake, postgres, supervisor
 from spark_jobs.server.processes import Part
@@ -38,7 +40,12 @@ def first_work(settings):
     first_work_part.write_mended(settings, [])
     return program(settings, "first-work", sys.argv[2])
 
-lake.lake_part = lambda settings, java, lock: program(settings, "lake", sys.argv[1], lock)
+def lake_part(settings, java, lock):
+    folder = settings.home / "scratch"
+    part = program(settings, "lake", sys.argv[1], lock)
+    return replace(part, lost=lambda: [] if folder.exists() else [folder])
+
+lake.lake_part = lake_part
 first_work_part.first_work_part = first_work
 airflow_parts.is_migrated = lambda settings: True
 airflow_parts.airflow_part = lambda settings, name: program(settings, name, "sleep 300")
@@ -135,6 +142,38 @@ def test_a_killed_part_is_restarted_and_what_it_left_is_ended(settings, supervis
     assert again.pid != first.pid
     assert again.last_exit == -signal.SIGKILL
     until(lambda: not any(process.is_running() for process in before))
+
+
+def test_a_part_whose_folder_was_removed_is_started_again(settings, supervise):
+    scratch = settings.home / "scratch"
+    # slower to make it than the supervisor is to miss one
+    supervise(f"sleep 1; mkdir {scratch}; sleep 300")
+    first = state_of(settings).part("lake")
+    until(scratch.exists)
+    time.sleep(0.2)
+    assert state_of(settings).part("lake") == first
+    scratch.rmdir()
+    until(lambda: state_of(settings).part("lake").restarts == 1 and state_of(settings).part("lake").pid)
+    assert not psutil.pid_exists(first.pid)
+    until(scratch.exists)
+
+
+def test_a_part_whose_folder_is_removed_again_and_again_is_given_up(settings, supervise):
+    scratch = settings.home / "scratch"
+    supervise(f"mkdir {scratch}; sleep 0.3; rmdir {scratch}; sleep 300")
+    until(lambda: state_of(settings).part("lake").condition == "failed")
+    assert members(settings) == []
+
+
+def test_a_home_that_was_removed_is_not_made_anew(settings, supervise):
+    scratch = settings.home / "scratch"
+    supervise(f"mkdir {scratch}; sleep 300")
+    until(lambda: scratch.exists() and state_of(settings).part("first-work").condition == "finished")
+    part = psutil.Process(state_of(settings).part("lake").pid)
+    shutil.rmtree(settings.home)
+    time.sleep(1)
+    assert part.is_running()
+    assert not settings.home.exists()
 
 
 def test_a_part_that_ends_again_and_again_is_given_up_and_reported(settings, supervise):
