@@ -13,13 +13,24 @@ from typing import TypeVar
 
 from spark_jobs.backup.capture import Captured, capture, changed_sources, landed_files
 from spark_jobs.backup.own_folders import own_files
-from spark_jobs.backup.sets import DATA, LAKE, LANDING, OBJECTS, SOURCES, BackupDamaged, BackupSet, Kept
+from spark_jobs.backup.sets import (
+    DATA,
+    LAKE,
+    LANDING,
+    OBJECTS,
+    SHOWN_MARTS,
+    SOURCES,
+    BackupDamaged,
+    BackupSet,
+    Kept,
+)
 from spark_jobs.backup.shown_settings import shown_settings
 from spark_jobs.backup.stores import Store, as_pieces
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources.folder import SOURCE_SUFFIXES
 from spark_jobs.storage.delta_log import LOG_DIR
+from spark_jobs.storage.shown_marts import notes
 from spark_jobs.storage.tables import FILES
 
 T = TypeVar("T")
@@ -82,6 +93,8 @@ class _Making:
         files += self._all(self._logged, [path for table in tables for path in _log(table)])
         files += [self._object(SOURCES, path.name, path.read_bytes()) for path in self._source_files()]
         files += [self._object(part, path, (at / path).read_bytes()) for part, at, path in own_files(self._settings)]
+        # of a mart that was built meanwhile the note says another version than the set has: it is built anew then
+        files += [self._object(SHOWN_MARTS, note.name, note.read_bytes()) for note in notes(self._settings.home)]
         if landing:
             version = next(t.version for t in tables if t.table == f"{FILES.database}.db/{FILES.table}")
             files += self._landed(version)

@@ -14,12 +14,13 @@ from typing import Any
 
 from spark_jobs.backup.making import COPIES_AT_ONCE
 from spark_jobs.backup.own_folders import folders, to_set
-from spark_jobs.backup.sets import LAKE, LANDING, SOURCES, BackupDamaged, BackupSet, Kept
+from spark_jobs.backup.sets import LAKE, LANDING, SHOWN_MARTS, SOURCES, BackupDamaged, BackupSet, Kept
 from spark_jobs.backup.shown_settings import shown_settings
 from spark_jobs.backup.stores import Store
 from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.shown_marts import notes_folder
 from spark_jobs.storage.tables import PUBLISHED
 
 _MARK = "restoring"
@@ -47,8 +48,8 @@ class Restored:
 
 def restore(settings: Settings, place: str, name: str | None = None) -> Restored:
     """Bring back the newest set of the backup at `place`, or the one of this name: lake, source files, a team's own
-    folders and, where the set has them, landed files. The catalog, views and marts follow with the next `tidemark
-    up`. Settings are not brought back: they are the environment's.
+    folders and, where the set has them, landed files. The catalog and its views follow with the next `tidemark up`.
+    Settings are not brought back: they are the environment's.
 
     Raises:
         HomeNotEmpty: the lake has files already, or a file beside it is there with other content.
@@ -57,6 +58,7 @@ def restore(settings: Settings, place: str, name: str | None = None) -> Restored
     store = Store.at(place)
     back = BackupSet.read(store, name)
     places = {LAKE: Store.at(settings.lake), SOURCES: Store.at(settings.sources), LANDING: Store.at(settings.landing)}
+    places[SHOWN_MARTS] = Store.at(notes_folder(settings.home))
     places |= {part: Store.at(folder) for part, folder in folders(settings).items()}
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = settings.home / _MARK

@@ -14,6 +14,7 @@ DATA, OBJECTS = "data", "objects"
 """Folders of a backup: data files of tables by their own paths, everything else by its SHA-256."""
 LAKE, SOURCES, LANDING = "lake", "sources", "landing"
 PLUGINS, EXPECTATIONS, DBT, ENVIRONMENTS = "plugins", "expectations", "dbt", "environments"
+SHOWN_MARTS = "shown_marts"
 """What a file of a set belongs to."""
 
 

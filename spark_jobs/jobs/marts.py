@@ -28,8 +28,9 @@ def marts_follow(
     published_us: int,
     keep: Callable[[Sequence[MartTest]], None] | None = None,
 ) -> str | None:
-    """Let the marts follow; what was done, None if they had. dbt speaks to the lake server: a classic session leaves
-    them behind. `keep` is given what came of dbt's tests.
+    """Let the marts follow; what was done, None if they had. Views that the catalog alone has lost are made again as
+    they were. dbt speaks to the lake server: a classic session leaves behind what is to be built. `keep` is given what
+    came of dbt's tests.
 
     Raises:
         MartsFailed: the project, a model or a test failed; the marts that passed are shown.
@@ -38,8 +39,10 @@ def marts_follow(
         return None
     shown, project = shown_marts(settings.home, source.name), laid_out(settings)
     visible = lake.names_if_present(MARTS)
+    again = _show_again(lake, project, {mart: v for mart, v in shown.versions.items() if mart not in visible})
+    visible = visible | again
     if (shown.published_us, shown.project) == (published_us, project.version) and visible.issuperset(shown.versions):
-        return None
+        return f"{', '.join(sorted(again))} shown again" if again else None
     if session_kind(settings) == "classic":
         return "left behind: they are built through the lake server"
     versions = {mart: version for mart, version in shown.versions.items() if mart in visible}
@@ -69,6 +72,18 @@ def marts_follow(
     if result.failed:
         raise marts_failed(settings, project, source, result)
     return f"{len(result.status)} models and tests in {result.seconds:.1f} s"
+
+
+def _show_again(lake: Lake, project: Project, lost: Mapping[str, int]) -> set[str]:
+    """Of marts without their views, which showed these versions, show those again whose tables have changed in nothing
+    since; their names."""
+    if not lost:
+        return set()
+    stored = _stored(lake, project)
+    again = {mart for mart, version in lost.items() if mart in stored and stored[mart].version == version}
+    for mart in again:
+        show(lake, mart, stored[mart])
+    return again
 
 
 def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:

@@ -20,6 +20,7 @@ from spark_jobs.storage.table_notes import NotedTable
 MARTS, STAGING = "marts", "marts_staging"
 NO_VERSION = -1
 """Of a mart that dbt makes as a view: it shows what is published now."""
+_ENDING = ".published"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,16 @@ def note_shown(home: Path, source: str, shown: ShownMarts) -> None:
     note = _note(home, source)
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(json.dumps(asdict(shown)))
+
+
+def notes_folder(home: Path) -> Path:
+    """The folder of all sources' notes."""
+    return home / "dbt"
+
+
+def notes(home: Path) -> list[Path]:
+    """The notes of all sources."""
+    return sorted(notes_folder(home).glob(f"*{_ENDING}"))
 
 
 def forget_shown(home: Path, source: str) -> None:
@@ -87,4 +98,4 @@ def show(lake: StandingTables, mart: str, tested: NotedTable | None) -> None:
 
 
 def _note(home: Path, source: str) -> Path:
-    return home / "dbt" / f"{source}.published"
+    return notes_folder(home) / f"{source}{_ENDING}"

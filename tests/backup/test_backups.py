@@ -24,6 +24,7 @@ from spark_jobs.config import Settings
 from spark_jobs.server.table_check import damaged_tables
 from spark_jobs.storage.fence import SourceBusy, take
 from spark_jobs.storage.records import arrow_records
+from spark_jobs.storage.shown_marts import ShownMarts, note_shown, shown_marts
 from spark_jobs.storage.tables import PUBLISHED
 from tests.jobs.harness import SOURCE
 
@@ -258,6 +259,8 @@ def test_what_sources_need_beside_their_files_comes_back(settings: Settings, tmp
     place = tmp_path / "backup"
     own, _ = with_own_folders(settings, tmp_path)
     (own.sources / "others.yaml").write_text("another ending")
+    shown = ShownMarts(7, "a project", {"meter_hours": 3})
+    note_shown(own.home, "meters", shown)
     made = back_up(own, str(place)).backup_set
     folders = {part: tmp_path / "new" / part for part in ("plugins", "expectations", "dbt")}
     there = empty_home(tmp_path).model_copy(update=folders)
@@ -281,6 +284,7 @@ def test_what_sources_need_beside_their_files_comes_back(settings: Settings, tmp
         "environments/trial/built/meters.json": "environments: trial/built/meters.json",
     }
     assert (there.sources / "others.yaml").read_text() == "another ending"
+    assert shown_marts(there.home, "meters") == shown
     plugin = next(file for file in made.files if file.path == "divisors.py")
     (place / plugin.stored).write_text("plugins: DIVISORS.py")
     assert "other bytes" in verify(own, str(place)).damaged[plugin.stored]

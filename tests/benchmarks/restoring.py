@@ -20,7 +20,8 @@ from tests.installations import Installation
 
 COUNTS = (
     "SELECT (SELECT count(*) FROM bronze.deltas), (SELECT count(*) FROM silver.departure_delays),"
-    " (SELECT count(*) FROM silver.rotations), (SELECT sum(flights) FROM gold.flights)"
+    " (SELECT count(*) FROM silver.rotations), (SELECT sum(flights) FROM gold.flights),"
+    " (SELECT sum(departures) FROM marts.airport_delays), (SELECT count(*) FROM marts.aircraft_rotations)"
 )
 
 
@@ -60,7 +61,7 @@ def main() -> None:
         size = sum(file.stat().st_size for file in Path(first.settings.lake).rglob("*") if file.is_file())
         begun = time.monotonic()
         with second.serving("--no-airflow"):
-            line("up: the server, names and marts", time.monotonic() - begun)
+            line("up: the server, catalog and views", time.monotonic() - begun)
             assert second.sql(COUNTS) == wanted
     print(f"\n{size / 2**20:.0f} MiB of lake, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
 
