@@ -75,8 +75,8 @@ def marts_follow(
 
 
 def _show_again(lake: Lake, project: Project, lost: Mapping[str, int]) -> set[str]:
-    """Of marts without their views, which showed these versions, show those again whose tables have changed in nothing
-    since; their names."""
+    """Make views again for marts that have lost theirs (`lost`: the version that each showed), unless the table has
+    changed since; the names of those marts."""
     if not lost:
         return set()
     stored = _stored(lake, project)

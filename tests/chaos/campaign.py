@@ -3,9 +3,10 @@
 What the days publish undisturbed is kept beside this file (`KEEP_GOLDEN=1` runs them and keeps it anew). `python -m
 tests.chaos.campaign` (`make chaos`) runs them on new lakes, again and again, with a fault in each run and some between
 runs. After each fault: the same command again; if that fails, `tidemark up` and again; if that fails, `tidemark doctor
---repair` and again. Then every published table must say what the undisturbed lake says, the audit must pass, and no
-command may have printed a raw traceback. A reader asks for joined names all the while, and is told nothing but
-publications: not even for a moment may a server that is there refuse it, unless a folder was lost or the disk is full.
+--repair` and again. A lake server whose folders are lost is started anew by itself. Then every published table must say
+what the undisturbed lake says, the audit must pass, and no command may have printed a raw traceback or taken the fault
+for a defect. A reader asks for joined names all the while, and is told nothing but publications: not even for a moment
+may a server that is there refuse it, unless a folder was lost or the disk is full.
 
 TIDEMARK_CHAOS_SEED, TIDEMARK_CHAOS_FAULTS (200) and TIDEMARK_CHAOS_SECONDS (none) say which, how many, and how long.
 """
@@ -350,7 +351,9 @@ class Campaign:
         fault.way = (*fault.way, *steps) if fault.way else tuple(steps)
 
     def compare(self, site: Site, fault: Fault, days: Mapping[str, int]) -> None:
-        """Every published table against the undisturbed lake's, and the audit."""
+        """Every published table against the undisturbed lake's, and the audit, once the server has its folders."""
+        if site.wait_for_folders():
+            fault.way += ("waiting",)
         if not site.serves():
             fault.way += ("up",)
             up = site.do("up", "--no-airflow")

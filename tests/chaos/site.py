@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from spark_jobs.server.health import connect_health, sql_health, thrift_query
+from spark_jobs.server.lake import lost_folders
 from spark_jobs.server.status import running_supervisor
 from tests.chaos.outputs import Output
 from tests.installations import CHECKOUT, TIDEMARK, Installation, free_port
@@ -33,6 +34,8 @@ ATTEMPTS = 20
 """At leaving so many bytes of a disk."""
 PATIENCE_S = 600.0
 """Seconds that a command may take on a machine that does other things, too."""
+HEALING_S = 120.0
+"""Seconds after which a supervisor has noticed that folders are gone, and a new server has some."""
 
 
 class Disk:
@@ -163,6 +166,20 @@ class Site:
     def serves(self) -> bool:
         """Whether SQL and jobs are answered."""
         return self.pid("lake") is not None and sql_health(self.settings).ok and connect_health(self.settings).ok
+
+    def wait_for_folders(self) -> bool:
+        """Where the lake server has lost folders that it works in, wait until its supervisor has started another one,
+        or has given up. Whether there was anything to wait for."""
+        if not lost_folders(self.settings):
+            return False
+        deadline = time.monotonic() + HEALING_S
+        while time.monotonic() < deadline and not (self.serves() and not lost_folders(self.settings)):
+            state = running_supervisor(self.settings)
+            part = state.part("lake") if state else None
+            if part is None or part.condition == "failed":
+                break
+            time.sleep(0.5)
+        return True
 
     def ask(self, statement: str, role: str = "reader") -> list[tuple[Any, ...]]:
         """A query over JDBC; of a statement without rows, none."""
