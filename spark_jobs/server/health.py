@@ -7,13 +7,14 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
+from spark_jobs.server.first_work_part import names_lacking_file
 from spark_jobs.server.logins import Login, login
 from spark_jobs.session import connect_version
 
@@ -29,7 +30,10 @@ class Health:
 
 def sql_health(settings: Settings) -> Health:
     """Whether SQL clients are served: `SELECT 1` through the Thrift port."""
-    return _measured(lambda: _sql(settings), settings.connect_timeout_s)
+    health = _measured(lambda: _sql(settings), settings.connect_timeout_s)
+    if health.ok or not names_lacking_file(settings).exists():
+        return health
+    return replace(health, detail=f"{health.detail}; readers wait until the names of a lost catalog are made anew")
 
 
 def connect_health(settings: Settings) -> Health:

@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.server import control, doctor, processes
 from spark_jobs.server.errors import LakeBusy, PortTaken, ServerUnreachable
+from spark_jobs.server.first_work_part import admit_readers, hold_readers
 from spark_jobs.server.health import connect_health, sql_health, thrift_query
 from spark_jobs.server.lake import lost_folders
 from spark_jobs.server.lake_lock import holder
@@ -261,6 +262,17 @@ def test_a_job_fails_at_once_where_no_server_runs(installation, tmp_path, monkey
 def test_the_doctor_finds_nothing_wrong(lake_server):
     wrong = [finding for finding in doctor.examine(lake_server, deep=True) if finding.verdict == "wrong"]
     assert wrong == []
+
+
+def test_the_status_says_why_readers_wait(lake_server):
+    hold_readers(lake_server)
+    try:
+        health = sql_health(lake_server.model_copy(update={"connect_timeout_s": 2.0}))
+    finally:
+        admit_readers(lake_server)
+    wanted = "no answer within 2 s; readers wait until the names of a lost catalog are made anew"
+    assert (health.ok, health.detail) == (False, wanted)
+    assert sql_health(lake_server).ok
 
 
 def test_a_killed_server_comes_back_with_its_tables(lake_server):
