@@ -56,8 +56,9 @@ test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing
 chaos: setup ## 200 faults against runs of seven days, each followed by the way on; TIDEMARK_CHAOS_SEED, _FAULTS and _SECONDS choose
 	$(BIN)/python -m tests.chaos.campaign
 
+# compiled tests are kept, also where the environment says otherwise: two workers take 3 s to compile them
 test-fast: setup ## tests that start no JVM and no server and are not slow, with a twentieth of the random cases that `make test` tries
-	TIDEMARK_TEST_SHARE=0.05 $(BIN)/pytest -n 2 --dist loadscope --ignore tests/sources/test_sample.py -m "not spark and not server and not airflow and not long and not slow" tests/kernels tests/definitions tests/restatement tests/reads tests/architecture tests/sources tests/storage tests/cli
+	PYTHONDONTWRITEBYTECODE= TIDEMARK_TEST_SHARE=0.05 $(BIN)/pytest -n 2 --dist loadscope --ignore tests/sources/test_sample.py -m "not spark and not server and not airflow and not long and not slow" tests/kernels tests/definitions tests/restatement tests/reads tests/architecture tests/sources tests/storage tests/cli
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check $(CODE)

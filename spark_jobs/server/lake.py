@@ -123,11 +123,17 @@ def _prepare_for_lost_catalog(settings: Settings) -> None:
 
 
 def lost_folders(settings: Settings) -> list[Path]:
-    """Folders of the home that a lake server which serves works in, and that somebody has removed: Spark's scratch
-    space, and the catalog where it is embedded. Only a new server makes them anew."""
-    scratch, catalog = settings.home / "tmp", lost_catalog(settings)
-    lost = [] if any(scratch.glob("blockmgr-*")) else [scratch]
+    """Folders that a lake server which serves works in, and that somebody has removed: Spark's scratch space, and the
+    catalog where it is embedded. Only a new server makes them anew."""
+    lost = [folder for folder in _scratch_folders(settings) if not any(folder.glob("blockmgr-*"))]
+    catalog = lost_catalog(settings)
     return lost if catalog is None else [*lost, catalog]
+
+
+def _scratch_folders(settings: Settings) -> list[Path]:
+    """Where Spark keeps blocks: in the home, unless somebody has given it other disks."""
+    named = os.environ.get("SPARK_LOCAL_DIRS") or settings.spark_conf.get("spark.local.dir")
+    return [Path(folder) for folder in named.split(",")] if named else [settings.home / "tmp"]
 
 
 def ensure_token(settings: Settings) -> str:

@@ -264,6 +264,15 @@ def test_the_doctor_finds_nothing_wrong(lake_server):
     assert wrong == []
 
 
+def test_scratch_folders_are_looked_for_where_spark_has_them(lake_server, tmp_path, monkeypatch):
+    first, second = tmp_path / "fast", tmp_path / "large"
+    (first / "blockmgr-1").mkdir(parents=True)
+    elsewhere = lake_server.model_copy(update={"spark_conf": {"spark.local.dir": f"{first},{second}"}})
+    assert lost_folders(elsewhere) == [second]
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(first))
+    assert lost_folders(elsewhere) == []
+
+
 def test_the_status_says_why_readers_wait(lake_server):
     hold_readers(lake_server)
     try:

@@ -160,7 +160,7 @@ def test_a_part_whose_folder_was_removed_is_started_again(settings, supervise):
 
 def test_a_part_whose_folder_is_removed_again_and_again_is_given_up(settings, supervise):
     scratch = settings.home / "scratch"
-    supervise(f"mkdir {scratch}; sleep 0.3; rmdir {scratch}; sleep 300")
+    supervise(f"mkdir {scratch}; sleep 1; rmdir {scratch}; sleep 300")
     until(lambda: state_of(settings).part("lake").condition == "failed")
     assert members(settings) == []
 
