@@ -180,11 +180,14 @@ class Supervisor:
             self._start(name, run)
 
     def _watch_folders(self, run: _Run) -> Sequence[Path]:
-        """The folders that a part can no longer work in. None while it has yet to make them, and none where the home
-        itself is gone: who removes that does not want it back."""
+        """The folders that a part can no longer work in. None while it has yet to make them, none where a disk does not
+        say, and none where the home itself is gone: who removes that does not want it back."""
         if run.process is None or run.part is None:
             return ()
-        lost = run.part.lost()
+        try:
+            lost = run.part.lost()
+        except OSError:
+            return ()
         run.complete = run.complete or not lost
         run.ticks_lost = run.ticks_lost + 1 if lost and run.complete else 0
         return lost if run.ticks_lost >= LOST_TICKS and self._settings.server_dir.is_dir() else ()

@@ -43,7 +43,8 @@ def first_work(settings):
 def lake_part(settings, java, lock):
     folder = settings.home / "scratch"
     part = program(settings, "lake", sys.argv[1], lock)
-    return replace(part, lost=lambda: [] if folder.exists() else [folder])
+    # a file in its place fails to be listed, as a disk may
+    return replace(part, lost=lambda: [] if folder.exists() and [*os.scandir(folder)] == [] else [folder])
 
 lake.lake_part = lake_part
 first_work_part.first_work_part = first_work
@@ -148,6 +149,7 @@ def test_a_part_whose_folder_was_removed_is_started_again(settings, supervise):
     scratch = settings.home / "scratch"
     # slower to make it than the supervisor is to miss one
     supervise(f"sleep 1; mkdir {scratch}; sleep 300")
+    until(lambda: state_of(settings).part("lake").pid)
     first = state_of(settings).part("lake")
     until(scratch.exists)
     time.sleep(0.2)
@@ -163,6 +165,19 @@ def test_a_part_whose_folder_is_removed_again_and_again_is_given_up(settings, su
     supervise(f"mkdir {scratch}; sleep 1; rmdir {scratch}; sleep 300")
     until(lambda: state_of(settings).part("lake").condition == "failed")
     assert members(settings) == []
+
+
+def test_a_disk_that_does_not_say_what_is_there_keeps_no_part_from_being_started_again(settings, supervise):
+    scratch = settings.home / "scratch"
+    supervise(f"touch {scratch}; sleep 300")
+    until(lambda: scratch.exists() and state_of(settings).part("lake").pid)
+    first = state_of(settings).part("lake")
+    time.sleep(0.5)
+    assert state_of(settings).part("lake").pid == first.pid
+    os.kill(first.pid, signal.SIGKILL)
+    # what it looks at after the lake server is looked at, too
+    until(lambda: state_of(settings).part("lake").pid not in (None, first.pid))
+    until(lambda: state_of(settings).part("first-work").condition == "finished")
 
 
 def test_a_home_that_was_removed_is_not_made_anew(settings, supervise):
@@ -211,7 +226,7 @@ def test_each_lake_server_has_a_first_work_of_its_own(settings, supervise):
     done = settings.home / "done"
     # it is at work when the server ends that it was for
     supervise("sleep 300", f"echo begun >> {done}; test $(wc -l < {done}) -gt 1 && exit 0; sleep 300")
-    until(done.exists)
+    until(lambda: done.exists() and state_of(settings).part("first-work").pid)
     first = state_of(settings).part("first-work")
     os.kill(state_of(settings).part("lake").pid, signal.SIGKILL)
     until(lambda: state_of(settings).part("first-work").condition == "finished")
@@ -251,7 +266,8 @@ def test_a_killed_supervisor_takes_its_parts_with_it(settings, supervise):
     supervisor.kill()
     supervisor.wait()
     until(lambda: processes.marked(settings.home) == [])
-    assert holder(settings) is None
+    # a process that ends lets go of its files last
+    until(lambda: holder(settings) is None)
 
 
 def test_what_outlives_a_killed_supervisor_is_reported_and_ended_by_down(settings, supervise):
