@@ -127,6 +127,13 @@ def classic_conf(settings: Settings) -> dict[str, str]:
     }
 
 
+_HIVE_SCRATCH_KEYS = (
+    "hive.exec.scratchdir",
+    "hive.exec.local.scratchdir",
+    "hive.querylog.location",
+)
+
+
 def embedded_catalog(settings: Settings) -> Path:
     """Where Hive's catalog is for a home whose settings name no other (`metastore_url`)."""
     return settings.home / "metastore"
@@ -136,13 +143,6 @@ def lost_catalog(settings: Settings) -> Path | None:
     """The folder of an embedded catalog that is not there, or not whole."""
     catalog = embedded_catalog(settings)
     return None if settings.metastore_url is not None or (catalog / "service.properties").exists() else catalog
-
-
-_HIVE_SCRATCH_KEYS = (
-    "hive.exec.scratchdir",
-    "hive.exec.local.scratchdir",
-    "hive.querylog.location",
-)
 
 
 def archive_of(settings: Settings, jars: list[Path]) -> Path | None:

@@ -66,8 +66,8 @@ def _unlogged(folder: Path) -> Iterator[Finding]:
 def _catalog(settings: Settings) -> Iterator[Finding]:
     catalog = lost_catalog(settings)
     if catalog is not None:
-        found = f"{catalog} is not there, or not whole, and the lake has tables"
-        yield Finding("catalog", "warning", found, "`tidemark up` makes it anew, with all names, from the lake")
+        state = f"{catalog} is not there, or not whole, and the lake has tables"
+        yield Finding("catalog", "warning", state, "`tidemark up` makes it anew, with all names, from the lake")
 
 
 def _orphans(settings: Settings, folder: Path) -> Iterator[Finding]:

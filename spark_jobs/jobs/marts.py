@@ -39,10 +39,10 @@ def marts_follow(
         return None
     shown, project = shown_marts(settings.home, source.name), laid_out(settings)
     visible = lake.names_if_present(MARTS)
-    again = _show_again(lake, project, {mart: v for mart, v in shown.versions.items() if mart not in visible})
-    visible = visible | again
+    regained = _show_again(lake, project, {mart: v for mart, v in shown.versions.items() if mart not in visible})
+    visible = visible | regained
     if (shown.published_us, shown.project) == (published_us, project.version) and visible.issuperset(shown.versions):
-        return f"{', '.join(sorted(again))} shown again" if again else None
+        return f"{', '.join(sorted(regained))} shown again" if regained else None
     if session_kind(settings) == "classic":
         return "left behind: they are built through the lake server"
     versions = {mart: version for mart, version in shown.versions.items() if mart in visible}
@@ -80,10 +80,10 @@ def _show_again(lake: Lake, project: Project, lost: Mapping[str, int]) -> set[st
     if not lost:
         return set()
     stored = _stored(lake, project)
-    again = {mart for mart, version in lost.items() if mart in stored and stored[mart].version == version}
-    for mart in again:
+    unchanged = {mart for mart, version in lost.items() if mart in stored and stored[mart].version == version}
+    for mart in unchanged:
         show(lake, mart, stored[mart])
-    return again
+    return unchanged
 
 
 def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:

@@ -42,7 +42,7 @@ class Part:
         grace_s: seconds between `end_signal` and SIGKILL.
         pass_fds: open files that it inherits (the lake's lock).
         ended: called when it has ended in order, at the wish of the supervisor.
-        lost: the folders that it works in and that are not there; a part that had them once does not get on without.
+        lost: which of the folders that it works in are missing; the supervisor restarts a part that has lost one.
     """
 
     name: str

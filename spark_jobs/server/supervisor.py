@@ -54,7 +54,7 @@ TICK_S = 0.5
 """How often the supervisor looks at its parts."""
 
 LOST_TICKS = 10
-"""For how many looks in a row a part's folders must be gone: one that is about to end removes its own."""
+"""A part has lost folders that are missing so many times in a row: one that is about to end removes its own."""
 
 _ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
 """Exit codes of a program that has done at SIGTERM what it does at its end."""
@@ -180,8 +180,8 @@ class Supervisor:
             self._start(name, run)
 
     def _watch_folders(self, run: _Run) -> Sequence[Path]:
-        """The folders that a part can no longer work in. None while it has yet to make them, none where a disk does not
-        say, and none where the home itself is gone: who removes that does not want it back."""
+        """The folders that a part has lost. None are reported while it has yet to make them, while they can't be looked
+        at, or when the home itself is gone: whoever removed that does not want it back."""
         if run.process is None or run.part is None:
             return ()
         try:

@@ -35,7 +35,7 @@ ATTEMPTS = 20
 PATIENCE_S = 600.0
 """Seconds that a command may take on a machine that does other things, too."""
 HEALING_S = 120.0
-"""Seconds after which a supervisor has noticed that folders are gone, and a new server has some."""
+"""Seconds within which a supervisor notices that folders are gone, and a new server has its own."""
 
 
 class Disk:

@@ -22,7 +22,7 @@ QUICK = (
     *("kill of the command", "interrupt", "cut connections", "full disk", "kill of workers"),
     *("commit", "two at once", "loss of a folder"),
 )
-"""Kinds after which a server has to start seldom."""
+"""Kinds after which a server seldom has to start."""
 SEED = 7
 """Of the short ones, where the environment names none: what `make test` tries should not change by itself."""
 ROWS = 80
