@@ -27,13 +27,14 @@ from urllib.parse import quote
 from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
 from spark_jobs.server.class_archive import class_archive, reading
-from spark_jobs.server.errors import ServerUnreachable
+from spark_jobs.server.errors import SPARK_ENDS, ServerUnreachable
 from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.server.jars import further_jars, needed
 from spark_jobs.server.java import find_java, java_path
 from spark_jobs.server.lake_lock import LakeLock
 
 if TYPE_CHECKING:
+    import grpc
     from pyspark.sql import SparkSession
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -232,18 +233,19 @@ def work_on(session: SparkSession, settings: Settings) -> Iterator[None]:
         raise
 
 
-_LOST = ("NO_ACTIVE_SESSION", "INVALID_HANDLE.SESSION")
-"""How the conditions begin that pyspark names when its session has ended on the server, or the server itself has."""
+_LOST = ("NO_ACTIVE_SESSION", "INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED")
+"""How the conditions begin that pyspark names when its session, or a statement of it, has ended on the server, or the
+server itself has."""
 
 
 def is_lost_server(error: BaseException) -> bool:
-    """Whether `error`, or what it came from, says that the lake server does not answer any more."""
+    """Whether `error`, or what it came from, says that the lake server does not answer any more, or is about to end."""
     import grpc
     from pyspark.errors import PySparkException
 
     link: BaseException | None = error
     while link is not None:
-        if isinstance(link, grpc.Call) and link.code() is grpc.StatusCode.UNAVAILABLE:
+        if isinstance(link, grpc.Call) and _lost_its_server(link):
             return True
         if isinstance(link, PySparkException) and (link.getCondition() or "").startswith(_LOST):
             return True
@@ -251,11 +253,20 @@ def is_lost_server(error: BaseException) -> bool:
     return False
 
 
+def _lost_its_server(call: grpc.Call) -> bool:
+    import grpc
+
+    if call.code() is grpc.StatusCode.CANCELLED:
+        # a server that ends in order resets what it has not answered; Spark answers INTERNAL, to an interrupt as well
+        return not (isinstance(call, grpc.Future) and call.cancelled())
+    return call.code() is grpc.StatusCode.UNAVAILABLE or SPARK_ENDS.search(call.details() or "") is not None
+
+
 def _lost(settings: Settings) -> ServerUnreachable:
     address = f"{settings.server_host}:{settings.connect_port}"
     return ServerUnreachable(
         expected=f"the lake server at {address} to answer until the work is done",
-        found="it ended, or ended this session",
+        found="it ended, or ended this session or its work",
         consequence="published tables read as the last publication left them; what a run had written beyond it is not"
         " visible",
         next_step="look at `tidemark status` and the lake server's log, start it with `tidemark up`, and do the same"

@@ -16,7 +16,7 @@ from spark_jobs.config import Settings, load_settings
 from spark_jobs.server.first_work_part import admit_readers, write_mended
 from spark_jobs.server.health import connect_health
 from spark_jobs.server.warm import warm
-from spark_jobs.session import open_session
+from spark_jobs.session import is_lost_server, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +53,8 @@ def _make_names_anew(settings: Settings, spark: SparkSession) -> list[str]:
             return []
         return [f"{finding.what}: {finding.found}" for finding in repair(settings, spark)]
     except Exception as error:  # a lake that is damaged is to be served: `doctor` looks at it, `restore` mends it
+        if is_lost_server(error):
+            raise  # readers wait for the first work of the next one
         traceback.print_exc()
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         return [f"names: not made anew: {reason}; `tidemark doctor` looks for the cause"]

@@ -34,6 +34,7 @@ from spark_jobs.kernels.records import CHECK_PREFIX
 from spark_jobs.landing.ledger import PendingLanding, counted_landings, landed_drops, versions
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.standing import rejects_of_drops
+from spark_jobs.session import is_lost_server
 from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, did_you_mean
 from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.quality_tables import OVERRIDES
@@ -89,6 +90,8 @@ def _sql_problem(stage: Stage, name: str, check: OfSql) -> Problem | None:
         # its schema is what Spark makes of the condition
         _ = empty.select(F.expr(check.sql)).schema
     except PySparkException as error:
+        if is_lost_server(error):
+            raise
         expected = f"a condition in Spark's SQL over the columns of {check.table}"
         return Problem(f"checks.{name}.sql", expected, f"{check.sql!r}: {str(error).splitlines()[0]}")
     return None

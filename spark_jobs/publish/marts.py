@@ -22,6 +22,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.failures import recognized_in
 from spark_jobs.publish.changes import Changes
 from spark_jobs.publish.project import PROJECT, Project
+from spark_jobs.server.errors import SPARK_ENDS
 from spark_jobs.server.logins import login
 from spark_jobs.sources import Source
 
@@ -30,9 +31,10 @@ _NO_FAILURE = ("success", "pass", "warn", "skipped", "no-op")
 """What dbt says of what did not fail by itself: it skips what comes after something that failed."""
 _SERVER_LOST = re.compile(
     r"Could not connect to any of|TTransportException: unexpected exception|TSocket read 0 bytes"
-    r"|Connection reset by peer|Broken pipe"
+    rf"|Connection reset by peer|Broken pipe|{SPARK_ENDS.pattern}"
 )
-"""What Thrift says of a server that is away, or that ended in the middle of a connection's opening or a statement."""
+"""What Thrift says of a server that is away, or that ended in the middle of a connection's opening or a statement, and
+what the server says of itself while it ends."""
 MOST_LINES, MOST_CHARACTERS = 3, 400
 """Of a message of dbt, which may end in all of Java's stack: the log has it whole."""
 

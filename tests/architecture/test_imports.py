@@ -73,6 +73,7 @@ LAYERS: dict[str, set[str]] = {
         "failures",
         "gates",
         "restatement",
+        "server.errors",
         "server.logins",
         "sources",
         "storage",

@@ -45,14 +45,14 @@ def interrupt(site: Site, chance: Random, command: Command) -> str:
     return "Ctrl-C"
 
 
-def kill_part(part: str) -> Strike:
-    """The end of one of the processes that `tidemark up` started."""
+def kill_part(part: str, number: signal.Signals = signal.SIGKILL) -> Strike:
+    """The end of one of the processes that `tidemark up` started: at once, or in order, as its supervisor ends it."""
 
     def strike(site: Site, chance: Random, command: Command) -> str:
         pid = site.pid(part)
         with contextlib.suppress(psutil.Error):
-            psutil.Process(pid).kill()
-        return f"kill -9 of {part}"
+            psutil.Process(pid).send_signal(number)
+        return f"kill -{number} of {part}"
 
     return strike
 
@@ -93,6 +93,7 @@ STRIKES: Mapping[str, tuple[int, Strike]] = {
     "kill of the command": (6, kill_command),
     "interrupt": (3, interrupt),
     "kill of the lake server": (2, kill_part("lake")),
+    "end of the lake server": (2, kill_part("lake", signal.SIGTERM)),
     "kill of the command server": (2, kill_part("commands")),
     "kill of the supervisor": (1, kill_part("supervisor")),
     "kill of workers": (3, kill_workers),

@@ -23,6 +23,8 @@ TIMES = (
     " sessions, (SELECT max(known_from) FROM silver.departure_delays) AS delays"
 )
 """Every day of flights changes all three, so one publication shows one time."""
+ONE_TASK_WITHOUT_END = "SELECT max(hash(id)) FROM range(0, 9000000000000, 1, 1)"
+"""Spark work that leaves cores to others."""
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +116,25 @@ def test_names_joined_in_one_query_show_one_publication_while_runs_publish(insta
     assert len(seen) >= 3, "the reader saw publications go by"
 
 
-def test_a_run_that_loses_its_lake_server_says_so_and_goes_on_with_the_next_one(installation: Installation) -> None:
+def test_commands_that_lose_their_lake_server_say_so_and_a_run_goes_on_with_the_next_one(
+    installation: Installation,
+) -> None:
     installation.json("run", "flights", "--from", FIRST, "--to", FIRST)
     before = _publications(installation)
-    process = installation.start(*_command(BEYOND), "--pass-gap")
-    _wait_for_token(installation, _lease_token(installation) + 2, process)
-    os.kill(installation.json("status")["parts"]["lake"]["pid"], signal.SIGKILL)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 1, output
-    assert "Traceback" not in output, output
-    assert output.startswith("server_unreachable\n"), output
-    assert "expected  the lake server" in output, output
-    assert installation.run(str(TIDEMARK), "up", "--no-airflow").returncode == 0
-    assert _publications(installation) == before
+    # an end in order, as by `tidemark down` or where the server is started anew, and any other end
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        server = installation.json("status")["parts"]["lake"]["pid"]
+        query = installation.start(str(TIDEMARK), "sql", ONE_TASK_WITHOUT_END)
+        run = installation.start(*_command(BEYOND), "--pass-gap")
+        _wait_for_token(installation, _lease_token(installation) + 2, run)
+        os.kill(server, number)
+        for process in (query, run):
+            output, _ = process.communicate(timeout=240)
+            assert process.returncode == 1, output
+            assert "Traceback" not in output, output
+            assert output.startswith("server_unreachable\n"), output
+            assert "expected  the lake server" in output, output
+        assert installation.run(str(TIDEMARK), "up", "--no-airflow").returncode == 0
+        assert _publications(installation) == before
     again = installation.json("run", "flights", "--from", BEYOND, "--to", BEYOND, "--pass-gap")
     assert again["stages"][-1]["moved"]

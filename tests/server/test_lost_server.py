@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
+import grpc
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql.connect.client import SparkConnectClient
 
 from spark_jobs.server.errors import ServerUnreachable
@@ -19,6 +22,30 @@ def client() -> Iterator[SparkConnectClient]:
     client = SparkConnectClient("sc://127.0.0.1:1/;user_agent=test", retry_policy={"max_retries": 0})
     yield client
     client.close()
+
+
+class _Refusing(grpc.GenericRpcHandler):
+    """Answers every call of any service with one status."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        self._code, self._details = code, details
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(lambda _, context: context.abort(self._code, self._details))
+
+
+@contextmanager
+def _client_refused(code: grpc.StatusCode, details: str) -> Iterator[SparkConnectClient]:
+    """A client of a server that answers every call with this status."""
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[_Refusing(code, details)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    client = SparkConnectClient(f"sc://127.0.0.1:{port}/;user_agent=test", retry_policy={"max_retries": 0})
+    try:
+        yield client
+    finally:
+        client.close()
+        server.stop(None)
 
 
 class _Session:
@@ -47,3 +74,35 @@ def test_another_failure_stays_itself_though_the_interrupt_fails(client, setting
     client.close()
     with pytest.raises(ZeroDivisionError), work_on(_Session(client), settings):
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "lost"),
+    [
+        (grpc.StatusCode.CANCELLED, "Stream removed (RST_STREAM (Received RST_STREAM with error code 8))", True),
+        (grpc.StatusCode.INTERNAL, "Cannot call methods on a stopped SparkContext.\nIt was created at:", True),
+        (grpc.StatusCode.INTERNAL, "Job 7 cancelled because SparkContext was shut down", True),
+        (grpc.StatusCode.INTERNAL, "SparkContext has been shutdown", True),
+        (grpc.StatusCode.INTERNAL, "[TABLE_OR_VIEW_NOT_FOUND] The table or view `SparkContext` cannot be found", False),
+        (grpc.StatusCode.UNAUTHENTICATED, "Invalid authentication token", False),
+    ],
+)
+def test_a_server_that_ends_in_order_is_lost_and_one_that_refuses_is_not(code, details, lost):
+    with _client_refused(code, details) as client, pytest.raises(PySparkException) as refusal:
+        client._analyze(method="spark_version")
+    assert is_lost_server(refusal.value) is lost
+
+
+def test_a_next_server_that_knows_nothing_of_a_statement_says_that_the_one_before_is_lost():
+    details = {"error_type": "INVALID_HANDLE.SESSION_NOT_FOUND"}
+    assert is_lost_server(PySparkRuntimeError(errorClass="RESPONSE_ALREADY_RECEIVED", messageParameters=details))
+
+
+def test_a_call_that_we_cancel_ourselves_tells_nothing_of_the_server():
+    with grpc.insecure_channel("127.0.0.1:1") as channel:
+        call = channel.unary_stream("/any/Call")(b"", wait_for_ready=True)
+        call.cancel()
+        with pytest.raises(grpc.RpcError) as cancelled:
+            next(call)
+    assert cancelled.value.code() is grpc.StatusCode.CANCELLED
+    assert not is_lost_server(cancelled.value)

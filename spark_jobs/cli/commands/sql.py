@@ -78,13 +78,14 @@ def statements(text: str) -> list[str]:
 def _run(spark: SparkSession, statement: str, limit: int) -> Fetched:
     from pyspark.errors import PySparkException
 
-    try:
-        return fetch(spark.sql(statement), limit)
-    except PySparkException as error:
-        raise (recognized(error, load_settings()) or _refused(error)) from error
-    except KeyboardInterrupt:
-        spark.interruptAll()
-        raise
+    from spark_jobs.session import work_on
+
+    settings = load_settings()
+    with work_on(spark, settings):
+        try:
+            return fetch(spark.sql(statement), limit)
+        except PySparkException as error:
+            raise (recognized(error, settings) or _refused(error)) from error
 
 
 def _refused(error: Any) -> SqlRefused:
@@ -135,11 +136,13 @@ def _prompt(settings: Settings, limit: int) -> None:
     with contextlib.suppress(OSError):
         readline.read_history_file(history)
     note("statements end with a semicolon; exit with Ctrl-D")
-    with _session(settings) as spark:
-        for text in _typed():
-            for statement in statements(text):
-                _answer(spark, statement, limit)
-    readline.write_history_file(history)
+    try:
+        with _session(settings) as spark:
+            for text in _typed():
+                for statement in statements(text):
+                    _answer(spark, statement, limit)
+    finally:
+        readline.write_history_file(history)
 
 
 def _typed() -> Iterator[str]:
