@@ -134,7 +134,8 @@ _KINDS = [
         FileDamaged,
         re.compile(
             r"DELTA_FILE_NOT_FOUND|FAILED_READ_FILE|is not a Parquet file|DELTA_LOG_FILE_NOT_FOUND|"
-            r"DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_STATE_RECOVER_ERROR|CANNOT_READ_FILE_FOOTER|Parquet magic bytes"
+            r"DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_STATE_RECOVER_ERROR|CANNOT_READ_FILE_FOOTER|Parquet magic bytes|"
+            r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
         ),
         "each file of the lake to be there, and whole",
         "one that is not",

@@ -211,7 +211,8 @@ def _drop_reads(lake: Lake, database: str, gone: str) -> None:
 
 
 def source_tables(source: Source) -> list[Table]:
-    """All tables that have rows of the source."""
+    """All tables that have rows of the source. Its chunks come last, since with them the source is there: of one whose
+    first run is stopped while it creates tables, nothing is to be read or mended."""
     return [*_shared_tables(source), *_own_tables(source)]
 
 
@@ -222,7 +223,7 @@ def _shared_tables(source: Source) -> list[Table]:
 
 
 def _own_tables(source: Source) -> list[Table]:
-    return [chunks(source), updates(source), *[definition.table() for definition in definitions(source)]]
+    return [updates(source), *[definition.table() for definition in definitions(source)], chunks(source)]
 
 
 def _define(lake: Lake, statements: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
-from spark_jobs.storage.delta_log import LOG_DIR
+from spark_jobs.storage.delta_log import LOG_DIR, has_log
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.quality_tables import QUALITY
@@ -57,7 +57,7 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
 def _unlogged(folder: Path) -> Iterator[Finding]:
     """Folders of data that no log belongs to."""
     for table in sorted(path for path in folder.glob("*.db/*") if path.is_dir()):
-        if not (table / LOG_DIR).is_dir() and next(table.rglob("*.parquet"), None):
+        if not has_log(table) and next(table.rglob("*.parquet"), None):
             name = f"{table.parent.stem}.{table.name}"
             advice = _RESTORE.format("its rows are lost: move the folder away and run the source's drops again")
             yield Finding(f"table {name}", "wrong", f"{table} holds data files and no {LOG_DIR}", advice)
@@ -143,7 +143,7 @@ class _Examined:
                 yield self._finding("records", error.found, error.next_step)
 
     def _has_log(self, table: Table) -> bool:
-        return (Path(self.lake.uri(table)) / LOG_DIR).is_dir()
+        return has_log(Path(self.lake.uri(table)))
 
     def _finding(self, what: str, found: str, do: str) -> Finding:
         return Finding(f"{self.source.name}: {what}", "wrong", found, do)

@@ -1,9 +1,15 @@
-"""Tables opened by `deltalake`. A log that has lost its newest commit is an error of ours, not one of the library."""
+"""Logs of tables: what `deltalake` opens, and what is left of a table that has none.
+
+A log that has lost its newest commit is an error of ours, not one of the library.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import TidemarkError
@@ -52,3 +58,18 @@ def open_table(uri: str, options: Mapping[str, str], version: int | None = None)
                 ) from error
             time.sleep(pause_s)
     raise AssertionError("the last try returns or raises")
+
+
+def has_log(folder: Path) -> bool:
+    """Whether a folder of this machine holds a table: a log with a commit in it."""
+    return any((folder / LOG_DIR).glob("*.json"))
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what a table's creation has left that was stopped before its first commit: drafts of that commit, and the
+    folders around. A folder with anything else in it stays, so a table that is there by now is safe."""
+    for draft in (folder / LOG_DIR).glob(".*.tmp"):
+        draft.unlink(missing_ok=True)
+    for place, *_ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            Path(place).rmdir()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.delta_log import LOG_DIR, clear_unfinished, open_table
 from spark_jobs.storage.places import WAREHOUSE, file_system, for_spark, lake_root, storage_options, table_uri
 from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_CREATION_S = (1.0, 2.0, 4.0)
+"""How long another run is given to create a table, try by try; it takes some tenths of a second where little runs."""
+_TRIES = 8
+"""How often a function is defined anew where each time another run is at it, too."""
 _PIECE = 8 << 20
 """Bytes of a file that are copied at a time."""
 
@@ -82,7 +88,7 @@ class StandingTables:
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
         """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
-        as they are.
+        as they are. The last table is created once all others stand.
 
         A table that the catalog has lost, and whose log is where it belongs, is taken up as it is.
         """
@@ -92,12 +98,34 @@ class StandingTables:
                 self.define(f"CREATE DATABASE IF NOT EXISTS {name(database)} COMMENT {literal(comment)}")
         existing = self.names_in({table.database for table in tables})
         missing = [table for table in tables if table.table not in existing[table.database]]
-        in_threads(self._create, missing)
+        in_threads(self._create, missing[:-1])
+        if missing:
+            self._create(missing[-1])
         return missing
 
     def _create(self, table: Table) -> None:
-        if not self.take_up(table.database, table.table):
-            self.define(table.ddl())
+        """Create a table, which another run may be at as well, or may have been stopped at.
+
+        First runs of two sources meet at the tables that sources share. What Delta and the catalog say of that depends
+        on the moment, so what is in the table's place decides whether it is tried again.
+        """
+        for pause_s in (*_CREATION_S, None):
+            try:
+                if not self.take_up(table.database, table.table):
+                    self.define(table.ddl())
+            except Exception:
+                if pause_s is None or not self._is_begun(table):
+                    raise
+            else:
+                return
+            time.sleep(pause_s)
+            if "://" not in self._root:
+                # an object store has no folders
+                clear_unfinished(Path(self.uri(table)))
+
+    def _is_begun(self, table: Table) -> bool:
+        """Whether a table is in its place, or what a creation leaves there before the table is."""
+        return self.is_stored(table.database, table.table) or Path(self.uri(table)).is_dir()
 
     def is_stored(self, database: str, table: str) -> bool:
         """Whether there is a table in its place, whatever the catalog says."""
@@ -329,8 +357,18 @@ class StandingTables:
         return self.spark.sql(statement)
 
     def define(self, statement: str) -> None:
-        """Create or replace a database, table, view or function."""
-        self.run(statement)
+        """Create or replace a database, table, view or function; a function also where other runs are at it."""
+        from pyspark.errors import PySparkException
+
+        for left in reversed(range(_TRIES)):
+            try:
+                self.run(statement)
+            except PySparkException as error:
+                # Spark looks for a function, drops it and creates another: each of that can meet another run's
+                if not left or error.getCondition() not in ("ROUTINE_ALREADY_EXISTS", "ROUTINE_NOT_FOUND"):
+                    raise
+            else:
+                return
 
     def read(self, table: Table) -> DataFrame:
         """All physical rows of a table, whatever is visible."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -72,6 +73,21 @@ def test_a_new_view_is_created_and_a_view_in_its_way_stays(spark: SparkSession, 
         spark.sql(f"CREATE VIEW {database}.fresh AS SELECT 2 AS a")
     spark.sql(f"CREATE VIEW IF NOT EXISTS {database}.fresh AS SELECT 3 AS a")
     assert spark.sql(f"SELECT * FROM {database}.fresh").first() == (1,)
+
+
+def test_sessions_that_create_a_view_at_once_agree_on_one_of_them(spark: SparkSession, database: str) -> None:
+    sessions = [spark.newSession() for _ in range(4)]
+    together = threading.Barrier(len(sessions), timeout=30)
+
+    def create(number: int) -> None:
+        for view in range(10):
+            together.wait()
+            sessions[number].sql(f"CREATE OR REPLACE VIEW {database}.met_{view} AS SELECT {number} AS n")
+
+    with ThreadPoolExecutor(len(sessions)) as threads:
+        list(threads.map(create, range(len(sessions))))
+    for view in range(10):
+        assert spark.table(f"{database}.met_{view}").first().n in range(len(sessions))
 
 
 @pytest.mark.parametrize(

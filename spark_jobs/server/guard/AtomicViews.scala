@@ -1,6 +1,6 @@
 package org.apache.spark.sql.hive.thriftserver.tidemark
 
-import org.apache.spark.sql.{Row, SparkSession, SparkSessionExtensions}
+import org.apache.spark.sql.{AnalysisException, Row, SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.catalyst.analysis.PersistedView
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -11,7 +11,8 @@ import org.apache.spark.sql.execution.command.{
 
 /** The extension: `CREATE OR REPLACE VIEW` changes a view that stands in one change of the catalog.
   *
-  * Spark drops it and creates another, so a query that is analyzed in between finds no view.
+  * Spark drops it and creates another, so a query that is analyzed in between finds no view. Of sessions that create a
+  * view at the same time one does, and the others change it.
   */
 class AtomicViews extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit =
@@ -26,15 +27,17 @@ object ReplacementsOfViews extends SparkStrategy {
   }
 }
 
-/** Alters the view if it stands. What Spark would refuse, and a view that is new, is left to Spark. */
+/** Creates the view, or alters it if it stands. What Spark would refuse is left to Spark. */
 case class ReplaceView(view: CreateViewCommand) extends LeafRunnableCommand {
   override def run(session: SparkSession): Seq[Row] = {
     val catalog = session.sessionState.catalog
     val columns = view.userSpecifiedColumns
     val fits = columns.isEmpty || columns.length == view.plan.output.length
-    val standing = Option.when(fits && catalog.tableExists(view.name))(catalog.getTableMetadata(view.name))
-    standing.filter(_.tableType == CatalogTableType.VIEW) match {
-      case None => view.run(session)
+    Option.when(catalog.tableExists(view.name))(catalog.getTableMetadata(view.name)) match {
+      case None =>
+        try view.copy(replace = false).run(session)
+        catch { case _: AnalysisException if catalog.tableExists(view.name) => run(session) }
+      case Some(old) if !fits || old.tableType != CatalogTableType.VIEW => view.run(session)
       case Some(old) =>
         val parts = view.name.nameParts
         ViewHelper.verifyTemporaryObjectsNotExists(false, parts, view.plan, view.referredTempFunctions)

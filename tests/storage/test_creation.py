@@ -1,0 +1,101 @@
+"""Tables are created whatever an earlier creation has left in their place, and whoever else creates them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.storage.delta_log import LOG_DIR, clear_unfinished, has_log
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.tables import DATABASES, SHARED
+
+COLUMNS = (Column("k", "STRING", "Key."), Column("n", "BIGINT", "Number."))
+DRAFT = ".00000000000000000000.json.5c7d0a3e.tmp"
+
+
+def stopped_creation(folder: Path) -> None:
+    """What a table's folder holds where the JVM that created the table was killed, or found the disk full."""
+    (folder / LOG_DIR / "_staged_commits").mkdir(parents=True)
+    (folder / LOG_DIR / DRAFT).write_text('{"commitInfo":')
+
+
+def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    stopped, committed, unlogged = (tmp_path / name for name in ("stopped", "committed", "unlogged"))
+    for folder in (stopped, committed, unlogged):
+        stopped_creation(folder)
+    commit = committed / LOG_DIR / "00000000000000000000.json"
+    commit.write_text("{}\n")
+    rows = unlogged / "k=a" / "part-0.parquet"
+    rows.parent.mkdir()
+    rows.write_bytes(b"PAR1")
+    for folder in (stopped, committed, unlogged, tmp_path / "none"):
+        clear_unfinished(folder)
+    assert not stopped.exists()
+    assert commit.exists()
+    assert rows.exists()
+    assert [has_log(folder) for folder in (stopped, committed, unlogged)] == [False, True, False]
+
+
+@pytest.mark.spark
+def test_a_table_is_created_where_its_creation_was_stopped_before(spark: SparkSession, database: str) -> None:
+    lake, table = Lake(spark), Table(database, "numbers", "Numbers.", COLUMNS)
+    stopped_creation(Path(lake.uri(table)))
+    assert lake.ensure({}, [table]) == [table]
+    spark.sql(f"INSERT INTO {table.qualified} VALUES ('a', 1)")
+    assert [tuple(row) for row in lake.read(table).collect()] == [("a", 1)]
+
+
+@pytest.mark.spark
+def test_rows_without_a_log_are_no_place_for_a_table_and_the_last_one_waits_for_the_others(
+    spark: SparkSession, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.storage.standing_tables._CREATION_S", (0.01,))
+    lake = Lake(spark)
+    tables = [Table(database, name, "Numbers.", COLUMNS) for name in ("unlogged", "other", "last")]
+    rows = Path(lake.uri(tables[0])) / "part-0.parquet"
+    rows.parent.mkdir()
+    rows.write_bytes(b"PAR1")
+    with pytest.raises(Exception, match="DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"):
+        lake.ensure({}, tables)
+    assert rows.exists()
+    assert lake.names(database) == {"other"}
+
+
+@pytest.mark.spark
+def test_sessions_that_create_the_same_tables_at_once_all_find_them(lake: SparkSession) -> None:
+    sessions = [lake.newSession() for _ in range(4)]
+    together = Barrier(len(sessions), timeout=30)
+
+    def ensure(session: SparkSession) -> set[str]:
+        together.wait()
+        made = Lake(session)
+        made.ensure(DATABASES, list(SHARED))
+        return {table.qualified for table in SHARED if made.read(table).isEmpty()}
+
+    with ThreadPoolExecutor(len(sessions)) as threads:
+        empty = list(threads.map(ensure, sessions))
+    assert empty == [{table.qualified for table in SHARED}] * len(sessions)
+
+
+@pytest.mark.spark
+def test_sessions_that_create_the_same_functions_at_once_agree_on_one_of_them(
+    spark: SparkSession, database: str
+) -> None:
+    sessions = [spark.newSession() for _ in range(4)]
+    together = Barrier(len(sessions), timeout=30)
+
+    def define(number: int) -> None:
+        for function in range(10):
+            together.wait()
+            statement = f"CREATE OR REPLACE FUNCTION {database}.met_{function}() RETURNS INT RETURN {number}"
+            Lake(sessions[number]).define(statement)
+
+    with ThreadPoolExecutor(len(sessions)) as threads:
+        list(threads.map(define, range(len(sessions))))
+    for function in range(10):
+        assert spark.sql(f"SELECT {database}.met_{function}()").first()[0] in range(len(sessions))
