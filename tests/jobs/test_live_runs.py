@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -33,6 +34,23 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     with made.serving("--no-airflow"):
         made.json("prepare", "--from", FIRST, "--to", BEYOND)
         yield made
+
+
+def test_first_runs_of_two_sources_at_once_make_one_lake(tmp_path: Path) -> None:
+    fresh = Installation(tmp_path / "home")
+    with fresh.serving("--no-airflow"):
+        fresh.json("prepare", "--from", FIRST, "--to", FIRST)
+        runs = [
+            fresh.start(str(TIDEMARK), "run", source, "--from", FIRST, "--to", FIRST)
+            for source in ("flights", "weather")
+        ]
+        for run in runs:
+            output, _ = run.communicate(timeout=300)
+            assert run.returncode == 0, output
+        rows = fresh.sql("SELECT source, count(*) AS deltas FROM bronze.deltas GROUP BY source ORDER BY source")
+        landed = fresh.sql("SELECT source, sum(rows) AS deltas FROM bronze.files GROUP BY source ORDER BY source")
+    assert rows == landed
+    assert [row["source"] for row in rows] == ["flights", "weather"]
 
 
 def _command(day: str) -> list[str]:
