@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LOG_DIR = "_delta_log"
 """Where a table's folder has its log."""
+_FIRST_COMMIT = f"{0:020d}.json"
 _LOST = "is newer than log segment"
 """What the library says of a log with the checksum of a version whose commit is not there."""
 _LISTING_S = 0.05
@@ -67,8 +68,10 @@ def has_log(folder: Path) -> bool:
 
 def clear_unfinished(folder: Path) -> None:
     """Remove what a table's creation has left that was stopped before its first commit: drafts of that commit, and the
-    folders around. A folder with anything else in it stays, so a table that is there by now is safe."""
-    for draft in (folder / LOG_DIR).glob(".*.tmp"):
+    folders around. A folder with anything else in it stays, and so does all of a table that is there by now."""
+    if has_log(folder):
+        return
+    for draft in (folder / LOG_DIR).glob(f".{_FIRST_COMMIT}.*.tmp"):
         draft.unlink(missing_ok=True)
     for place, *_ in os.walk(folder, topdown=False):
         with suppress(OSError):

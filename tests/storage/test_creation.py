@@ -30,6 +30,8 @@ def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> N
         stopped_creation(folder)
     commit = committed / LOG_DIR / "00000000000000000000.json"
     commit.write_text("{}\n")
+    second = committed / LOG_DIR / ".00000000000000000001.json.9e1f77aa.tmp"
+    second.write_text("{}\n")
     rows = unlogged / "k=a" / "part-0.parquet"
     rows.parent.mkdir()
     rows.write_bytes(b"PAR1")
@@ -37,6 +39,7 @@ def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> N
         clear_unfinished(folder)
     assert not stopped.exists()
     assert commit.exists()
+    assert second.exists(), "another run writes to the table"
     assert rows.exists()
     assert [has_log(folder) for folder in (stopped, committed, unlogged)] == [False, True, False]
 
