@@ -27,7 +27,7 @@ from urllib.parse import quote
 from spark_jobs.config import Settings, keep_private, load_settings
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
 from spark_jobs.server.class_archive import class_archive, reading
-from spark_jobs.server.errors import SPARK_ENDS, ServerUnreachable
+from spark_jobs.server.errors import END_OF_SPARK, ServerUnreachable
 from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.server.jars import further_jars, needed
 from spark_jobs.server.java import find_java, java_path
@@ -259,7 +259,7 @@ def _lost_its_server(call: grpc.Call) -> bool:
     if call.code() is grpc.StatusCode.CANCELLED:
         # a server that ends in order resets what it has not answered; Spark answers INTERNAL, to an interrupt as well
         return not (isinstance(call, grpc.Future) and call.cancelled())
-    return call.code() is grpc.StatusCode.UNAVAILABLE or SPARK_ENDS.search(call.details() or "") is not None
+    return call.code() is grpc.StatusCode.UNAVAILABLE or END_OF_SPARK.search(call.details() or "") is not None
 
 
 def _lost(settings: Settings) -> ServerUnreachable:

@@ -54,7 +54,7 @@ def _make_names_anew(settings: Settings, spark: SparkSession) -> list[str]:
         return [f"{finding.what}: {finding.found}" for finding in repair(settings, spark)]
     except Exception as error:  # a lake that is damaged is to be served: `doctor` looks at it, `restore` mends it
         if is_lost_server(error):
-            raise  # readers wait for the first work of the next one
+            raise  # the first work of the next server lets readers in
         traceback.print_exc()
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         return [f"names: not made anew: {reason}; `tidemark doctor` looks for the cause"]

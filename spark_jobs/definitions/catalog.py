@@ -211,8 +211,8 @@ def _drop_reads(lake: Lake, database: str, gone: str) -> None:
 
 
 def source_tables(source: Source) -> list[Table]:
-    """All tables that have rows of the source. Its chunks come last, since with them the source is there: of one whose
-    first run is stopped while it creates tables, nothing is to be read or mended."""
+    """All tables that have rows of the source. Its chunks come last: a source that has them counts as one that has run,
+    so they are created once all its other tables stand."""
     return [*_shared_tables(source), *_own_tables(source)]
 
 

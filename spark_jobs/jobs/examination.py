@@ -57,7 +57,7 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
 def _unlogged(folder: Path) -> Iterator[Finding]:
     """Folders of data that no log belongs to."""
     for table in sorted(path for path in folder.glob("*.db/*") if path.is_dir()):
-        if not has_log(table) and next(table.rglob("*.parquet"), None):
+        if not (table / LOG_DIR).is_dir() and next(table.rglob("*.parquet"), None):
             name = f"{table.parent.stem}.{table.name}"
             advice = _RESTORE.format("its rows are lost: move the folder away and run the source's drops again")
             yield Finding(f"table {name}", "wrong", f"{table} holds data files and no {LOG_DIR}", advice)

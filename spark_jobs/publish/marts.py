@@ -22,7 +22,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.failures import recognized_in
 from spark_jobs.publish.changes import Changes
 from spark_jobs.publish.project import PROJECT, Project
-from spark_jobs.server.errors import SPARK_ENDS
+from spark_jobs.server.errors import END_OF_SPARK
 from spark_jobs.server.logins import login
 from spark_jobs.sources import Source
 
@@ -31,7 +31,7 @@ _NO_FAILURE = ("success", "pass", "warn", "skipped", "no-op")
 """What dbt says of what did not fail by itself: it skips what comes after something that failed."""
 _SERVER_LOST = re.compile(
     r"Could not connect to any of|TTransportException: unexpected exception|TSocket read 0 bytes"
-    rf"|Connection reset by peer|Broken pipe|{SPARK_ENDS.pattern}"
+    rf"|Connection reset by peer|Broken pipe|{END_OF_SPARK.pattern}"
 )
 """What Thrift says of a server that is away, or that ended in the middle of a connection's opening or a statement, and
 what the server says of itself while it ends."""

@@ -6,7 +6,7 @@ import re
 
 from spark_jobs.errors import ConfigurationError, TidemarkError
 
-SPARK_ENDS = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down")
+END_OF_SPARK = re.compile(r"stopped SparkContext|SparkContext (was|has been) shut ?down")
 """What the lake server says, while it ends, of work that is under way or asked for."""
 
 

@@ -104,7 +104,7 @@ class StandingTables:
         return missing
 
     def _create(self, table: Table) -> None:
-        """Create a table, which another run may be at as well, or may have been stopped at.
+        """Create a table. Another run may be creating it at the same time, or may have been stopped while it did.
 
         First runs of two sources meet at the tables that sources share. What Delta and the catalog say of that depends
         on the moment, so what is in the table's place decides whether it is tried again.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+
+from tests.at_once import at_once
 
 pytestmark = pytest.mark.spark
 
@@ -77,17 +78,11 @@ def test_a_new_view_is_created_and_a_view_in_its_way_stays(spark: SparkSession, 
 
 def test_sessions_that_create_a_view_at_once_agree_on_one_of_them(spark: SparkSession, database: str) -> None:
     sessions = [spark.newSession() for _ in range(4)]
-    together = threading.Barrier(len(sessions), timeout=30)
-
-    def create(number: int) -> None:
-        for view in range(10):
-            together.wait()
-            sessions[number].sql(f"CREATE OR REPLACE VIEW {database}.met_{view} AS SELECT {number} AS n")
-
-    with ThreadPoolExecutor(len(sessions)) as threads:
-        list(threads.map(create, range(len(sessions))))
-    for view in range(10):
-        assert spark.table(f"{database}.met_{view}").first().n in range(len(sessions))
+    for view in (f"{database}.met_{n}" for n in range(10)):
+        at_once(
+            lambda n, view=view: sessions[n].sql(f"CREATE OR REPLACE VIEW {view} AS SELECT {n} AS n"), len(sessions)
+        )
+        assert spark.table(view).first().n in range(len(sessions))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +11,7 @@ from spark_jobs.storage.delta_log import LOG_DIR, clear_unfinished, has_log
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import DATABASES, SHARED
+from tests.at_once import at_once
 
 COLUMNS = (Column("k", "STRING", "Key."), Column("n", "BIGINT", "Number."))
 DRAFT = ".00000000000000000000.json.5c7d0a3e.tmp"
@@ -72,16 +71,13 @@ def test_rows_without_a_log_are_no_place_for_a_table_and_the_last_one_waits_for_
 @pytest.mark.spark
 def test_sessions_that_create_the_same_tables_at_once_all_find_them(lake: SparkSession) -> None:
     sessions = [lake.newSession() for _ in range(4)]
-    together = Barrier(len(sessions), timeout=30)
 
-    def ensure(session: SparkSession) -> set[str]:
-        together.wait()
-        made = Lake(session)
-        made.ensure(DATABASES, list(SHARED))
-        return {table.qualified for table in SHARED if made.read(table).isEmpty()}
+    def ensure(number: int) -> set[str]:
+        tables = Lake(sessions[number])
+        tables.ensure(DATABASES, list(SHARED))
+        return {table.qualified for table in SHARED if tables.read(table).isEmpty()}
 
-    with ThreadPoolExecutor(len(sessions)) as threads:
-        empty = list(threads.map(ensure, sessions))
+    empty = at_once(ensure, len(sessions))
     assert empty == [{table.qualified for table in SHARED}] * len(sessions)
 
 
@@ -90,15 +86,7 @@ def test_sessions_that_create_the_same_functions_at_once_agree_on_one_of_them(
     spark: SparkSession, database: str
 ) -> None:
     sessions = [spark.newSession() for _ in range(4)]
-    together = Barrier(len(sessions), timeout=30)
-
-    def define(number: int) -> None:
-        for function in range(10):
-            together.wait()
-            statement = f"CREATE OR REPLACE FUNCTION {database}.met_{function}() RETURNS INT RETURN {number}"
-            Lake(sessions[number]).define(statement)
-
-    with ThreadPoolExecutor(len(sessions)) as threads:
-        list(threads.map(define, range(len(sessions))))
-    for function in range(10):
-        assert spark.sql(f"SELECT {database}.met_{function}()").first()[0] in range(len(sessions))
+    for function in (f"{database}.met_{n}()" for n in range(10)):
+        defined = f"CREATE OR REPLACE FUNCTION {function} RETURNS INT RETURN"
+        at_once(lambda n, defined=defined: Lake(sessions[n]).define(f"{defined} {n}"), len(sessions))
+        assert spark.sql(f"SELECT {function}").first()[0] in range(len(sessions))
