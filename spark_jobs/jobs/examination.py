@@ -1,7 +1,6 @@
 """What is wrong with a lake on this machine's disks, told by its files alone: no Spark, no server, nothing changed.
 
-Each table's own log is checked by `server.table_check`. Here the tables are held against each other: what one says,
-another must have.
+Each table is held against its own log, and the tables against each other: what one says, another must have.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
-from spark_jobs.storage.delta_log import LOG_DIR, has_log
+from spark_jobs.storage.delta_log import LOG_DIR, has_log, is_unfinished
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.source_changes import source_changes, unfinished_change
 from spark_jobs.storage.stored_lake import StoredLake
+from spark_jobs.storage.table_check import damaged_tables
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED, chunks, updates
 
 if TYPE_CHECKING:
@@ -40,6 +40,20 @@ if TYPE_CHECKING:
 
 _RESTORE = "`tidemark restore` a backup into an empty home; without one, {}"
 _REPAIR = "`tidemark doctor --repair`"
+
+
+def examine_files(settings: Settings, *, deep: bool = False) -> Iterator[Finding]:
+    """Whether every table of the lake has the files that its log names; `deep` also reads each of them."""
+    folder = settings.lake_path
+    if folder is None or not folder.exists():
+        yield Finding("tables", "ok", "not on this disk" if folder is None else "none yet")
+        return
+    damage = [*damaged_tables(folder, deep=deep)]
+    for each in damage:
+        advice = _RESTORE.format("land the sources' drops again in a new home")
+        yield Finding(f"table {each.table}", "wrong", f"{each.file} {each.finding}", advice)
+    if not damage:
+        yield Finding("tables", "ok", "every file there" + (" and read" if deep else ""))
 
 
 def examine_lake(settings: Settings) -> Iterator[Finding]:
@@ -127,7 +141,7 @@ class _Examined:
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong; nothing of a source that never ran."""
-        if not Path(self.lake.uri(chunks(self.source))).is_dir():
+        if not self._has_run():
             return
         if unfinished_change(self.lake, self.source.name) is not None:
             return  # told of as a change: until it has come to its end, tables are at odds
@@ -141,6 +155,20 @@ class _Examined:
                 yield from look()
             except TidemarkError as error:
                 yield self._finding("records", error.found, error.next_step)
+
+    def _has_run(self) -> bool:
+        """Whether the source has what a first run creates last, or a record that names it."""
+        if not self._is_lacking(chunks(self.source)):
+            return True
+        logged = filter(self._has_log, (FILES, FRONTIERS, PUBLISHED))
+        try:
+            return any(row["source"] == self.source.name for table in logged for row in self.lake.records(table))
+        except TidemarkError:
+            return True  # told of the records
+
+    def _is_lacking(self, table: Table) -> bool:
+        """Whether there is no table, and nothing of one but what a creation leaves that was stopped."""
+        return is_unfinished(Path(self.lake.uri(table)))
 
     def _has_log(self, table: Table) -> bool:
         return has_log(Path(self.lake.uri(table)))
@@ -159,17 +187,17 @@ class _Examined:
         changed = self._changed()
         for table in source_tables(self.source):
             folder = Path(self.lake.uri(table))
-            if not folder.is_dir() and table in (*QUALITY, ERASURES):
+            if self._is_lacking(table) and table in (*QUALITY, ERASURES):
                 advice = f"run any drop of {self.source.name}: it makes the table, and nothing else needs it"
                 yield Finding(
                     f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice
                 )
-            elif not folder.is_dir() and table not in (FILES, FRONTIERS, PUBLISHED):
+            elif self._is_lacking(table) and table not in (FILES, FRONTIERS, PUBLISHED):
                 if self._parts().get(table.qualified) in changed:
-                    yield self._unaccepted(table, f"no folder {folder}")
+                    yield self._unaccepted(table, f"no table in {folder}")
                 else:
                     advice = _RESTORE.format("land its drops again in a new home")
-                    yield self._finding(table.qualified, f"no folder {folder}", advice)
+                    yield self._finding(table.qualified, f"no table in {folder}", advice)
             elif self._has_log(table):
                 yield from self._lacking(table, changed)
 

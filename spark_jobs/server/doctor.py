@@ -20,7 +20,6 @@ from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.ports import listener
 from spark_jobs.server.status import Status, status
-from spark_jobs.server.table_check import damaged_tables
 from spark_jobs.sources import read_sources
 
 LEAST_FREE_BYTES = 2 * 1024**3
@@ -30,8 +29,8 @@ VERSIONS = {"pyspark": "4.2.0", "delta-spark": "4.4.0", "apache-airflow": "3.3.2
 """What this code was tested with; the lock file pins the rest."""
 
 
-def examine(settings: Settings, *, deep: bool = False) -> list[Finding]:
-    """Look at everything; takes 2 to 5 s. `deep` also reads every data file of the lake."""
+def examine(settings: Settings) -> list[Finding]:
+    """Look at everything but the lake; takes 2 to 5 s."""
     now = status(settings)
     looks: list[Callable[[], Iterator[Finding]]] = [
         _python,
@@ -43,7 +42,6 @@ def examine(settings: Settings, *, deep: bool = False) -> list[Finding]:
         lambda: _folders(settings, now),
         lambda: _ports(settings, now),
         lambda: _writer(settings, now),
-        lambda: _tables(settings, deep=deep),
         lambda: _backup(settings),
         lambda: _sources(settings),
     ]
@@ -190,17 +188,3 @@ def _backup(settings: Settings) -> Iterator[Finding]:
         yield Finding("backup", "ok", f"set {last['set']} in {last['place']}; `tidemark verify` reads it")
     except (OSError, ValueError, KeyError, TypeError):
         yield Finding("backup", "warning", "this home has never been backed up", "`tidemark backup` a folder or bucket")
-
-
-def _tables(settings: Settings, *, deep: bool) -> Iterator[Finding]:
-    if settings.lake_path is None or not settings.lake_path.exists():
-        yield Finding("tables", "ok", "not on this disk" if settings.lake_path is None else "none yet")
-        return
-    damage = list(damaged_tables(settings.lake_path, deep=deep))
-    for each in damage:
-        advice = (
-            "`tidemark restore` a backup into an empty home; without one, land the sources' drops again in a new home"
-        )
-        yield Finding(f"table {each.table}", "wrong", f"{each.file} {each.finding}", advice)
-    if not damage:
-        yield Finding("tables", "ok", "every file there" + (" and read" if deep else ""))

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 LOG_DIR = "_delta_log"
 """Where a table's folder has its log."""
-_FIRST_COMMIT = f"{0:020d}.json"
+_FIRST_DRAFTS = f".{0:020d}.json.*.tmp"
+"""What Delta writes before it gives the first commit its name."""
 _LOST = "is newer than log segment"
 """What the library says of a log with the checksum of a version whose commit is not there."""
 _LISTING_S = 0.05
@@ -66,13 +68,24 @@ def has_log(folder: Path) -> bool:
     return any((folder / LOG_DIR).glob("*.json"))
 
 
+def is_unfinished(folder: Path) -> bool:
+    """Whether a table's folder holds nothing that could be lost: it is not there, or has no more in it than what the
+    table's creation leaves if it is stopped before its first commit, drafts of that commit and folders."""
+    return all(_is_draft(path, folder) for path in folder.rglob("*") if not path.is_dir())
+
+
 def clear_unfinished(folder: Path) -> None:
-    """Remove what a table's creation has left that was stopped before its first commit: drafts of that commit, and the
-    folders around. A folder with anything else in it stays, and so does all of a table that is there by now."""
-    if has_log(folder):
+    """Remove what a creation that was stopped has left, if there is nothing else (`is_unfinished`)."""
+    if not is_unfinished(folder):
         return
-    for draft in (folder / LOG_DIR).glob(f".{_FIRST_COMMIT}.*.tmp"):
-        draft.unlink(missing_ok=True)
+    for path in [*folder.rglob("*")]:
+        if _is_draft(path, folder):
+            path.unlink(missing_ok=True)
+    # a folder in which another run has written since stays
     for place, *_ in os.walk(folder, topdown=False):
         with suppress(OSError):
             Path(place).rmdir()
+
+
+def _is_draft(path: Path, folder: Path) -> bool:
+    return path.parent == folder / LOG_DIR and fnmatch(path.name, _FIRST_DRAFTS)

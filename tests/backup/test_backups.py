@@ -21,10 +21,10 @@ from spark_jobs.backup.restoring import HomeNotEmpty
 from spark_jobs.backup.stores import Store
 from spark_jobs.cli.app import run
 from spark_jobs.config import Settings
-from spark_jobs.server.table_check import damaged_tables
 from spark_jobs.storage.fence import SourceBusy, take
 from spark_jobs.storage.records import arrow_records
 from spark_jobs.storage.shown_marts import ShownMarts, note_shown, shown_marts
+from spark_jobs.storage.table_check import damaged_tables
 from spark_jobs.storage.tables import PUBLISHED
 from tests.jobs.harness import SOURCE
 

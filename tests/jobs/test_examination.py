@@ -19,6 +19,7 @@ from spark_jobs.storage.publication import PublicationDoubled, load
 from spark_jobs.storage.stored_lake import StoredLake
 from spark_jobs.storage.tables import BELOW_HORIZON
 from tests.jobs.harness import Reading, run, write_drops, write_source
+from tests.remains import leave_remains
 
 pytestmark = pytest.mark.spark
 
@@ -46,6 +47,15 @@ def without_log(settings: Settings) -> None:
 
 def without_table(settings: Settings) -> None:
     shutil.rmtree(settings.lake_path / "gold.db" / "state_history")
+
+
+def without_chunks(settings: Settings) -> None:
+    shutil.rmtree(settings.lake_path / "bronze.db" / "meters_chunks")
+
+
+def with_an_emptied_folder(settings: Settings) -> None:
+    without_table(settings)
+    (settings.lake_path / "gold.db" / "state_history" / "_delta_log").mkdir(parents=True)
 
 
 def published_twice(settings: Settings) -> None:
@@ -136,7 +146,9 @@ def without_source_file(settings: Settings) -> None:
 
 DAMAGES: list[tuple[Callable[[Settings], None], str, str]] = [
     (without_log, "table silver.hourly_history", "no _delta_log"),
-    (without_table, "meters: gold.state_history", "no folder"),
+    (without_table, "meters: gold.state_history", "no table in"),
+    (with_an_emptied_folder, "meters: gold.state_history", "no table in"),
+    (without_chunks, "meters: bronze.meters_chunks", "no table in"),
     (published_twice, "meters: publication", "2 rows of the source in trace.published"),
     (without_its_publication, "meters: records", "no row of meters in trace.published"),
     (with_an_earlier_publication, "meters: records", "no row of meters in trace.published"),
@@ -187,6 +199,14 @@ def test_what_a_run_has_yet_to_accept_is_no_damage(sound: Settings) -> None:
     shutil.rmtree(sound.lake_path / "silver.db" / "shifts_history")
     lost = {finding.what: finding.verdict for finding in examine_lake(sound)}
     assert lost["meters: silver.shifts_history"] == "wrong"
+
+
+def test_a_first_run_that_was_stopped_while_it_created_tables_has_damaged_nothing(sound: Settings) -> None:
+    file = sound.sources / "meters.yml"
+    file.with_name("gauges.yml").write_text(file.read_text().replace("meters", "gauges"))
+    for table in ("bronze.db/gauges_chunks", "trace.db/gauges_updates"):
+        leave_remains(sound.lake_path / table)
+    assert list(examine_lake(sound)) == [Finding("lake", "ok", "records, tables and trace agree")]
 
 
 def test_a_publication_that_stands_twice_is_read_by_nobody(sound: Settings) -> None:

@@ -19,6 +19,7 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.jobs.examination import examine_files
 from spark_jobs.server import control, doctor, processes
 from spark_jobs.server.errors import LakeBusy, PortTaken, ServerUnreachable
 from spark_jobs.server.first_work_part import admit_readers, hold_readers
@@ -260,8 +261,8 @@ def test_a_job_fails_at_once_where_no_server_runs(installation, tmp_path, monkey
 
 
 def test_the_doctor_finds_nothing_wrong(lake_server):
-    wrong = [finding for finding in doctor.examine(lake_server, deep=True) if finding.verdict == "wrong"]
-    assert wrong == []
+    findings = [*doctor.examine(lake_server), *examine_files(lake_server, deep=True)]
+    assert [finding for finding in findings if finding.verdict == "wrong"] == []
 
 
 def test_scratch_folders_are_looked_for_where_spark_has_them(lake_server, tmp_path, monkeypatch):

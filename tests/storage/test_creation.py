@@ -12,21 +12,15 @@ from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import DATABASES, SHARED
 from tests.at_once import at_once
+from tests.remains import leave_remains
 
 COLUMNS = (Column("k", "STRING", "Key."), Column("n", "BIGINT", "Number."))
-DRAFT = ".00000000000000000000.json.5c7d0a3e.tmp"
-
-
-def stopped_creation(folder: Path) -> None:
-    """What a table's folder holds where the JVM that created the table was killed, or found the disk full."""
-    (folder / LOG_DIR / "_staged_commits").mkdir(parents=True)
-    (folder / LOG_DIR / DRAFT).write_text('{"commitInfo":')
 
 
 def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> None:
     stopped, committed, unlogged = (tmp_path / name for name in ("stopped", "committed", "unlogged"))
     for folder in (stopped, committed, unlogged):
-        stopped_creation(folder)
+        leave_remains(folder)
     commit = committed / LOG_DIR / "00000000000000000000.json"
     commit.write_text("{}\n")
     second = committed / LOG_DIR / ".00000000000000000001.json.9e1f77aa.tmp"
@@ -46,7 +40,7 @@ def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> N
 @pytest.mark.spark
 def test_a_table_is_created_where_its_creation_was_stopped_before(spark: SparkSession, database: str) -> None:
     lake, table = Lake(spark), Table(database, "numbers", "Numbers.", COLUMNS)
-    stopped_creation(Path(lake.uri(table)))
+    leave_remains(Path(lake.uri(table)))
     assert lake.ensure({}, [table]) == [table]
     spark.sql(f"INSERT INTO {table.qualified} VALUES ('a', 1)")
     assert [tuple(row) for row in lake.read(table).collect()] == [("a", 1)]

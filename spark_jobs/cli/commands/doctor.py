@@ -35,12 +35,12 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Examine Java, jars, ports, disk, versions, processes and tables; exit code 1 if something is wrong."""
-    from spark_jobs.jobs.examination import examine_lake
+    from spark_jobs.jobs.examination import examine_files, examine_lake
     from spark_jobs.server.doctor import examine
 
     settings = load_settings()
     findings = _repaired(settings) if repair else []
-    findings += [*examine(settings, deep=deep), *examine_lake(settings), *_names(settings)]
+    findings += [*examine(settings), *examine_files(settings, deep=deep), *examine_lake(settings), *_names(settings)]
     rows = [(SIGNS[each.verdict], each.what, each.found, each.do) for each in findings]
     emit(as_json, [asdict(each) for each in findings], lambda: table(["", "what", "found", "what to do"], rows))
     if any(each.verdict == "wrong" for each in findings):

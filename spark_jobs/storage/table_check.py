@@ -4,7 +4,7 @@ Checked for each table: the log's versions have no hole, from the last checkpoin
 checkpoint can be parsed; every data file of the present version exists with the size that the log says. A deep check
 also reads every data file against its checksums, so it costs a full read; commits are always read so.
 
-Not checked: files that no version names, and older versions.
+Not checked: files that no version names, older versions, and what is left of a table whose creation was stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-LOG_DIR = "_delta_log"
+from spark_jobs.storage.delta_log import LOG_DIR, is_unfinished
+
 VERSION_DIGITS = 20
 
 
@@ -37,6 +38,8 @@ def damaged_tables(lake: Path, *, deep: bool = False) -> Iterator[Damage]:
     """All damage under the lake, table by table."""
     for log in sorted(lake.rglob(LOG_DIR)):
         table = log.parent
+        if is_unfinished(table):
+            continue
         name = str(table.relative_to(lake))
         try:
             files = _present_files(log)

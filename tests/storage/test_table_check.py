@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.server.table_check import damaged_tables
+from spark_jobs.storage.table_check import damaged_tables
+from tests.remains import leave_remains
 
 COMMITS = 3
 
@@ -88,6 +89,13 @@ def test_a_deleted_commit_is_named(lake, version):
     [(name, finding)] = damage(lake)
     assert name == f"_delta_log/{version:020d}.json"
     assert "is missing" in finding
+
+
+def test_a_log_without_a_commit_is_damage_where_the_table_has_rows_alone(lake):
+    for log in (lake / "gold.db" / "state" / "_delta_log").iterdir():
+        log.unlink()
+    leave_remains(lake / "gold.db" / "stopped")
+    assert damage(lake) == [("_delta_log", "holds no version")]
 
 
 def test_a_commit_that_is_not_json_is_named(lake):
