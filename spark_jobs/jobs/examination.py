@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _RESTORE = "`tidemark restore` a backup into an empty home; without one, {}"
 _REPAIR = "`tidemark doctor --repair`"
+_RECORDS = (FILES, FRONTIERS, PUBLISHED)
+"""What says how far each source has come; their loss is told before all else."""
 
 
 def examine_files(settings: Settings, *, deep: bool = False) -> Iterator[Finding]:
@@ -145,7 +147,7 @@ class _Examined:
             return
         if unfinished_change(self.lake, self.source.name) is not None:
             return  # told of as a change: until it has come to its end, tables are at odds
-        lost = [table for table in (FILES, FRONTIERS, PUBLISHED) if not self._has_log(table)]
+        lost = [table for table in _RECORDS if not self._has_log(table)]
         for table in lost:
             advice = _RESTORE.format("what counts of the lake can't be told")
             yield self._finding(table.qualified, f"no Delta log in {self.lake.uri(table)}", advice)
@@ -158,15 +160,15 @@ class _Examined:
 
     def _has_run(self) -> bool:
         """Whether the source has what a first run creates last, or a record that names it."""
-        if not self._is_lacking(chunks(self.source)):
+        if not self._is_absent(chunks(self.source)):
             return True
-        logged = filter(self._has_log, (FILES, FRONTIERS, PUBLISHED))
+        logged = filter(self._has_log, _RECORDS)
         try:
             return any(row["source"] == self.source.name for table in logged for row in self.lake.records(table))
         except TidemarkError:
             return True  # told of the records
 
-    def _is_lacking(self, table: Table) -> bool:
+    def _is_absent(self, table: Table) -> bool:
         """Whether there is no table, and nothing of one but what a creation leaves that was stopped."""
         return is_unfinished(Path(self.lake.uri(table)))
 
@@ -186,20 +188,20 @@ class _Examined:
     def _tables(self) -> Iterator[Finding]:
         changed = self._changed()
         for table in source_tables(self.source):
-            folder = Path(self.lake.uri(table))
-            if self._is_lacking(table) and table in (*QUALITY, ERASURES):
-                advice = f"run any drop of {self.source.name}: it makes the table, and nothing else needs it"
-                yield Finding(
-                    f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice
-                )
-            elif self._is_lacking(table) and table not in (FILES, FRONTIERS, PUBLISHED):
-                if self._parts().get(table.qualified) in changed:
-                    yield self._unaccepted(table, f"no table in {folder}")
-                else:
-                    advice = _RESTORE.format("land its drops again in a new home")
-                    yield self._finding(table.qualified, f"no table in {folder}", advice)
-            elif self._has_log(table):
+            if self._has_log(table):
                 yield from self._lacking(table, changed)
+            elif self._is_absent(table) and table not in _RECORDS:
+                yield self._absent(table, changed)
+
+    def _absent(self, table: Table, changed: list[str]) -> Finding:
+        """A table that is not there: of an older lake, of a source file that says more, or lost."""
+        if table in (*QUALITY, ERASURES):
+            advice = f"run any drop of {self.source.name}: it makes the table, and nothing else needs it"
+            return Finding(f"{self.source.name}: {table.qualified}", "warning", "no such table: an older lake", advice)
+        state = f"no table in {self.lake.uri(table)}"
+        if self._parts().get(table.qualified) in changed:
+            return self._unaccepted(table, state)
+        return self._finding(table.qualified, state, _RESTORE.format("land its drops again in a new home"))
 
     def _changed(self) -> list[str]:
         """Parts of the source file that no run has accepted as they are now."""

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 LOG_DIR = "_delta_log"
 """Where a table's folder has its log."""
-_FIRST_DRAFTS = f".{0:020d}.json.*.tmp"
-"""What Delta writes before it gives the first commit its name."""
 _LOST = "is newer than log segment"
 """What the library says of a log with the checksum of a version whose commit is not there."""
 _LISTING_S = 0.05
@@ -71,21 +68,22 @@ def has_log(folder: Path) -> bool:
 def is_unfinished(folder: Path) -> bool:
     """Whether a table's folder holds nothing that could be lost: it is not there, or has no more in it than what the
     table's creation leaves if it is stopped before its first commit, drafts of that commit and folders."""
-    return all(_is_draft(path, folder) for path in folder.rglob("*") if not path.is_dir())
+    drafts = _drafts(folder)
+    return all(path in drafts for path in folder.rglob("*") if not path.is_dir())
 
 
 def clear_unfinished(folder: Path) -> None:
     """Remove what a creation that was stopped has left, if there is nothing else (`is_unfinished`)."""
     if not is_unfinished(folder):
         return
-    for path in [*folder.rglob("*")]:
-        if _is_draft(path, folder):
-            path.unlink(missing_ok=True)
+    for draft in _drafts(folder):
+        draft.unlink(missing_ok=True)
     # a folder in which another run has written since stays
     for place, *_ in os.walk(folder, topdown=False):
         with suppress(OSError):
             Path(place).rmdir()
 
 
-def _is_draft(path: Path, folder: Path) -> bool:
-    return path.parent == folder / LOG_DIR and fnmatch(path.name, _FIRST_DRAFTS)
+def _drafts(folder: Path) -> set[Path]:
+    """What Delta writes before it gives a table's first commit its name."""
+    return {*(folder / LOG_DIR).glob(f".{0:020d}.json.*.tmp")}
