@@ -333,6 +333,15 @@ def test_a_user_has_so_many_statements_at_a_time(served):
         connection.close()
 
 
+def test_many_sessions_end_at_once(served):
+    """Hive closed the metastore's client that all share: of forty such ends, one broke off or waited for ever."""
+    for _ in range(10):
+        connections = [thrift_connection(served, login(served, "reader"), timeout_s=20) for _ in range(40)]
+        with ThreadPoolExecutor(len(connections)) as pool:
+            for ended in [pool.submit(connection.close) for connection in connections]:
+                ended.result()
+
+
 def test_readers_are_answered_beside_a_run_that_works(served, reader, writer):
     """They share one seat then, and a statement that takes long does not keep it."""
     over = threading.Event()

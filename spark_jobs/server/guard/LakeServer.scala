@@ -9,6 +9,7 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.hive.conf.HiveConf
 import org.apache.hadoop.hive.conf.HiveConf.ConfVars
+import org.apache.hadoop.hive.ql.session.SessionState
 import org.apache.hive.service.Service
 import org.apache.hive.service.auth.TSetIpAddressProcessor
 import org.apache.hive.service.cli.{CLIService, HiveSQLException, SessionHandle}
@@ -80,6 +81,8 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
     val (database, settings) = wishes(principal, Option(asked).map(_.asScala.toMap).getOrElse(Map.empty))
     val handle = super.openSession(protocol, principal.user, "", address, null, false, token)
     try {
+      val hives = getSession(handle)
+      ReflectionUtils.setAncestorField(hives, 0, "sessionState", new HiveState(hives.getHiveConf, principal.user))
       HiveThriftServer2.eventManager.onSessionCreated(address, handle.getSessionId.toString, principal.user)
       val session = Guard.newSession(root, principal)
       session.sessionState.conf.setConf(SQLConf.DATETIME_JAVA8API_ENABLED, true)
@@ -123,6 +126,16 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
     }
     (asked.get("use:database").filter(_.nonEmpty), settings)
   }
+}
+
+/** What Hive keeps for a session, of which Spark uses nothing but that it is there.
+  *
+  * Hive would end it by closing the metastore's client of the thread, which is the one that all of Spark shares. It looks
+  * at that client first; when another session has just closed it, Hive makes one anew, for which classes are missing
+  * here: the connection broke off, and later sessions in the same case waited for ever.
+  */
+private class HiveState(conf: HiveConf, user: String) extends SessionState(conf, user) {
+  override def close(): Unit = SessionState.detachSession()
 }
 
 /** The names of a catalog that was lost. The first work of the server makes them anew, and removes a file when it has. */
