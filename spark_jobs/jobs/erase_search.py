@@ -16,6 +16,7 @@ from spark_jobs.jobs.erase_words import in_parquet, is_distinct, names_entity, p
 from spark_jobs.jobs.source_parts import histories
 from spark_jobs.landing.ledger import versions
 from spark_jobs.sources import Source
+from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import PINS
 from spark_jobs.storage.places import lake_root
@@ -88,7 +89,7 @@ def _files_with(folder: Path, source: Source, entity: str, *, shared: bool) -> I
     pattern = pattern_of(entity)
     for path in sorted(folder.rglob("*")):
         of_others = shared and path.suffix == ".parquet" and f"source={quote(source.name)}" not in path.parts
-        if not path.is_file() or (of_others and "_delta_log" not in path.parts):
+        if not path.is_file() or (of_others and LOG_DIR not in path.parts):
             continue
         if in_parquet(path, entity) if path.suffix == ".parquet" else _in_log(path, pattern, entity):
             yield path

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.storage.delta_log import LOG_DIR
+from spark_jobs.storage.delta_log import LOG_DIR, version_file
 
 _NAMED = {"txn": ("setTransactions", "appId"), "domainMetadata": ("domainMetadata", "domain")}
 """Actions of which the last one of a name counts: what a checksum calls their list, and the name's key."""
@@ -35,9 +35,9 @@ def write_checksum(table: Path, version: int) -> bool:
         checksum = _following(json.loads(before[-1].read_text()), log, int(before[-1].stem) + 1, version)
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    written = log / f".{version:020d}.{os.getpid()}.{threading.get_ident()}"
+    written = log / f".{version_file(version, 'crc')}.{os.getpid()}.{threading.get_ident()}"
     written.write_text(json.dumps(checksum))
-    written.replace(log / f"{version:020d}.crc")
+    written.replace(log / version_file(version, "crc"))
     for path in before:
         path.unlink(missing_ok=True)
     return True
@@ -54,7 +54,7 @@ def _following(checksum: dict[str, Any], log: Path, first: int, last: int) -> di
         if checksum.get(stated) is not None
     }
     for version in range(first, last + 1):
-        for line in (log / f"{version:020d}.json").read_text().splitlines():
+        for line in (log / version_file(version)).read_text().splitlines():
             for kind, action in json.loads(line).items():
                 if kind == "add":
                     size, files = size + action["size"], files + 1

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LOG_DIR = "_delta_log"
 """Where a table's folder has its log."""
+_VERSION_DIGITS = 20
 _LOST = "is newer than log segment"
 """What the library says of a log with the checksum of a version whose commit is not there."""
 _LISTING_S = 0.05
@@ -60,6 +61,14 @@ def open_table(uri: str, options: Mapping[str, str], version: int | None = None)
     raise AssertionError("the last try returns or raises")
 
 
+def version_file(version: int, suffix: str = "json") -> str:
+    """The name of a version's commit in the log, or of its checksum (`crc`).
+
+    Source: Delta's protocol, "Delta Log Entries" and "Version Checksum File".
+    """
+    return f"{version:0{_VERSION_DIGITS}d}.{suffix}"
+
+
 def has_log(folder: Path) -> bool:
     """Whether a folder of this machine holds a table: a log with a commit in it."""
     return any((folder / LOG_DIR).glob("*.json"))
@@ -86,4 +95,4 @@ def clear_unfinished(folder: Path) -> None:
 
 def _drafts(folder: Path) -> set[Path]:
     """What Delta writes before it gives a table's first commit its name."""
-    return {*(folder / LOG_DIR).glob(f".{0:020d}.json.*.tmp")}
+    return {*(folder / LOG_DIR).glob(f".{version_file(0)}.*.tmp")}

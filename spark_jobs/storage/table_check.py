@@ -20,9 +20,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.storage.delta_log import LOG_DIR, is_unfinished
-
-VERSION_DIGITS = 20
+from spark_jobs.storage.delta_log import LOG_DIR, is_unfinished, version_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +66,12 @@ def _present_files(log: Path) -> dict[str, int]:
     expected = list(range(start + 1, start + 1 + len(later)))
     if later != expected:
         missing = next(want for want, found in zip(expected, later, strict=True) if want != found)
-        raise _Broken(f"{LOG_DIR}/{missing:0{VERSION_DIGITS}d}.json", "is missing, later versions exist")
+        raise _Broken(f"{LOG_DIR}/{version_file(missing)}", "is missing, later versions exist")
     if not later and start < 0:
         raise _Broken(LOG_DIR, "holds no version")
     last, written = max([start, *later]), _last_written(log)
     if written > last:
-        raise _Broken(f"{LOG_DIR}/{written:0{VERSION_DIGITS}d}.json", "is missing, its checksum exists")
+        raise _Broken(f"{LOG_DIR}/{version_file(written)}", "is missing, its checksum exists")
     for version in later:
         for action in _commit(log, version):
             _apply(action, files)
@@ -102,7 +100,7 @@ def _from_checkpoint(log: Path) -> tuple[int, dict[str, int]]:
 
 
 def _commit(log: Path, version: int) -> Iterator[dict[str, Any]]:
-    name = f"{version:0{VERSION_DIGITS}d}.json"
+    name = version_file(version)
     if finding := _by_sidecar(log / name):
         raise _Broken(f"{LOG_DIR}/{name}", finding)
     try:
