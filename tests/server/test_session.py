@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config import CHECKOUT, Settings
+from spark_jobs.session import classic_conf
 from tests.installations import ODD_NAME
 
 pytestmark = pytest.mark.spark
@@ -77,3 +78,19 @@ def test_a_checkout_and_its_jars_may_have_any_name_that_is_not_refused(tmp_path:
     folder, class_path = done.stdout.splitlines()
     assert folder == str(checkout / "spark_jobs")
     assert all(jar.startswith(f"{checkout}/.jars/") for jar in class_path.split(":"))
+
+
+@pytest.mark.parametrize(
+    ("options", "collectors"),
+    [
+        ("", ["-XX:+UseParallelGC"]),
+        ("-Xss4m -XX:-UseGCOverheadLimit", ["-XX:+UseParallelGC"]),
+        ("-XX:+UseZGC -Xss4m", ["-XX:+UseZGC"]),
+        ("-XX:+UseG1GC", ["-XX:+UseG1GC"]),
+    ],
+)
+def test_java_is_given_one_collector(options: str, collectors: list[str], tmp_path: Path) -> None:
+    """Java does not start with two."""
+    conf = classic_conf(Settings(home=tmp_path, java_options=options))
+    named = conf["spark.driver.extraJavaOptions"].split()
+    assert [option for option in named if option.startswith("-XX:+Use") and option.endswith("GC")] == collectors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import date
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -47,9 +48,9 @@ def parted(spark: SparkSession) -> Iterator[str]:
     days = (None, date(2024, 1, 1), date(2024, 2, 29), date(2023, 12, 31))
     rows = [
         (n, chance.choice(PARTS), chance.choice(days), chance.choice((None, 1, -(2**63))), chance.choice((True, False)))
-        for n in range(24)
+        for n in range(72)
     ]
-    for part in (rows[:16], rows[16:]):
+    for part in (rows[:16], rows[16:48], rows[48:]):
         spark.createDataFrame(part, spark.table(name).schema).write.format("delta").mode("append").saveAsTable(name)
     yield name
     spark.sql("DROP DATABASE small_scans CASCADE")
@@ -69,6 +70,14 @@ def asked(spark: SparkSession, query: str, most: int) -> tuple[list[str], int]:
     spark.conf.set(FILES, str(most))
     frame = spark.sql(query)
     return sorted(map(repr, frame.collect())), len(frame.inputFiles())
+
+
+def jobs_of(spark: SparkSession, query: str, most: int = 256) -> int:
+    """Jobs that Spark runs for a query."""
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()  # type: ignore[union-attr]
+    before = scheduler.numTotalJobs()
+    asked(spark, query, most)
+    return scheduler.numTotalJobs() - before
 
 
 @pytest.mark.parametrize("predicate", PREDICATES)
@@ -107,7 +116,7 @@ def test_tables_that_change_are_read_as_they_are(spark: SparkSession, database: 
 def test_a_table_of_more_files_is_deltas_to_prepare(spark: SparkSession, parted: str) -> None:
     query = f"SELECT * FROM {parted} WHERE n = 7"
     whole = len(spark.table(parted).inputFiles())
-    assert whole > 8
+    assert whole > 32
     # by its statistics one file can have the row
     assert asked(spark, query, 256)[1] == asked(spark, query, whole - 1)[1] == asked(spark, query, 0)[1] == 1
     few = f"SELECT * FROM {parted} WHERE n = 7 AND kind = 'a' AND day = DATE'2024-01-01'"
@@ -115,12 +124,54 @@ def test_a_table_of_more_files_is_deltas_to_prepare(spark: SparkSession, parted:
 
 
 def test_no_query_is_asked_of_a_tables_files(spark: SparkSession, parted: str) -> None:
-    scheduler = spark.sparkContext._jsc.sc().dagScheduler()  # type: ignore[union-attr]
+    query = f"SELECT n FROM {parted} WHERE kind = 'a'"
+    jobs_of(spark, query)
+    assert (jobs_of(spark, query), jobs_of(spark, query, most=0)) == (1, 2)
 
-    def jobs(most: int) -> int:
-        before = scheduler.numTotalJobs()
-        asked(spark, f"SELECT n FROM {parted} WHERE kind = 'a'", most)
-        return scheduler.numTotalJobs() - before
 
-    jobs(256)
-    assert (jobs(256), jobs(0)) == (1, 2)
+def test_a_table_that_changed_is_followed_by_its_commits(spark: SparkSession, database: str) -> None:
+    """Past a checkpoint, too, which Delta writes at version 10."""
+    table = f"{database}.followed"
+    create(spark, table)
+    query = f"SELECT n FROM {table}"
+    for n in range(14):
+        spark.sql(f"INSERT INTO {table} VALUES ({n}, 'a', DATE'2024-01-01', 1, true)")
+        if n % 3 == 2:
+            spark.sql(f"DELETE FROM {table} WHERE n = {n - 1}")
+        if n == 0 or n % 4 == 3:
+            jobs = jobs_of(spark, query)
+            assert jobs > 1 if n == 0 else jobs == 1, f"only that of the question, after row {n}"
+            assert asked(spark, query, 256) == asked(spark, query, 0)
+
+
+def test_a_log_that_is_another_one_is_not_followed(spark: SparkSession, database: str) -> None:
+    """Somebody takes the last commit away, and a writer commits other rows in its place."""
+    table = f"{database}.rewritten"
+    create(spark, table)
+    row = f"INSERT INTO {table} VALUES ({{}}, 'a', DATE'2024-01-01', 1, true)"
+    spark.sql(row.format(1))
+    spark.sql(row.format(22))
+    query = f"SELECT n FROM {table}"
+    assert asked(spark, query, 256)[0] == ["Row(n=1)", "Row(n=22)"]
+    location = spark.sql(f"DESCRIBE DETAIL {table}").head()["location"]  # type: ignore[index]
+    for name in ("json", "crc"):
+        (Path(location.removeprefix("file:")) / f"_delta_log/00000000000000000002.{name}").unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    spark.sql(row.format(333))
+    spark.sql(row.format(4444))
+    assert asked(spark, query, 256)[0] == ["Row(n=1)", "Row(n=333)", "Row(n=4444)"]
+
+
+def test_a_shallow_clone_is_read_with_the_files_of_its_source(spark: SparkSession, database: str, parted: str) -> None:
+    """Their paths are absolute."""
+    table = f"{database}.cloned"
+    spark.sql(f"CREATE TABLE {table} SHALLOW CLONE {parted}")
+    query = f"SELECT n FROM {table}"
+    for change in (
+        f"DELETE FROM {table} WHERE kind = 'a'",
+        f"INSERT INTO {table} VALUES (100, 'a', DATE'2024-01-01', 1, true)",
+        f"UPDATE {table} SET n = 200 WHERE n = 7",
+    ):
+        asked(spark, query, 256)
+        spark.sql(change)
+        assert asked(spark, query, 256) == asked(spark, query, 0), change

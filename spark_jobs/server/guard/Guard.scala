@@ -56,10 +56,7 @@ class GuardedParser(session: SparkSession, parser: ParserInterface, val principa
   override def parsePlanWithParameters(text: String, parameters: ParameterContext): LogicalPlan =
     checked(parser.parsePlanWithParameters(text, parameters))
 
-  private def checked(plan: LogicalPlan): LogicalPlan = {
-    rules.check(plan)
-    plan
-  }
+  private def checked(plan: LogicalPlan): LogicalPlan = rules.check(plan)
 
   override def parseQuery(text: String): LogicalPlan = parser.parseQuery(text)
   override def parseExpression(text: String): Expression = parser.parseExpression(text)

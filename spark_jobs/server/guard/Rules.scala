@@ -36,9 +36,18 @@ class Rules(
   /** Databases of which every table is readable. */
   private val databases = readable.filter(_.endsWith(".\\w*")).map(_.stripSuffix(".\\w*"))
 
-  def check(statement: LogicalPlan): Unit = {
+  /** The statement, if it may run. A reader's query comes back resolved: what was judged is what runs, and Spark need not
+    * resolve it again.
+    */
+  def check(statement: LogicalPlan): LogicalPlan = {
     visit(statement)
-    if (!principal.isWriter) queries(statement).foreach(query => resolve(analyze(query)))
+    if (principal.isWriter) statement
+    else queries(statement) match {
+      case Seq(query) if query eq statement => judged(query)
+      case parts =>
+        parts.foreach(judged)
+        statement
+    }
   }
 
   // --- the form ---------------------------------------------------------------------------------------------------
@@ -191,7 +200,13 @@ class Rules(
     case query => Seq(query)
   }
 
-  private def resolve(plan: LogicalPlan): Unit = plan match {
+  private def judged(query: LogicalPlan): LogicalPlan = {
+    val resolved = analyze(query)
+    judge(resolved)
+    resolved
+  }
+
+  private def judge(plan: LogicalPlan): Unit = plan match {
     case view: View if !view.isTempView => read(view.desc.identifier)
     case body: SQLFunctionNode => read(TableIdentifier(body.function.name.funcName, body.function.name.database))
     case relation: LogicalRelation => relation.catalogTable.fold[Unit](refuse("files"))(table => read(table.identifier))
@@ -199,9 +214,9 @@ class Rules(
     case leaf if leaf.children.isEmpty && !Leaves(leaf.getClass.getSimpleName) =>
       refuse(s"the relation ${leaf.getClass.getSimpleName}")
     case other =>
-      other.children.foreach(resolve)
+      other.children.foreach(judge)
       other.expressions.foreach(_.foreach {
-        case subquery: SubqueryExpression => resolve(subquery.plan)
+        case subquery: SubqueryExpression => judge(subquery.plan)
         case _ =>
       })
   }

@@ -14,7 +14,7 @@ import org.apache.spark.util.ThreadUtils
   */
 object Seats {
   /** Of the time of a run, what readers may take together. */
-  private val SHARE = 0.7
+  private val SHARE = 0.6
 
   /** A statement that takes longer goes on without a seat: by then it is tasks. */
   private val LONGEST_MS = 3000L

@@ -1,7 +1,5 @@
 package org.apache.spark.sql.delta.tidemark
 
-import java.util.WeakHashMap
-
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaTableUtils, Snapshot}
@@ -20,8 +18,8 @@ class SmallScans extends (SparkSessionExtensions => Unit) {
 }
 
 /** Delta asks Spark for the files of each scan: a query of its own with stages and tasks, which takes half of the time of
-  * a question over small tables. The files of a small table are few objects: they are read once a version, and each scan
-  * takes those whose partition its filters allow.
+  * a question over small tables. The files of a small table are few objects: they are listed once a version, see
+  * [[Listings]], and each scan takes those whose partition its filters allow.
   *
   * Filters on other columns choose no files here: reading a few files more costs less than choosing. A scan that is
   * left with many files is Delta's to prepare, which skips by statistics.
@@ -50,9 +48,9 @@ class PrepareSmallScans(session: SparkSession) extends PrepareDeltaScan(session)
     for {
       allowed <- allowing(snapshot.metadata.partitionSchema, ofPartitions)
       most = spark.sessionState.conf.getConfString(SmallScans.MOST_FILES, "256").toInt
-      files <- SmallScans.files(snapshot, most)
+      files <- Listings.files(snapshot, most)
       chosen = files.filter(allowed).toSeq
-      if chosen.size <= SmallScans.FEW || ofData.forall(_.isInstanceOf[IsNotNull])
+      if SmallScans.areFew(chosen) || ofData.forall(_.isInstanceOf[IsNotNull])
     } yield {
       val size = DataSize(Some(chosen.map(_.size).sum), None, Some(chosen.size.toLong))
       DeltaScan(
@@ -102,38 +100,19 @@ object SmallScans {
   /** Files that a table may have whose list is kept in memory; 0: of none. */
   val MOST_FILES = "spark.tidemark.scan.files"
 
-  /** Files that are read whatever the filters on columns of rows say of them. */
-  val FEW = 8
+  private val FEW = 8
+  private val FEW_SMALL = 32
+  private val SMALL_BYTES = 4L << 20
 
-  /** By snapshot, which Delta lets go of when a newer one stands. */
-  private val listings = new WeakHashMap[Snapshot, Listing]
-
-  def files(snapshot: Snapshot, most: Int): Option[Array[AddFile]] = {
-    val known = snapshot.numOfFilesIfKnown
-    if (most <= 0 || known.exists(_ > most)) None
-    else {
-      val listing = listings.synchronized(listings.computeIfAbsent(snapshot, _ => new Listing))
-      listing.of(snapshot, most)
-    }
-  }
+  /** Whether files are read whatever the filters on columns of rows say of them: choosing would take longer. A run leaves
+    * a file of some kilobytes in each table.
+    */
+  def areFew(files: Seq[AddFile]): Boolean =
+    files.size <= FEW || files.size <= FEW_SMALL && files.map(_.size).sum <= SMALL_BYTES
 
   /** Types whose values Delta writes into paths as Spark casts them back, whatever the time zone is. */
   def isPlain(kind: DataType): Boolean = kind match {
     case StringType | BooleanType | DateType | _: IntegralType => true
     case _ => false
-  }
-
-  private class Listing {
-    private var files: Array[AddFile] = _
-    private var exceeded = 0
-
-    /** The files, if they are no more than `most`; one of many who ask at the same time reads them. */
-    def of(snapshot: Snapshot, most: Int): Option[Array[AddFile]] = synchronized {
-      if (files == null && most > exceeded) {
-        val read = snapshot.allFiles.limit(most + 1).collect()
-        if (read.length <= most) files = read.map(_.copy(stats = null)) else exceeded = most
-      }
-      Option(files).filter(_.length <= most)
-    }
   }
 }
