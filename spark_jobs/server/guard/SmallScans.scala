@@ -50,7 +50,7 @@ class PrepareSmallScans(session: SparkSession) extends PrepareDeltaScan(session)
       most = spark.sessionState.conf.getConfString(SmallScans.MOST_FILES, "256").toInt
       files <- Listings.files(snapshot, most)
       chosen = files.filter(allowed).toSeq
-      if SmallScans.areFew(chosen) || ofData.forall(_.isInstanceOf[IsNotNull])
+      if chosen.size <= SmallScans.FEW || ofData.forall(_.isInstanceOf[IsNotNull])
     } yield {
       val size = DataSize(Some(chosen.map(_.size).sum), None, Some(chosen.size.toLong))
       DeltaScan(
@@ -100,15 +100,8 @@ object SmallScans {
   /** Files that a table may have whose list is kept in memory; 0: of none. */
   val MOST_FILES = "spark.tidemark.scan.files"
 
-  private val FEW = 8
-  private val FEW_SMALL = 32
-  private val SMALL_BYTES = 4L << 20
-
-  /** Whether files are read whatever the filters on columns of rows say of them: choosing would take longer. A run leaves
-    * a file of some kilobytes in each table.
-    */
-  def areFew(files: Seq[AddFile]): Boolean =
-    files.size <= FEW || files.size <= FEW_SMALL && files.map(_.size).sum <= SMALL_BYTES
+  /** Files that are read whatever the filters on columns of rows say of them. */
+  val FEW = 8
 
   /** Types whose values Delta writes into paths as Spark casts them back, whatever the time zone is. */
   def isPlain(kind: DataType): Boolean = kind match {
