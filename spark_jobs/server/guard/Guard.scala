@@ -50,13 +50,11 @@ class GuardedParser(session: SparkSession, parser: ParserInterface, val principa
 
   override def parsePlan(text: String): LogicalPlan = {
     val plan = parser.parsePlan(text)
-    if (GuardedParser.parsesFunction) plan else checked(plan)
+    if (GuardedParser.parsesFunction) plan else rules.check(plan)
   }
 
   override def parsePlanWithParameters(text: String, parameters: ParameterContext): LogicalPlan =
-    checked(parser.parsePlanWithParameters(text, parameters))
-
-  private def checked(plan: LogicalPlan): LogicalPlan = rules.check(plan)
+    rules.check(parser.parsePlanWithParameters(text, parameters))
 
   override def parseQuery(text: String): LogicalPlan = parser.parseQuery(text)
   override def parseExpression(text: String): Expression = parser.parseExpression(text)

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.delta.tidemark
 
-import java.io.IOException
+import java.io.{FileNotFoundException, IOException}
 import java.util.{LinkedHashMap, Map => JMap, WeakHashMap}
 
 import org.apache.hadoop.fs.{FileStatus, Path}
@@ -48,71 +48,82 @@ object Listings {
     /** The files, if they are no more than `most`; one of many who ask at the same time reads them. */
     def of(snapshot: Snapshot, most: Int): Option[Array[AddFile]] = synchronized {
       if (files == null && most > exceeded) {
-        val read = followed(snapshot, most).getOrElse(snapshot.allFiles.limit(most + 1).collect().map(_.copy(stats = null)))
+        val commits = new Commits(snapshot.deltaLog)
+        val read = followed(snapshot, commits, most).getOrElse(
+          snapshot.allFiles.limit(most + 1).collect().map(_.copy(stats = null)))
         if (read.length <= most) {
           files = read
-          keep(snapshot, files)
+          keep(snapshot, commits, files)
         } else exceeded = most
       }
       Option(files).filter(_.length <= most)
     }
   }
 
+  /** The commits of a table's log, read with one copy of Hadoop's configuration: copies are dear. */
+  private final class Commits(log: DeltaLog) {
+    private val conf = log.newDeltaHadoopConf()
+    private val files = log.logPath.getFileSystem(conf)
+
+    def file(version: Long): FileStatus = files.getFileStatus(FileNames.unsafeDeltaFile(log.logPath, version))
+
+    def actions(file: FileStatus): Seq[Action] = log.store.read(file, conf).map(Action.fromJson)
+  }
+
   /** What a later listing follows: a table's files at a version, and the file of that version's commit, by which it is
     * known that the log is still the one that was read.
     */
   private final case class Basis(version: Long, modified: Long, length: Long, files: Array[AddFile]) {
-    def isStillIn(log: DeltaLog): Boolean = {
-      val now = commit(log, version)
-      now.getModificationTime == modified && now.getLen == length
-    }
+    def isStillIn(commits: Commits): Boolean =
+      try {
+        val now = commits.file(version)
+        now.getModificationTime == modified && now.getLen == length
+      } catch { case _: FileNotFoundException => false }
   }
 
-  private def keep(snapshot: Snapshot, files: Array[AddFile]): Unit =
+  private def basisOf(log: DeltaLog): Option[Basis] = Option(newest.synchronized(newest.get(log.dataPath)))
+
+  private def keep(snapshot: Snapshot, commits: Commits, files: Array[AddFile]): Unit = {
+    val log = snapshot.deltaLog
     // a path of another table's file (a shallow clone's) has forms that only Delta makes one
     if (files.forall(isOwn)) try {
-      val last = commit(snapshot.deltaLog, snapshot.version)
-      val basis = Basis(snapshot.version, last.getModificationTime, last.getLen, files)
-      newest.synchronized(newest.put(snapshot.deltaLog.dataPath, basis))
+      // who reads an older version leaves the newer one to be followed
+      if (!basisOf(log).exists(basis => basis.version > snapshot.version && basis.isStillIn(commits))) {
+        val last = commits.file(snapshot.version)
+        val basis = Basis(snapshot.version, last.getModificationTime, last.getLen, files)
+        newest.synchronized(newest.put(log.dataPath, basis))
+      }
     } catch { case _: IOException => }
+  }
 
   /** The files by what was committed since the table's last listing; none where that does not say it. */
-  private def followed(snapshot: Snapshot, most: Int): Option[Array[AddFile]] = {
-    val log = snapshot.deltaLog
+  private def followed(snapshot: Snapshot, commits: Commits, most: Int): Option[Array[AddFile]] =
     try for {
-      basis <- Option(newest.synchronized(newest.get(log.dataPath)))
+      basis <- basisOf(snapshot.deltaLog)
       versions = basis.version + 1 to snapshot.version
-      if basis.version <= snapshot.version && versions.size <= MOST_COMMITS && basis.isStillIn(log)
-      commits = versions.map(version => version -> commit(log, version))
-      if commits.map(_._2.getLen).sum <= MOST_BYTES
-      files <- replayed(basis, log, commits)
+      if basis.version <= snapshot.version && versions.size <= MOST_COMMITS && basis.isStillIn(commits)
+      since = versions.map(version => version -> commits.file(version))
+      if since.map(_._2.getLen).sum <= MOST_BYTES
+      files <- replayed(basis, since.map { case (version, file) => version -> commits.actions(file) })
       if files.length <= most && numFiles(snapshot).forall(_ == files.length)
     } yield files
     catch {
       // a commit that was cleaned up, or is elsewhere: Delta reads the log as it is, or says what is wrong with it
       case _: IOException => None
     }
-  }
 
-  private def replayed(basis: Basis, log: DeltaLog, commits: Seq[(Long, FileStatus)]): Option[Array[AddFile]] = {
-    val replay = new InMemoryLogReplay(None, None)
-    replay.append(basis.version, basis.files.iterator)
-    val conf = log.newDeltaHadoopConf()
-    val areOwn = commits.forall { case (version, file) =>
-      val actions = log.store.read(file, conf).map(Action.fromJson)
-      replay.append(version, actions.iterator)
-      actions.forall {
-        case action: FileAction => isOwn(action)
-        case _ => true
-      }
+  private def replayed(basis: Basis, since: Seq[(Long, Seq[Action])]): Option[Array[AddFile]] = {
+    val areOwn = since.forall(_._2.forall {
+      case action: FileAction => isOwn(action)
+      case _ => true
+    })
+    Option.when(areOwn) {
+      val replay = new InMemoryLogReplay(None, None)
+      replay.append(basis.version, basis.files.iterator)
+      for ((version, actions) <- since) replay.append(version, actions.iterator)
+      replay.allFiles.map(_.copy(stats = null)).toArray
     }
-    Option.when(areOwn)(replay.allFiles.map(_.copy(stats = null)).toArray)
   }
 
   private def isOwn(file: FileAction): Boolean = !file.pathAsUri.isAbsolute && !file.path.startsWith("/")
-
-  private def commit(log: DeltaLog, version: Long): FileStatus = {
-    val path = FileNames.unsafeDeltaFile(log.logPath, version)
-    path.getFileSystem(log.newDeltaHadoopConf()).getFileStatus(path)
-  }
 }
