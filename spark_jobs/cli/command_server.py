@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import inspect
 import json
 import os
 import selectors
@@ -52,6 +53,8 @@ def main() -> int:
     for name in _IMPORTED:
         importlib.import_module(name)
     rehearse.load_kernels("command server")
+    # dbt asks for the stack each time it starts: Python finds the file of each module once
+    inspect.stack()
     # what is loaded stays shared with the forks: a collection would write to its pages
     gc.collect()
     gc.freeze()

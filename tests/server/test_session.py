@@ -94,3 +94,10 @@ def test_java_is_given_one_collector(options: str, collectors: list[str], tmp_pa
     conf = classic_conf(Settings(home=tmp_path, java_options=options))
     named = conf["spark.driver.extraJavaOptions"].split()
     assert [option for option in named if option.startswith("-XX:+Use") and option.endswith("GC")] == collectors
+
+
+def test_the_users_java_options_come_last(tmp_path: Path) -> None:
+    """Java heeds the last of two that are the same."""
+    option = "-XX:Tier4InvocationThreshold=5000"
+    conf = classic_conf(Settings(home=tmp_path, java_options=option))
+    assert [o for o in conf["spark.driver.extraJavaOptions"].split() if "Tier4Invocation" in o][-1] == option

@@ -9,21 +9,19 @@ import org.apache.spark.util.ThreadUtils
 /** Seats that readers' statements wait for, first come, first served.
   *
   * A scheduler's pool shares out tasks; a question over small tables is planning, code and lists of files, which nothing
-  * shares out: twenty readers made a run four times as long. As many readers work at a time as there are cores, one while
-  * a run works, and that one gives the run its turn after each statement.
+  * shares out: twenty readers made a run four times as long. As many readers work at a time as there are cores. While a
+  * run works they take turns with it, see [[SeatsBesideRun]].
   */
 object Seats {
-  /** Of the time of a run, what readers may take together. */
-  private val SHARE = 0.6
-
   /** A statement that takes longer goes on without a seat: by then it is tasks. */
   private val LONGEST_MS = 3000L
 
   /** A run has moments without a statement: it counts as working for so long after one. */
   private val LINGER_NS = TimeUnit.SECONDS.toNanos(2)
 
-  private val atRest = new Semaphore(math.max(2, Runtime.getRuntime.availableProcessors), true)
-  private val inRun = new Semaphore(1, true)
+  private val cores = Runtime.getRuntime.availableProcessors
+  private val atRest = new Semaphore(math.max(2, cores), true)
+  private val besideRun = new SeatsBesideRun(cores)
   private val writing = new AtomicInteger
   @volatile private var wrote = System.nanoTime - LINGER_NS
   private val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("readers-seats")
@@ -53,20 +51,19 @@ object Seats {
   def take(most: Long): Option[Seat] = {
     // not the wall clock, which may jump while somebody waits
     val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(most)
-    def rest = math.max(0L, deadline - System.nanoTime)
-    if (!atRest.tryAcquire(rest, TimeUnit.NANOSECONDS)) None
+    if (!atRest.tryAcquire(most, TimeUnit.MILLISECONDS)) None
     else {
       var seat: Option[Seat] = None
       try {
-        val besideRun = runWorks
-        if (!besideRun || inRun.tryAcquire(rest, TimeUnit.NANOSECONDS)) seat = Some(new Seat(besideRun))
+        val leave = if (runWorks) besideRun.take(deadline) else Some((_: Long) => ())
+        seat = leave.map(new Seat(_))
         seat
       } finally if (seat.isEmpty) atRest.release()
     }
   }
 
-  /** A seat that is taken, until it is left or time is up. */
-  final class Seat(besideRun: Boolean) {
+  /** A seat that is taken, until it is left or time is up; whoever gave it is told after how many nanoseconds. */
+  final class Seat(left: Long => Unit) {
     private val taken = System.nanoTime
     @volatile private var taking = true
     private val end = later(LONGEST_MS)(leave())
@@ -77,11 +74,7 @@ object Seats {
       if (taking) {
         taking = false
         end.cancel(false)
-        if (besideRun) {
-          // the next reader sits down when the run has had its turn, or at once where it has ended
-          val turn = ((System.nanoTime - taken) * (1 / SHARE - 1)).toLong
-          if (runWorks) later(TimeUnit.NANOSECONDS.toMillis(turn))(inRun.release()) else inRun.release()
-        }
+        left(System.nanoTime - taken)
         atRest.release()
       }
     }
