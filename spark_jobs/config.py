@@ -159,7 +159,7 @@ class Settings(BaseSettings):
         default=256 * 1024**2, ge=1, description="bytes of one result of a reader, as they go over the wire"
     )
     reader_statements: int = Field(
-        default=8, ge=1, description="statements that one user with the role reader may have open at a time"
+        default=40, ge=1, description="statements that one reader may have open at a time, waiting ones included"
     )
     scratch_days: int = Field(
         default=7, ge=1, description="days until a table of a scratch database, scratch_<user>, is dropped"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +12,7 @@ import thrift_sasl
 from pydantic import SecretStr
 from pyhive import hive
 from pyspark.errors import PySparkException
+from TCLIService.ttypes import TOperationState
 from thrift.transport.TSocket import TSocket
 
 from spark_jobs.config import Settings
@@ -22,12 +22,11 @@ from spark_jobs.server.health import thrift_connection
 from spark_jobs.server.logins import Login, login
 from spark_jobs.session import open_session
 from tests.server.attacks import ATTACKS
+from tests.server.clients import FOR_LONG, Ask, asking, reader_at_work, run_at_work
 
 pytestmark = pytest.mark.server
 
 LIMITS = {"reader_seconds": 20, "reader_rows": 1000, "reader_bytes": 200_000, "reader_statements": 2}
-
-Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
 @pytest.fixture(scope="module")
@@ -65,29 +64,16 @@ def served(tmp_path_factory, installation) -> Iterator[Settings]:
         control.down(settings)
 
 
-def asking(settings: Settings, role: str) -> Iterator[Ask]:
-    connection = thrift_connection(settings, login(settings, role), timeout_s=120)
-
-    def ask(statement: str) -> list[tuple[Any, ...]]:
-        cursor = connection.cursor()
-        try:
-            cursor.execute(statement)
-            return list(cursor.fetchall()) if cursor.description else []
-        finally:
-            cursor.close()
-
-    yield ask
-    connection.close()
-
-
 @pytest.fixture(scope="module")
 def reader(served: Settings) -> Iterator[Ask]:
-    yield from asking(served, "reader")
+    with asking(served, "reader") as ask:
+        yield ask
 
 
 @pytest.fixture(scope="module")
 def writer(served: Settings) -> Iterator[Ask]:
-    yield from asking(served, "writer")
+    with asking(served, "writer") as ask:
+        yield ask
 
 
 @pytest.fixture(scope="module")
@@ -309,9 +295,6 @@ def test_too_many_bytes_end_with_the_limits_name(reader):
     assert "TIDEMARK_READER_BYTES" in told
 
 
-FOR_LONG = "SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7"
-
-
 def test_a_statement_that_takes_too_long_ends_with_the_limits_name(served, reader):
     told = refusal(reader, FOR_LONG)
     assert "limit_seconds" in told
@@ -342,34 +325,28 @@ def test_many_sessions_end_at_once(served):
                 ended.result()
 
 
-def test_readers_are_answered_beside_a_run_that_works(served, reader, writer):
+def test_readers_are_answered_beside_a_run_that_works(served, reader):
     """They share one seat then, and a statement that takes long does not keep it."""
-    over = threading.Event()
-
-    def work() -> None:
-        while not over.is_set():
-            writer("SELECT count(*) FROM range(1000)")
-
-    connection = thrift_connection(served, login(served, "reader"), timeout_s=120)
-    slow = connection.cursor()
-    # one task: another core is left; rows are computed as they are fetched
-    slow.execute(FOR_LONG.replace("(1000000000000)", "(0, 1000000000000, 1, 1)"))
-
-    def wait() -> None:
-        with pytest.raises(hive.OperationalError, match="limit_seconds"):
-            slow.fetchall()
-
-    with ThreadPoolExecutor(2) as pool:
-        done = [pool.submit(target) for target in (work, wait)]
-        try:
-            for n in range(5):
-                assert reader(f"SELECT {n}") == [(n,)]
-        finally:
-            over.set()
-        for each in done:
-            each.result()
-    connection.close()
+    with run_at_work(served), reader_at_work(served):
+        for n in range(5):
+            assert reader(f"SELECT {n}") == [(n,)]
     assert reader("SELECT 7") == [(7,)]
+
+
+def test_a_statement_given_up_while_it_waits_takes_no_seat_along(served, reader):
+    waiting = thrift_connection(served, login(served, "reader"), timeout_s=120)
+    cursor = waiting.cursor()
+    with run_at_work(served), reader_at_work(served):
+        time.sleep(0.5)  # for the other to sit
+        cursor.execute("SELECT 1", async_=True)
+        assert "limit_statements" in refusal(reader, "SELECT 0")  # the one that waits is the second
+        time.sleep(0.5)
+        cursor.cancel()
+        assert cursor.poll().operationState == TOperationState.CANCELED_STATE  # not answered before
+        cursor.close()
+        for n in range(5):
+            assert reader(f"SELECT {n}") == [(n,)]
+    waiting.close()
 
 
 def test_a_statement_whose_client_is_gone_is_cancelled(served):

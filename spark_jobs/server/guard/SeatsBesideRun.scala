@@ -33,13 +33,17 @@ private final class SeatsBesideRun(cores: Int) {
       leaving
     } finally if (leaving.isEmpty) {
       // who is interrupted may have been given a seat in that moment
-      if (waiter.sits) leave(0) else waiting.remove(waiter)
+      if (waiter.sits) giveBack() else waiting.remove(waiter)
     }
   }
 
   private def leave(took: Long): Unit = synchronized {
-    sitting -= 1
     turnOfRunEnds = System.nanoTime + (took * (1 / SHARE - 1)).toLong
+    giveBack()
+  }
+
+  private def giveBack(): Unit = {
+    sitting -= 1
     seat(0)
   }
 

@@ -79,9 +79,15 @@ class ReadersStatement(
 
   private val counted = new AtomicBoolean
   private val place = new Place
+  private var starting = false
   @volatile private var expired = false
   private var clock: ScheduledFuture[_] = _
   private var rows, bytes = 0L
+
+  override def run(): Unit = {
+    starting = true
+    super.run()
+  }
 
   override def runInternal(): Unit = {
     if (running.incrementAndGet() > Limit.statements.most) {
@@ -93,12 +99,29 @@ class ReadersStatement(
     if (async) super.runInternal() else seated(super.runInternal())
   }
 
-  // what runs in the background, and what is fetched
-  override def withLocalProperties[A](work: => A): A = seated(super.withLocalProperties(work))
+  // what runs in the background, and what is fetched; not the start, for a client that waits there has no handle by
+  // which to cancel
+  override def withLocalProperties[A](work: => A): A =
+    if (!starting) seated(super.withLocalProperties(work))
+    else {
+      starting = false
+      super.withLocalProperties(work)
+    }
 
   private def seated[A](work: => A): A =
-    if (!place.enter(Limit.seconds.most * 1000)) throw late
-    else try work finally place.idle()
+    if (!sitDown()) throw late
+    else
+      try {
+        if (expired) throw late
+        work
+      } finally place.idle()
+
+  private def sitDown(): Boolean =
+    try place.enter(Limit.seconds.most * 1000)
+    catch {
+      case _: InterruptedException =>
+        throw if (expired) late else new HiveSQLException("the statement was cancelled as it waited for its turn")
+    }
 
   override def getNextRowSet(order: FetchOrientation, most: Long): TRowSet = {
     if (expired) throw late
@@ -118,7 +141,9 @@ class ReadersStatement(
 
   private def expire(): Unit = synchronized {
     expired = true
-    if (!getStatus.getState.isTerminal) {
+    val state = getStatus.getState
+    // one that waits for its seat in the client's call has not begun, and ends there
+    if (state != OperationState.INITIALIZED && !state.isTerminal) {
       setOperationException(late)
       setState(OperationState.ERROR)
     }
