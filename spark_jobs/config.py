@@ -155,11 +155,12 @@ class Settings(BaseSettings):
     reader_rows: int = Field(
         default=1_000_000, ge=1, description="rows of one result of a reader; more belong into a table or a report"
     )
-    reader_bytes: int = Field(
-        default=256 * 1024**2, ge=1, description="bytes of one result of a reader, as they go over the wire"
-    )
+    reader_bytes: int = Field(default=256 * 1024**2, ge=1, description="bytes of one result of a reader, over the wire")
     reader_statements: int = Field(
         default=40, ge=1, description="statements that one reader may have open at a time, waiting ones included"
+    )
+    reader_sessions: int = Field(
+        default=100, ge=1, description="sessions that one reader may have open at a time; all readers ten times as many"
     )
     scratch_days: int = Field(
         default=7, ge=1, description="days until a table of a scratch database, scratch_<user>, is dropped"

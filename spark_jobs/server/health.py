@@ -29,11 +29,16 @@ class Health:
 
 
 def sql_health(settings: Settings) -> Health:
-    """Whether SQL clients are served: `SELECT 1` through the Thrift port."""
+    """Whether SQL clients are served: `SELECT 1` through the Thrift port.
+
+    It is a writer who asks: readers wait for one another, and may have passed their limits.
+    """
     health = _measured(lambda: _sql(settings), settings.connect_timeout_s)
-    if health.ok or not names_lacking_file(settings).exists():
+    if not names_lacking_file(settings).exists():
         return health
-    return replace(health, detail=f"{health.detail}; readers wait until the names of a lost catalog are made anew")
+    detail = "answers writers" if health.ok else health.detail
+    lacking = "readers wait until the names of a lost catalog are made anew"
+    return replace(health, ok=False, detail=f"{detail}; {lacking}")
 
 
 def connect_health(settings: Settings) -> Health:
@@ -118,7 +123,7 @@ def _caught(ask: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
 
 def _sql(settings: Settings) -> tuple[bool, str]:
     socket.create_connection((settings.server_host, settings.thrift_port), settings.connect_timeout_s).close()
-    rows = thrift_query(settings, "SELECT 1")
+    rows = thrift_query(settings, "SELECT 1", role="writer")
     return rows == [(1,)], "answers SQL" if rows == [(1,)] else f"SELECT 1 gave {rows}"
 
 

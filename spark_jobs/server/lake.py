@@ -46,6 +46,12 @@ logger.hive.name = org.apache.hadoop.hive
 logger.hive.level = error
 logger.catalog.name = org.apache.spark.sql.hive.HiveExternalCatalog
 logger.catalog.level = error
+# forty lines for each connection that comes to nothing, and anybody may open those: Notices has a line a second
+logger.thrift.name = org.apache.thrift
+logger.thrift.level = off
+# a warning for each statement that ends without a job
+logger.scheduler.name = org.apache.spark.scheduler.DAGScheduler
+logger.scheduler.level = error
 """
 
 _POOLS = """\

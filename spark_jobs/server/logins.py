@@ -118,6 +118,9 @@ def server_conf(settings: Settings) -> dict[str, str]:
         "spark.tidemark.reader.rows": str(settings.reader_rows),
         "spark.tidemark.reader.bytes": str(settings.reader_bytes),
         "spark.tidemark.reader.statements": str(settings.reader_statements),
+        "spark.tidemark.reader.sessions": str(settings.reader_sessions),
+        # a connection has a thread: those of all readers (Limit.sessionsOfAll), those that log in, the pipeline's
+        "spark.hadoop.hive.server2.thrift.max.worker.threads": str(10 * settings.reader_sessions + 400),
     }
     if settings.ldap_url:
         conf |= {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -14,11 +16,12 @@ from pyhive import hive
 from pyspark.errors import PySparkException
 from TCLIService.ttypes import TOperationState
 from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TTransportException
 
 from spark_jobs.config import Settings
 from spark_jobs.server import control, processes
 from spark_jobs.server.errors import ServerUnreachable
-from spark_jobs.server.health import thrift_connection
+from spark_jobs.server.health import sql_health, thrift_connection
 from spark_jobs.server.logins import Login, login
 from spark_jobs.session import open_session
 from tests.server.attacks import ATTACKS
@@ -26,7 +29,13 @@ from tests.server.clients import FOR_LONG, Ask, asking, reader_at_work, run_at_w
 
 pytestmark = pytest.mark.server
 
-LIMITS = {"reader_seconds": 20, "reader_rows": 1000, "reader_bytes": 200_000, "reader_statements": 2}
+LIMITS = {
+    "reader_seconds": 20,
+    "reader_rows": 1000,
+    "reader_bytes": 200_000,
+    "reader_statements": 2,
+    "reader_sessions": 50,
+}
 
 
 @pytest.fixture(scope="module")
@@ -270,8 +279,8 @@ def test_a_connection_may_name_its_database_and_harmless_settings(served):
 
 def test_settings_of_one_session_are_not_those_of_another(served, reader):
     reader("SET spark.sql.session.timeZone=Asia/Tokyo")
-    other = next(asking(served, "reader"))
-    assert other("SELECT current_timezone()") == [("UTC",)]
+    with asking(served, "reader") as other:
+        assert other("SELECT current_timezone()") == [("UTC",)]
     reader("SET spark.sql.session.timeZone=UTC")
 
 
@@ -323,6 +332,46 @@ def test_many_sessions_end_at_once(served):
         with ThreadPoolExecutor(len(connections)) as pool:
             for ended in [pool.submit(connection.close) for connection in connections]:
                 ended.result()
+
+
+def test_a_user_has_so_many_sessions_at_a_time(served, reader):
+    with ExitStack() as open_ones, pytest.raises(hive.OperationalError) as refused:
+        for _ in range(LIMITS["reader_sessions"] + 1):
+            open_ones.enter_context(closing(thrift_connection(served, login(served, "reader"))))
+    told = refused.value.args[0].status.errorMessage
+    assert "limit_sessions: expected at most 50 sessions" in told
+    assert "TIDEMARK_READER_SESSIONS" in told
+    with ExitStack() as open_ones:
+        for _ in range(LIMITS["reader_sessions"] - 1):
+            open_ones.enter_context(closing(thrift_connection(served, login(served, "reader"))))
+        with pytest.raises(hive.OperationalError, match="limit_sessions"):
+            thrift_connection(served, login(served, "reader"))
+        assert sql_health(served).ok
+    assert reader("SELECT 1") == [(1,)]
+
+
+def test_connections_without_a_session_keep_nobody_out(served, writer):
+    """Each has a thread of the server: whoever opened enough of them locked out everybody, without a password."""
+    with ExitStack() as open_ones:
+        silent = [
+            open_ones.enter_context(socket.create_connection((served.server_host, served.thrift_port), 60))
+            for _ in range(102)
+        ]
+        begun = time.monotonic()
+        assert [one.recv(1) for one in silent[:2]] == [b"", b""]  # the oldest
+        assert time.monotonic() < begun + 10
+        assert sql_health(served).ok
+        assert writer("SELECT 1") == [(1,)]
+        assert silent[-1].recv(1) == b""  # for its silence
+
+
+def test_the_log_names_who_was_refused(served):
+    time.sleep(1.1)  # it has a line a second
+    with pytest.raises(TTransportException):
+        thrift_connection(served, Login("some\nbody", "x"))
+    log = (served.logs_dir / "lake.log").read_text()
+    assert " a login as some?body from 127.0.0.1 was refused" in log
+    assert "SASL negotiation failure" not in log
 
 
 def test_readers_are_answered_beside_a_run_that_works(served, reader):

@@ -2,7 +2,8 @@ package org.apache.spark.sql.hive.thriftserver.tidemark
 
 import java.nio.file.{Files, Path}
 import java.util.{Map => JMap}
-import java.util.concurrent.{Executors, TimeUnit}
+import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
+import java.util.concurrent.atomic.AtomicBoolean
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -14,6 +15,7 @@ import org.apache.hive.service.Service
 import org.apache.hive.service.auth.TSetIpAddressProcessor
 import org.apache.hive.service.cli.{CLIService, HiveSQLException, SessionHandle}
 import org.apache.hive.service.cli.session.SessionManager
+import org.apache.hive.service.cli.thrift.ThriftCLIService
 import org.apache.hive.service.rpc.thrift.TProtocolVersion
 import org.apache.hive.service.server.HiveServer2
 import org.apache.spark.SparkContext
@@ -60,12 +62,19 @@ object LakeServer {
     val parts = ReflectionUtils.getAncestorField[java.util.List[Service]](service, 2, "serviceList")
     parts.replaceAll(part => if (part.isInstanceOf[SessionManager]) sessions else part)
     ReflectionUtils.setSuperField(service, "sessionManager", sessions)
+    val port = new Port(service)
+    port.init(conf)
+    val services = ReflectionUtils.getAncestorField[java.util.List[Service]](server, 2, "serviceList")
+    services.replaceAll(part => if (part.isInstanceOf[ThriftCLIService]) port else part)
+    ReflectionUtils.setSuperField(server, "thriftCLIService", port)
   }
 }
 
 /** Opens a session for each authenticated connection; what the client asks for beside it is settings that it may have. */
 class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(server) {
   private val operations = new Statements
+  private val readers = new ReadersSessions
+  private val ends = new ConcurrentHashMap[SessionHandle, () => Unit]
 
   override def init(conf: HiveConf): Unit = {
     ReflectionUtils.setSuperField(this, "operationManager", operations)
@@ -76,10 +85,43 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
       protocol: TProtocolVersion, claimed: String, password: String, address: String, asked: JMap[String, String],
       impersonate: Boolean, token: String): SessionHandle = {
     val principal = Logins.principal(Logins.received(TSetIpAddressProcessor.getUserName))
-    // writers do not wait: dbt makes the marts anew as one
-    if (!principal.isWriter) Names.await()
-    val (database, settings) = wishes(principal, Option(asked).map(_.asScala.toMap).getOrElse(Map.empty))
-    val handle = super.openSession(protocol, principal.user, "", address, null, false, token)
+    val end = begin(principal)
+    try {
+      // writers do not wait: dbt makes the marts anew as one
+      if (!principal.isWriter) Names.await()
+      val (database, settings) = wishes(principal, Option(asked).map(_.asScala.toMap).getOrElse(Map.empty))
+      val handle = super.openSession(protocol, principal.user, "", address, null, false, token)
+      ends.put(handle, end)
+      open(handle, principal, address, database, settings)
+      handle
+    } catch {
+      case NonFatal(refusal) =>
+        end()
+        throw refusal
+    }
+  }
+
+  /** Counts a session, for its connection and among those of readers; what to do when it ends. */
+  private def begin(principal: Principal): () => Unit = {
+    val connection = Connection.current
+    connection.opens()
+    try if (!principal.isWriter) readers.opens(principal.user)
+    catch {
+      case NonFatal(refusal) =>
+        connection.closes()
+        throw refusal
+    }
+    val isOpen = new AtomicBoolean(true)
+    () =>
+      if (isOpen.compareAndSet(true, false)) {
+        connection.closes()
+        if (!principal.isWriter) readers.closes(principal.user)
+      }
+  }
+
+  private def open(
+      handle: SessionHandle, principal: Principal, address: String, database: Option[String], settings: Map[String, String]
+  ): Unit =
     try {
       val hives = getSession(handle)
       ReflectionUtils.setAncestorField(hives, 0, "sessionState", new HiveState(hives.getHiveConf, principal.user))
@@ -90,13 +132,11 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
       operations.sessionToContexts.put(handle, session)
       operations.principals.put(handle, principal)
       database.foreach(name => session.sql(s"USE `${name.replace("`", "``")}`"))
-      handle
     } catch {
       case NonFatal(refusal) =>
         closeSession(handle)
         throw new HiveSQLException(refusal.getMessage, refusal)
     }
-  }
 
   override def closeSession(handle: SessionHandle): Unit = {
     HiveThriftServer2.eventManager.onSessionClosed(handle.getSessionId.toString)
@@ -104,6 +144,7 @@ class Sessions(server: HiveServer2, root: SparkSession) extends SessionManager(s
     finally {
       operations.sessionToContexts.remove(handle)
       operations.principals.remove(handle)
+      Option(ends.remove(handle)).foreach(end => end())
     }
   }
 

@@ -59,10 +59,22 @@ class LoginProvider extends PasswdAuthenticationProvider {
     val (user, password) = (Logins.received(sentUser), Logins.received(sentPassword))
     Logins.matches(user, password) match {
       case Some(true) =>
-      case None if other.isDefined => other.get.Authenticate(user, password)
+      case None if other.isDefined =>
+        try other.get.Authenticate(user, password)
+        catch {
+          case refusal: AuthenticationException =>
+            note(user)
+            throw refusal
+        }
       case _ =>
+        note(user)
         throw Logins.refused("a user and the password from the file of logins", "another")
     }
+  }
+
+  private def note(user: String): Unit = {
+    val plain = user.take(100).replaceAll("\\p{Cntrl}", "?")
+    Notices.add(s"a login as $plain from ${Connection.current.address} was refused")
   }
 
   private lazy val other: Option[PasswdAuthenticationProvider] = Logins.setting("login.provider") match {

@@ -17,8 +17,8 @@ import org.apache.thrift.protocol.TBinaryProtocol
 
 /** A limit on what readers ask of the driver that runs share: its name, what it allows, and the knob that sets it. */
 final case class Limit(name: String, most: Long, unit: String, knob: String) {
-  def passed(user: String, advice: String): HiveSQLException = new HiveSQLException(
-    s"limit_$name: expected at most $most $unit for the reader $user, found more; the statement was ended; $advice, or ask " +
+  def passed(user: String, advice: String, consequence: String = "statement was ended"): HiveSQLException = new HiveSQLException(
+    s"limit_$name: expected at most $most $unit for the reader $user, found more; the $consequence; $advice, or ask " +
       s"whoever runs this lake to raise $knob and to run `tidemark up`")
 }
 
@@ -30,6 +30,8 @@ object Limit {
   lazy val rows: Limit = of("rows", "rows of a result")
   lazy val bytes: Limit = of("bytes", "bytes of a result")
   lazy val statements: Limit = of("statements", "statements at a time")
+  lazy val sessions: Limit = of("sessions", "sessions at a time")
+  lazy val sessionsOfAll: Limit = sessions.copy(most = 10 * sessions.most, unit = "sessions of all readers at a time")
 }
 
 /** Makes the operations of statements: those of readers have limits. */
