@@ -8,6 +8,7 @@ import java.util.concurrent.atomic.AtomicBoolean
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
+import org.apache.hadoop.fs.{FileStatus, FileSystem, Path => HadoopPath}
 import org.apache.hadoop.hive.conf.HiveConf
 import org.apache.hadoop.hive.conf.HiveConf.ConfVars
 import org.apache.hadoop.hive.ql.session.SessionState
@@ -189,7 +190,9 @@ object Names {
   }
 }
 
-/** Scratch databases: made with their first table, their tables dropped when they are old. */
+/** Scratch databases: made with their first table; their tables are dropped when they are old, and so are folders in them
+  * that are no table's, which a statement leaves that fails as it writes.
+  */
 object Scratch {
   @volatile private var root: SparkSession = _
   private val clock = ThreadUtils.newDaemonSingleThreadScheduledExecutor("scratch")
@@ -207,7 +210,9 @@ object Scratch {
     try drop(root.newSession(), System.currentTimeMillis - TimeUnit.DAYS.toMillis(Logins.setting("scratch.days").toLong))
     catch { case NonFatal(error) => System.err.println(s"scratch tables could not be dropped: $error") }
 
-  /** Drops what was created before a time, in milliseconds since the epoch. */
+  /** Drops tables that were created before a time, in milliseconds since the epoch, and folders that no table has and of
+    * which no file has changed since.
+    */
   def drop(session: SparkSession, oldest: Long): Unit = {
     val catalog = session.sessionState.catalog
     for {
@@ -217,5 +222,28 @@ object Scratch {
       if metadata.createTime < oldest
     } try session.sql(s"DROP ${if (metadata.tableType == CatalogTableType.VIEW) "VIEW" else "TABLE"} ${table.quotedString}")
     catch { case NonFatal(error) => System.err.println(s"$table could not be dropped: $error") }
+    removeFolders(session, oldest)
   }
+
+  private def removeFolders(session: SparkSession, oldest: Long): Unit = {
+    val catalog = session.sessionState.catalog
+    val warehouse = new HadoopPath(session.sessionState.conf.warehousePath)
+    val files = warehouse.getFileSystem(session.sessionState.newHadoopConf())
+    val ofTables = for {
+      database <- catalog.listDatabases("scratch_*")
+      table <- catalog.listTables(database)
+      location <- catalog.getTableMetadata(table).storage.locationUri
+    } yield files.makeQualified(new HadoopPath(location))
+    for {
+      // of a database that the catalog has lost, too
+      database <- Option(files.globStatus(new HadoopPath(warehouse, "scratch_*.db"))).toSeq.flatten if database.isDirectory
+      folder <- files.listStatus(database.getPath)
+      if !ofTables.contains(files.makeQualified(folder.getPath)) && newest(files, folder) < oldest
+    } files.delete(folder.getPath, true)
+  }
+
+  /** When something in a folder has changed last; some file systems keep no such time of folders. */
+  private def newest(files: FileSystem, folder: FileStatus): Long =
+    Iterator.unfold(files.listFiles(folder.getPath, true))(left => Option.when(left.hasNext)(left.next() -> left))
+      .map(_.getModificationTime).maxOption.getOrElse(folder.getModificationTime)
 }
