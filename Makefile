@@ -21,7 +21,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 AUDIT_SECONDS ?= 600
 AUDIT ?=
 
-.PHONY: help setup setup-s3 setup-postgresql setup-kafka setup-lineage up down demo test test-long test-fast chaos lint format sbom audit clean check-tools
+.PHONY: help setup setup-s3 setup-postgresql setup-kafka setup-lineage up down demo test test-long test-fast chaos attack lint format sbom audit clean check-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test: setup setup-postgresql setup-kafka lint ## lint, types and every test but 
 
 test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
 	$(BIN)/pytest -m long
+
+attack: setup ## what SECURITY.md promises, tried against a running server: statements as a reader and as a writer, and listeners
+	$(BIN)/pytest -m attack
 
 chaos: setup ## 200 faults against runs of seven days, each followed by the way on; TIDEMARK_CHAOS_SEED, _FAULTS and _SECONDS choose
 	$(BIN)/python -m tests.chaos.campaign

@@ -162,9 +162,8 @@ class Settings(BaseSettings):
     reader_sessions: int = Field(
         default=100, ge=1, description="sessions that one reader may have open at a time; all readers ten times as many"
     )
-    scratch_days: int = Field(
-        default=7, ge=1, description="days until a table of a scratch database, scratch_<user>, is dropped"
-    )
+    reader_heap: int = Field(default=80, ge=10, le=100, description="percent of heap in use that ends readers' work")
+    scratch_days: int = Field(default=7, ge=1, description="days until tables and folders of scratch databases go")
 
     # --- Airflow ----------------------------------------------------------------------------------------------------
     airflow_port: int = Field(default=8080, ge=1, le=65535, description="Airflow's UI and REST API")

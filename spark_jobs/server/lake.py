@@ -177,8 +177,19 @@ def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving
         "spark.scheduler.allocation.file": str(_pools_file(settings)),
         # the work of a client that was killed ends after this (Spark: 5 minutes); a living one reattaches within 10 s
         "spark.connect.execute.manager.detachedTimeout": "30s",
+        **_ends_of_tasks(settings),
         **lineage_conf(settings),
     }
+
+
+def _ends_of_tasks(settings: Settings) -> dict[str, str]:
+    """Settings for tasks that lack memory, or that compute on after they were cancelled (see `Stopping` in `guard`).
+
+    An executor of a cluster ends, and another takes its place; an embedded one is the server, and stays.
+    """
+    if settings.master.startswith("local"):
+        return {"spark.executor.killOnFatalError.depth": "0"}
+    return {"spark.task.reaper.enabled": "true", "spark.task.reaper.killTimeout": "120s"}
 
 
 def lineage_conf(settings: Settings) -> dict[str, str]:

@@ -18,10 +18,13 @@ from spark_jobs.server.errors import LoginMissing, PlaintextRefused
 READABLE = (
     *("silver.*", "gold.*", "marts.*", "quality.*", "pins.*"),
     *("bronze.deltas", "bronze.files", "bronze.extracts", "bronze.quarantine", "bronze.duplicates"),
-    *("trace.publications", "trace.*_updates"),
+    "trace.publications",
     *("*__silver.*", "*__gold.*"),
 )
 """What a reader reads, as `database.table`; `*` is any part of a name. `__` parts an environment from a layer."""
+
+UNPUBLISHED = ("silver.*_history", "gold.*_history")
+"""Tables among the readable ones that have rows before they are published: readers read them through views alone."""
 
 PUBLISHED = ("bronze", "trace", "silver", "gold", "marts", "quality", "pins")
 """Databases that runs alone write: no login does."""
@@ -112,6 +115,7 @@ def server_conf(settings: Settings) -> dict[str, str]:
         "spark.tidemark.logins": str(settings.logins_file),
         "spark.tidemark.login.provider": settings.login_provider,
         "spark.tidemark.readable": ",".join(READABLE),
+        "spark.tidemark.unpublished": ",".join(UNPUBLISHED),
         "spark.tidemark.published": ",".join(PUBLISHED),
         "spark.tidemark.scratch.days": str(settings.scratch_days),
         "spark.tidemark.reader.seconds": str(settings.reader_seconds),
@@ -119,6 +123,7 @@ def server_conf(settings: Settings) -> dict[str, str]:
         "spark.tidemark.reader.bytes": str(settings.reader_bytes),
         "spark.tidemark.reader.statements": str(settings.reader_statements),
         "spark.tidemark.reader.sessions": str(settings.reader_sessions),
+        "spark.tidemark.reader.heap": str(settings.reader_heap),
         # a connection has a thread: those of all readers (Limit.sessionsOfAll), those that log in, the pipeline's
         "spark.hadoop.hive.server2.thrift.max.worker.threads": str(10 * settings.reader_sessions + 400),
     }

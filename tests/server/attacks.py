@@ -1,7 +1,8 @@
 """What somebody who may only read tries through SQL.
 
 `{home}` is the data directory, `{out}` a folder that must not come to be, `{arguments}` those of `reflect`, `{jar}` a
-jar, `{table}` a readable table, `{path}` its folder, `{hidden}` a table of records.
+jar, `{table}` a readable table, `{path}` its folder, `{hidden}` a table of records, `{address}` an
+address that nobody must ask.
 """
 
 from __future__ import annotations
@@ -40,6 +41,20 @@ CODE = {
     "serde": "CREATE TABLE default.mine (a STRING) ROW FORMAT SERDE 'x.Y'",
     "call": "CALL system.anything()",
     "protobuf descriptor": "SELECT from_protobuf(X'00', 'A', '/etc/passwd')",
+    "reflect as a default": "CREATE TABLE scratch_{role}.mine (a STRING DEFAULT reflect{arguments}) USING delta",
+    "reflect as a generated column": "CREATE TABLE scratch_{role}.mine (a STRING, b STRING"
+    " GENERATED ALWAYS AS (java_method{arguments})) USING delta",
+    "a formula as a generated column": "CREATE TABLE scratch_{role}.mine (a INT, b INT GENERATED ALWAYS AS (a + 1))"
+    " USING delta",
+    "a condition": "CREATE TABLE scratch_{role}.mine (a STRING, CONSTRAINT c CHECK (a <> '')) USING delta",
+    "a condition as a property": "CREATE TABLE scratch_{role}.mine (a STRING) USING delta"
+    """ TBLPROPERTIES ('delta.constraints.c' = "a = java_method{arguments}")""",
+    "a condition as a property, in another case": "CREATE TABLE scratch_{role}.mine USING delta"
+    """ TBLPROPERTIES ('DELTA.Constraints.c' = "a = java_method{arguments}") AS SELECT 'x' AS a""",
+    "a new condition": "ALTER TABLE scratch_{role}.mine ADD CONSTRAINT c CHECK (java_method{arguments} = a)",
+    "a new property": "ALTER TABLE scratch_{role}.mine SET TBLPROPERTIES"
+    """ ('delta.constraints.c' = "a = java_method{arguments}")""",
+    "a path of functions": "SET PATH = spark_catalog.default, system.builtin",
 }
 """Run code."""
 
@@ -89,8 +104,35 @@ FILES = {
     "optimize": "OPTIMIZE {table}",
     "file names": "SELECT input_file_name() FROM {table}",
     "python worker logs": "SELECT * FROM python_worker_logs()",
+    "a column of files": "SELECT _metadata.file_path FROM {table}",
+    "a column of files, qualified": "SELECT f._METADATA FROM {table} f",
+    "all columns of files": "SELECT _metadata.* FROM {table}",
+    "a column of files in a lambda": "SELECT filter(array(1), x -> f._metadata.file_size > x) FROM {table} f",
+    "a column of files in ORDER BY": "SELECT id FROM {table} ORDER BY _metadata.row_index",
+    "a table by path in two parts": "SELECT * FROM delta.`{path}/../facts`",
+    "changes": "SELECT * FROM {table} CHANGES FROM VERSION 0 TO VERSION 0",
 }
 """Read files."""
+
+_XSD = "map('rowTag', 'a', 'rowValidationXSDPath', '{address}/x.xsd')"
+
+NETWORK = {
+    "a schema of XML": f"SELECT from_xml('<a>1</a>', 'a string', {_XSD})",
+    "a schema of XML, in another case": f"SELECT FROM_XML('<a>1</a>', 'a string', {_XSD})",
+    "a schema of XML as a file": "SELECT from_xml('<a>1</a>', 'a string', map('rowValidationXSDPath', '/etc/passwd'))",
+    "a schema to infer one": f"SELECT schema_of_xml('<a>1</a>', {_XSD})",
+    "options that are worked out": "SELECT from_json('1', 'a int', map(concat('path', ''), '{address}'))",
+    "options of a query": "SELECT from_json('1', 'a int', (SELECT map('mode', 'PERMISSIVE')))",
+    "an option of the wrong format": "SELECT from_csv('1', 'a int', map('rowValidationXSDPath', '{address}/x.xsd'))",
+    "an option that no format has": "SELECT to_json(struct(1 AS a), map('path', '{address}'))",
+    "buffers of an option": "SELECT from_csv('1', 'a int', map('maxColumns', '2000000000'))",
+    "a type of a document": """SELECT xpath_string('<!DOCTYPE a SYSTEM "{address}/x.dtd"><a>1</a>', 'a')""",
+    "a type of a document, as a number": """SELECT xpath_int('<!DOCTYPE a PUBLIC "" "{address}/x"><a>1</a>', 'a')""",
+    "a file as an entity": """SELECT xpath('<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>', 'a/text()')""",
+    "a schema of Avro": "SELECT from_avro(X'00', '\"int\"', map('avroSchemaUrl', '{address}/x.avsc'))",
+    "a table of a program": "CREATE TABLE scratch_{role}.mine USING jdbc OPTIONS (url 'jdbc:postgresql:{address}')",
+}
+"""Make the server ask an address, or send it something."""
 
 SERVER = {
     "add jar": "ADD JAR {jar}",
@@ -123,6 +165,9 @@ SERVER = {
     "refresh": "REFRESH '/'",
     "use another catalog": "SET CATALOG hive",
     "use the records": "USE trace",
+    "a property of a database": "CREATE DATABASE mine WITH DBPROPERTIES ('a' = 'b')",
+    "a database of dots": "CREATE DATABASE `..`",
+    "procedures": "SHOW PROCEDURES",
 }
 """Change the server."""
 
@@ -158,6 +203,15 @@ WRITES = {
     "scratch by a path": "CREATE TABLE delta.`{out}` USING delta AS SELECT 1 AS a",
     "analyze": "ANALYZE TABLE {table} COMPUTE STATISTICS",
     "repair": "MSCK REPAIR TABLE {table}",
+    **{
+        f"the name {name}": f"CREATE TABLE scratch_reader.`{name}` USING delta AS SELECT 1 AS a"
+        for name in ("..", ".", "a.b", "%2e%2e", "..%2f..", "a b", "a$b", "ä")
+    },
+    "the name .., of one's own database": "CREATE TABLE spark_catalog.scratch_reader.`..` (a INT) USING delta",
+    "the name .. alone": "CREATE TABLE `..` (a INT) USING delta",
+    "an insert into %2e": "INSERT INTO scratch_reader.`%2e` SELECT 1",
+    "a copy of a table": "CREATE TABLE scratch_reader.mine LIKE {table}",
+    "a property that no list has": "CREATE TABLE scratch_reader.mine (a INT) USING delta TBLPROPERTIES ('x' = 'y')",
 }
 """Write where one may only read."""
 
@@ -195,11 +249,107 @@ HIDDEN = {
     "a sample": "SELECT * FROM {hidden} TABLESAMPLE (10 ROWS)",
     "a pivot": "SELECT * FROM (SELECT id, id AS k FROM {hidden}) PIVOT (max(id) FOR k IN (1, 2))",
     "filter of an aggregate": "SELECT count(*) FILTER (WHERE id IN (SELECT id FROM {hidden})) FROM {table}",
+    "a history": "SELECT * FROM silver.facts_history",
+    "a trace": "SELECT * FROM trace.flights_updates",
+    "a plan": "EXPLAIN EXTENDED SELECT * FROM silver.shown",
+    "a plan with its code": "EXPLAIN CODEGEN SELECT * FROM {table}",
+    "an earlier version": "SELECT * FROM {table} VERSION AS OF 0",
+    "an earlier time": "SELECT * FROM {table} TIMESTAMP AS OF '2020-01-01'",
+    "an earlier version by its name": "SELECT * FROM silver.`facts@v0`",
 }
 """Read what is not published."""
 
+
+def _chain(step: str, first: str = "SELECT 1 AS c, 2 AS d", last: str = "SELECT count(*) FROM a30") -> str:
+    """Thirty common table expressions, each made of the one before: `{one}` in `step`."""
+    more = "".join(f", a{n} AS ({step.format(one=f'a{n - 1}')})" for n in range(1, 31))
+    return f"WITH a0 AS ({first}){more} {last}"
+
+
+_LETTERS = ", ".join(f"c{n}" for n in range(25))
+
+LARGE = {
+    "cross joins": _chain("SELECT l.c, r.d FROM {one} l CROSS JOIN {one} r"),
+    "cross joins of a table": _chain("SELECT l.id FROM {one} l, {one} r", "SELECT id FROM silver.facts"),
+    "cross joins without names": _chain("SELECT 1 AS c FROM {one} CROSS JOIN {one}"),
+    "in windows": _chain(
+        "SELECT count(*) OVER w AS c FROM {one} WINDOW w AS (PARTITION BY (SELECT max(c) FROM {one}))"
+    ),
+    "cross joins that nothing reads": _chain("SELECT l.c FROM {one} l, {one} r", last="SELECT 1"),
+    "unions": _chain("SELECT * FROM {one} UNION ALL SELECT * FROM {one}"),
+    "queries in queries": _chain("SELECT c FROM {one} WHERE c IN (SELECT c FROM {one})"),
+    "queries as values": _chain("SELECT (SELECT max(c) FROM {one}) + (SELECT min(c) FROM {one}) AS c"),
+    "common table expressions in each other": _chain("WITH b AS (SELECT * FROM {one}) SELECT l.c FROM b l, b r"),
+    "in a lateral join": _chain("SELECT l.c FROM {one} l, LATERAL (SELECT c FROM {one})"),
+    "in a pipe": _chain("FROM {one} |> CROSS JOIN {one} |> SELECT 1 AS c"),
+    "columns": _chain("SELECT *, * FROM {one}"),
+    "columns of a join": "SELECT * FROM " + ", ".join(f"silver.facts t{n}" for n in range(300)),
+    "fields": _chain("SELECT struct(c, c) AS c FROM {one}"),
+    "fields by name": _chain("SELECT named_struct('l', c, 'r', c) AS c FROM {one}"),
+    "a cube": f"SELECT 1 FROM VALUES (1) t(c) GROUP BY CUBE ({_LETTERS})",
+    "a cube behind a comment": f"SELECT 1 FROM VALUES (1) t(c) GROUP BY CUBE /* () */ ({_LETTERS})",
+    "a cube of sets": f"SELECT 1 FROM VALUES (1) t(c) GROUP BY GROUPING SETS (CUBE ({_LETTERS}), (c1))",
+    "cubes": "SELECT 1 FROM VALUES (1) t(c) GROUP BY " + ", ".join("CUBE (c1, c2, c3, c4, c5)" for _ in range(6)),
+    "a cube, as it was written once": f"SELECT 1 FROM VALUES (1) t(c) GROUP BY {_LETTERS} WITH CUBE",
+    "brackets": "SELECT " + "(" * 5000 + "1" + ")" * 5000,
+    "sums": "SELECT " + " + ".join(["1"] * 600),
+    "a long union": " UNION ALL ".join(["SELECT 1"] * 600),
+    "a long text": f"SELECT '{'x' * 1_100_000}'",
+    "an insert": "INSERT INTO scratch_{role}.mine " + _chain("SELECT l.c, r.d FROM {one} l, {one} r"),
+}
+"""Statements that become large when they are resolved."""
+
+ENDLESS = {
+    "a regular expression": "SELECT count(*) FROM range(2) WHERE repeat('a', 5000) || id RLIKE 'a*a*a*a*a*a*a*a*b'",
+    "a pattern": "SELECT count(*) FROM range(2) WHERE repeat('a', 5000) || id LIKE '%a%a%a%a%a%a%a%a%b'",
+    "a constant": "SELECT aggregate(sequence(1, 1000000), 0L, (a, x) -> a +"
+    " aggregate(sequence(1, 1000000), 0L, (b, y) -> b + y))",
+}
+"""Statements that compute on one row without end."""
+
+HUNGRY = {
+    "a list": "SELECT size(collect_list(repeat('x', 10000 + CAST(id % 2 AS INT)))) FROM range(1000000000)",
+    "a text": "SELECT length(repeat('x', 2147483000 - CAST(id AS INT))) FROM range(1)",
+    "an array": "SELECT size(array_repeat(id, 2000000000)) FROM range(1)",
+    "arrays": "SELECT size(transform(sequence(1, 1000000), x -> sequence(1, 1000000))) FROM range(2)",
+    "a text that is planned": "SELECT length(repeat('x', 2147483000))",
+}
+"""Statements that need more memory than there is."""
+
 ATTACKS = {
     f"{kind}: {name}": statement
-    for kind, group in (("code", CODE), ("files", FILES), ("server", SERVER), ("writes", WRITES), ("hidden", HIDDEN))
+    for kind, group in (
+        *(("code", CODE), ("files", FILES), ("network", NETWORK), ("server", SERVER)),
+        *(("writes", WRITES), ("hidden", HIDDEN)),
+    )
     for name, statement in group.items()
 }
+
+WRITERS = {
+    "a condition as a property": "ALTER TABLE marts_staging.mine SET TBLPROPERTIES"
+    """ ('delta.constraints.c' = "java_method{arguments} = ''")""",
+    "a table with a condition": "CREATE TABLE marts_staging.mine (a STRING) USING delta"
+    """ TBLPROPERTIES ('delta.constraints.c' = "java_method{arguments} = a")""",
+    "a view with settings": "CREATE VIEW marts_staging.mine TBLPROPERTIES"
+    " ('view.sqlConfig.spark.sql.runSQLOnFiles' = 'true') AS SELECT 1 AS a",
+    "a view of a file": "CREATE VIEW marts_staging.mine AS SELECT * FROM text.`/etc/passwd`",
+    "a view that runs code": "CREATE VIEW marts_staging.mine AS SELECT reflect{arguments} AS a",
+    "a view that runs code later": "ALTER VIEW marts_staging.mine AS SELECT reflect{arguments} AS a",
+    "an update that runs code": "UPDATE marts_staging.mine SET a = reflect{arguments}",
+    "a deletion that runs code": "DELETE FROM marts_staging.mine WHERE reflect{arguments} = ''",
+    "a merge that runs code": "MERGE INTO marts_staging.mine t USING (SELECT 1 AS a) s ON t.a = s.a"
+    " WHEN MATCHED THEN UPDATE SET a = reflect{arguments}",
+    "a merge into what runs publish": "MERGE INTO silver.facts t USING (SELECT 1 AS id) s ON t.id = s.id"
+    " WHEN NOT MATCHED THEN INSERT *",
+    "a column with code": "ALTER TABLE marts_staging.mine ADD COLUMNS (b STRING DEFAULT reflect{arguments})",
+    "a view in what runs publish": "CREATE OR REPLACE VIEW silver.shown AS SELECT 1 AS id",
+    "the scratch of others": "INSERT INTO scratch_reader.kept SELECT 1",
+    "another environment": "CREATE TABLE dev__silver.mine USING delta AS SELECT 1 AS a",
+    "a comment on what runs publish": "COMMENT ON DATABASE silver IS 'mine'",
+    "the publication": "DELETE FROM trace.published",
+    "the publication, truncated": "TRUNCATE TABLE trace.published",
+    "a table of dots": "CREATE TABLE marts_staging.`..` USING delta AS SELECT 1 AS a",
+    "a view of percent signs": "CREATE VIEW marts_staging.`%2e%2e` AS SELECT 1 AS a",
+    "a database that is a path": "CREATE DATABASE `..%2fmine`",
+}
+"""What a writer tries beyond that."""

@@ -15,9 +15,12 @@ import org.apache.spark.sql.types.{DataType, StructType}
   * pipeline's, which shows the token of Spark Connect.
   */
 class Guard extends (SparkSessionExtensions => Unit) {
-  override def apply(extensions: SparkSessionExtensions): Unit =
+  override def apply(extensions: SparkSessionExtensions): Unit = {
     extensions.injectParser((session, parser) =>
       Option(Guard.opening.get).fold(parser)(new GuardedParser(session, parser, _)))
+    extensions.injectResolutionRule(_ => Deadline)
+    extensions.injectOptimizerRule(_ => Deadline)
+  }
 }
 
 object Guard {
@@ -46,15 +49,19 @@ object GuardedParser {
 class GuardedParser(session: SparkSession, parser: ParserInterface, val principal: Principal) extends ParserInterface {
   private lazy val rules = new Rules(
     session.sessionState.catalog, session.sessionState.executePlan(_).analyzed, principal,
-    Logins.setting("readable").split(",").toSeq, Logins.setting("published").split(",").toSet, Scratch.ensure)
+    Logins.setting("readable").split(",").toSeq, Logins.setting("unpublished").split(",").toSeq,
+    Logins.setting("published").split(",").toSet, Scratch.ensure)
 
-  override def parsePlan(text: String): LogicalPlan = {
-    val plan = parser.parsePlan(text)
-    if (GuardedParser.parsesFunction) plan else rules.check(plan)
-  }
+  override def parsePlan(text: String): LogicalPlan =
+    if (GuardedParser.parsesFunction) parser.parsePlan(text) else checked(text)(parser.parsePlan(text))
 
   override def parsePlanWithParameters(text: String, parameters: ParameterContext): LogicalPlan =
-    rules.check(parser.parsePlanWithParameters(text, parameters))
+    checked(text)(parser.parsePlanWithParameters(text, parameters))
+
+  private def checked(text: String)(parse: => LogicalPlan): LogicalPlan = {
+    Bounds.fault(text).foreach(fault => throw Bounds.refusal(fault))
+    rules.check(parse)
+  }
 
   override def parseQuery(text: String): LogicalPlan = parser.parseQuery(text)
   override def parseExpression(text: String): Expression = parser.parseExpression(text)

@@ -2,12 +2,13 @@ package org.apache.spark.sql.hive.thriftserver.tidemark
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
+import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.catalyst.catalog.{HiveTableRelation, SessionCatalog}
-import org.apache.spark.sql.catalyst.expressions.{Expression, SubqueryExpression}
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression, FileSourceMetadataAttribute, SubqueryExpression, UnresolvedNamedLambdaVariable}
 import org.apache.spark.sql.catalyst.plans.logical.{SQLFunctionNode => _, _}
-import org.apache.spark.sql.execution.command.{DescribeQueryCommand, ExplainCommand, SetCommand}
+import org.apache.spark.sql.execution.command.{DescribeQueryCommand, SetCommand}
 import org.apache.spark.sql.execution.datasources.LogicalRelation
 
 /** A statement that its role may not run. Its text is what the user sees. */
@@ -17,22 +18,25 @@ class NotAllowed(text: String) extends RuntimeException(text, null, false, false
 
 /** What a principal may say. Whatever is not listed is refused.
   *
-  * First the form, before anything is resolved: each node, function and name of the parsed statement. So no file is
-  * opened, not even to say that it is none. Then, for a reader, the rights: the resolved queries of the statement, down
-  * to the relations. A published view or table function is read with its owner's rights: what is under it is not asked.
+  * First the form, before anything is resolved: the size of the parsed statement, then each node, expression, function
+  * and name. So no file is opened, not even to say that it is none. Then, for a reader, the rights: the resolved queries
+  * of the statement, down to the relations. A published view or table function is read with its owner's rights: what is
+  * under it is not asked.
   *
   * @param catalog of the session
   * @param analyze resolves a query without running it
   * @param tables what a reader reads: patterns of `database.table`, with `*` in a name
+  * @param unpublished tables among them that show rows before their publication: patterns, too
   * @param published databases that no login writes, beside those of environments, whose names have `__`
   * @param ensure makes a scratch database
   */
 class Rules(
     catalog: SessionCatalog, analyze: LogicalPlan => LogicalPlan, principal: Principal, tables: Seq[String],
-    published: Set[String], ensure: String => Unit) {
+    unpublished: Seq[String], published: Set[String], ensure: String => Unit) {
   import Rules._
 
   private val readable = tables.map(_.replace("*", "\\w*"))
+  private val hidden = unpublished.map(_.replace("*", "\\w*"))
   /** Databases of which every table is readable. */
   private val databases = readable.filter(_.endsWith(".\\w*")).map(_.stripSuffix(".\\w*"))
 
@@ -40,14 +44,19 @@ class Rules(
     * resolve it again.
     */
   def check(statement: LogicalPlan): LogicalPlan = {
+    Bounds.fault(statement).foreach(fault => throw Bounds.refusal(fault))
     visit(statement)
-    if (principal.isWriter) statement
-    else queries(statement) match {
-      case Seq(query) if query eq statement => judged(query)
-      case parts =>
-        parts.foreach(judged)
-        statement
-    }
+    val allowed =
+      if (principal.isWriter) statement
+      else queries(statement) match {
+        case Seq(query) if query eq statement => judged(query)
+        case parts =>
+          parts.foreach(judged)
+          statement
+      }
+    // a scratch database comes into being with its first table
+    if (writes(statement) && databaseOf(statement) == principal.scratch) ensure(principal.scratch)
+    allowed
   }
 
   // --- the form ---------------------------------------------------------------------------------------------------
@@ -67,8 +76,8 @@ class Rules(
 
   private def node(plan: LogicalPlan): Unit = {
     val kind = plan.getClass.getSimpleName.stripSuffix("$")
-    val writes = Writing(kind) || principal.isWriter && WritersOwn(kind)
-    if (!writes && !Reading(kind) && !(principal.isWriter && WritersLook(kind))) refuse(s"the statement or part $kind")
+    if (!writes(plan) && !Reading(kind) && !(principal.isWriter && WritersLook(kind)))
+      refuse(s"the statement or part $kind")
     plan match {
       case relation: UnresolvedRelation =>
         name(relation.multipartIdentifier)
@@ -83,60 +92,74 @@ class Rules(
       case function: UnresolvedTableValuedFunction => tableFunction(function)
       case set: SetCommand => setting(set)
       case used: SetCatalogAndNamespace => use(used)
-      case made: CreateNamespace if made.properties.contains("location") => refuse("LOCATION")
+      case made: CreateNamespace => properties(made.properties)
+      case made: CreateView => properties(made.properties)
+      case changed: SetTableProperties => properties(changed.properties)
       case made: CreateTableAsSelect if made.writeOptions.nonEmpty => refuse("OPTIONS")
       case made: ReplaceTableAsSelect if made.writeOptions.nonEmpty => refuse("OPTIONS")
       case _ =>
     }
-    if (writes) target(plan)
+    if (writes(plan)) target(plan)
   }
+
+  private def writes(plan: LogicalPlan): Boolean = {
+    val kind = plan.getClass.getSimpleName
+    Writing(kind) || principal.isWriter && WritersOwn(kind)
+  }
+
+  /** Delta keeps conditions of rows and formulas of columns in properties, and computes them with every function. */
+  private def properties(set: Map[String, String]): Unit =
+    set.keys.find(key => !Properties(key.toLowerCase)).foreach(key => refuse(s"the property $key"))
 
   private def term(expression: Expression): Unit = expression match {
     case spec: UnresolvedTableSpec =>
       if (spec.location.nonEmpty || spec.external || spec.serde.nonEmpty || spec.optionExpression.options.nonEmpty)
         refuse("a table with LOCATION, OPTIONS or a row format")
       if (spec.provider.exists(_.toLowerCase != "delta")) refuse(s"a table USING ${spec.provider.get}")
-      spec.properties.keys.find(!_.toLowerCase.matches("(delta|tidemark)\\..*|comment"))
-        .foreach(key => refuse(s"the table property $key"))
-    case function: UnresolvedFunction => scalarFunction(function.nameParts)
-    case generator: UnresolvedGenerator => scalarFunction(generator.name.nameParts)
+      properties(spec.properties)
+    case column: ColumnDefinition if column.generationExpression.nonEmpty => refuse(s"the generated column ${column.name}")
+    case attribute: UnresolvedAttribute => column(attribute.nameParts)
+    case variable: UnresolvedNamedLambdaVariable => column(variable.nameParts)
+    case star: UnresolvedStar => star.target.foreach(column)
+    case function: UnresolvedFunction => scalarFunction(function.nameParts, function.arguments)
+    case generator: UnresolvedGenerator => scalarFunction(generator.name.nameParts, generator.children)
     case other =>
-      val kind = other.getClass
-      if (!kind.getName.startsWith("org.apache.spark.sql.catalyst.") || NoTerm(kind.getSimpleName))
-        refuse(s"the expression ${kind.getSimpleName}")
+      val kind = other.getClass.getSimpleName.stripSuffix("$")
+      if (!Terms(kind)) refuse(s"the expression $kind")
   }
 
-  private def scalarFunction(parts: Seq[String]): Unit = {
-    val name = parts.last.toLowerCase
-    val known = parts.size == 1 && FunctionRegistry.builtin.functionExists(FunctionIdentifier(name))
-    if (!known || NoFunction(name)) refuse(s"the function ${parts.mkString(".")}")
+  /** Files of a table are columns of it that a star leaves out. */
+  private def column(parts: Seq[String]): Unit =
+    if (parts.exists(_.equalsIgnoreCase("_metadata"))) refuse("the column _metadata")
+
+  private def scalarFunction(parts: Seq[String], arguments: Seq[Expression]): Unit = parts.map(_.toLowerCase) match {
+    case Seq(name) => Functions.fault(name, arguments).foreach(refuse)
+    case name => refuse(s"the function ${name.mkString(".")}")
   }
 
   private def tableFunction(function: UnresolvedTableValuedFunction): Unit = {
     val name = function.name.map(_.toLowerCase)
     // what an argument reads would be taken for what the function's owner reads
     if (function.functionArgs.exists(_.exists(_.isInstanceOf[SubqueryExpression]))) refuse("a query as argument")
-    val allowed = name match {
-      case Seq(builtin) =>
-        TableFunctionRegistry.builtin.functionExists(FunctionIdentifier(builtin)) && !NoFunction(builtin)
-      case _ => mayRead(resolved(name))
+    name match {
+      case Seq(builtin) => Functions.faultOfTable(builtin, function.functionArgs).foreach(refuse)
+      case _ => if (!mayRead(resolved(name))) refuse(s"the table function ${name.mkString(".")}")
     }
-    if (!allowed) refuse(s"the table function ${name.mkString(".")}")
   }
 
   private def word(part: String): Unit =
-    if (!part.matches("[^/\\\\:]+")) refuse(s"the name `$part`")
+    if (!part.matches("\\w+")) refuse(s"the name `$part`")
 
   /** A name that only the catalog can resolve: no path, no format, no table of a table. */
   private def name(parts: Seq[String]): Unit = {
-    parts.foreach(word)
     val database = parts match {
-      case Seq(_) => None
+      // perhaps one that the statement itself gives, which has more characters than those of the catalog
+      case Seq(alone) if alone.matches("[^/\\\\:.%]+") => None
       case Seq(database, _) => Some(database)
       case Seq(catalog, database, _) if catalog.equalsIgnoreCase("spark_catalog") => Some(database)
       case _ => refuse(s"the name ${parts.mkString(".")}")
     }
-    // a scratch database comes into being with its first table
+    if (database.nonEmpty) parts.foreach(word)
     if (!database.forall(d => d.equalsIgnoreCase(principal.scratch) || catalog.databaseExists(d)))
       refuse(s"the name ${parts.mkString(".")}, of which the first part is no database")
   }
@@ -168,29 +191,37 @@ class Rules(
 
   /** What a statement writes must be the principal's to write. */
   private def target(plan: LogicalPlan): Unit = {
-    val written = plan match {
+    val database = databaseOf(plan)
+    val own = database == principal.scratch
+    if (!own && (!principal.isWriter || published(database) || database.contains("__") || database.startsWith("scratch_")))
+      refuse(s"a write to the database $database")
+  }
+
+  /** The database that a statement writes. */
+  private def databaseOf(statement: LogicalPlan): String = {
+    val written = statement match {
       case insert: InsertIntoStatement => insert.table
       case replacement: OverwriteByExpression => replacement.table
       case command => command.children.head
     }
-    val database = written.collectFirst {
-      case relation: UnresolvedRelation => resolved(relation.multipartIdentifier).database.get
-      case table: UnresolvedTable => resolved(table.multipartIdentifier).database.get
-      case table: UnresolvedTableOrView => resolved(table.multipartIdentifier).database.get
-      case view: UnresolvedView => resolved(view.multipartIdentifier).database.get
-      case identifier: UnresolvedIdentifier => resolved(identifier.nameParts).database.get
+    def of(name: Seq[String]) = {
+      // it becomes a folder's name
+      name.foreach(word)
+      resolved(name).database.get
+    }
+    written.collectFirst {
+      case relation: UnresolvedRelation => of(relation.multipartIdentifier)
+      case table: UnresolvedTable => of(table.multipartIdentifier)
+      case table: UnresolvedTableOrView => of(table.multipartIdentifier)
+      case view: UnresolvedView => of(view.multipartIdentifier)
+      case identifier: UnresolvedIdentifier => of(identifier.nameParts)
       case UnresolvedNamespace(Seq(database), _) => database.toLowerCase
     }.getOrElse(refuse(s"a target that is no name: $written"))
-    val own = database == principal.scratch
-    if (!own && (!principal.isWriter || published(database) || database.contains("__") || database.startsWith("scratch_")))
-      refuse(s"a write to the database $database")
-    if (own) ensure(principal.scratch)
   }
 
   // --- the rights -------------------------------------------------------------------------------------------------
 
   private def queries(statement: LogicalPlan): Seq[LogicalPlan] = statement match {
-    case explained: ExplainCommand => queries(explained.logicalPlan)
     case described: DescribeQueryCommand => Seq(described.plan)
     case made: CreateTableAsSelect => Seq(made.query)
     case made: ReplaceTableAsSelect => Seq(made.query)
@@ -217,6 +248,7 @@ class Rules(
       other.children.foreach(judge)
       other.expressions.foreach(_.foreach {
         case subquery: SubqueryExpression => judge(subquery.plan)
+        case FileSourceMetadataAttribute(_) => refuse("a column of files")
         case _ =>
       })
   }
@@ -226,7 +258,8 @@ class Rules(
 
   private def mayRead(table: TableIdentifier): Boolean = principal.isWriter || {
     val database = table.database.getOrElse("").toLowerCase
-    database == principal.scratch || readable.exists(s"$database.${table.table.toLowerCase}".matches)
+    val name = s"$database.${table.table.toLowerCase}"
+    database == principal.scratch || readable.exists(name.matches) && !hidden.exists(name.matches)
   }
 
   private def refuse(what: String): Nothing = throw new NotAllowed(
@@ -242,10 +275,10 @@ object Rules {
 
   private val Reading = names("""
     Project Filter Aggregate Join LateralJoin Sort GlobalLimit LocalLimit LimitAll Offset Distinct Deduplicate Union Except
-    Intersect SubqueryAlias UnresolvedSubqueryColumnAliases UnresolvedRelation RelationTimeTravel UnresolvedInlineTable
+    Intersect SubqueryAlias UnresolvedSubqueryColumnAliases UnresolvedRelation UnresolvedInlineTable
     OneRowRelation UnresolvedWith WithWindowDefinition Window Generate Pivot Unpivot Sample UnresolvedHint
     UnresolvedTableValuedFunction UnresolvedTVFAliases UnresolvedHaving UnresolvedQualify LocalRelation PipeOperator
-    ExplainCommand DescribeQueryCommand DescribeRelation DescribeColumn DescribeFunction ShowTables ShowViews ShowColumns
+    DescribeQueryCommand DescribeRelation DescribeColumn DescribeFunction ShowTables ShowViews ShowColumns
     ShowTableColumnsCommand ShowNamespaces ShowNamespacesCommand ShowFunctions ShowCurrentNamespaceCommand
     ShowCatalogsCommand SetCatalogAndNamespace SetCommand
     UnresolvedTable UnresolvedTableOrView UnresolvedView UnresolvedIdentifier UnresolvedNamespace UnresolvedFunctionName
@@ -257,20 +290,32 @@ object Rules {
     DeleteFromTable UpdateTable MergeIntoTable TruncateTable CreateView AlterViewAs DropView CreateNamespace DropNamespace
     OverwriteByExpression AddColumns DropColumns RenameColumn SetTableProperties UnsetTableProperties CommentOnTable CommentOnNamespace""")
 
+  /** A plan shows values of what is under a published name, and a version what the publication leaves out. */
   private val WritersLook = names("""
-    DescribeDeltaHistory ShowTablesExtended ShowTableProperties ShowCreateTable RefreshTable DescribeNamespace
-    UpdateAction InsertAction DeleteAction""")
+    ExplainCommand RelationTimeTravel DescribeDeltaHistory ShowTablesExtended ShowTableProperties ShowCreateTable RefreshTable DescribeNamespace""")
 
   /** Relations of a resolved query that hold nothing of the lake. */
   private val Leaves = names("LocalRelation OneRowRelation Range CTERelationRef UnionLoopRef EmptyRelation ResolvedInlineTable")
 
-  private val NoTerm = names("""
-    ExpressionWithUnresolvedIdentifier FunctionTableSubqueryArgumentExpression CallMethodViaReflection PythonUDF ScalaUDF""")
+  /** Expressions that the parser makes. */
+  private val Terms = names("""
+    Add AggregateExpression Alias And AnyValue Assignment AttributeReference BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
+    CaseWhen Cast Coalesce Collate ColumnDefinition Concat CreateNamedStruct Cube CurrentDate CurrentPath CurrentRow
+    CurrentTime CurrentTimestamp CurrentUser DefaultValueExpression DeleteAction Divide EqualNullSafe EqualTo Exists First
+    GreaterThan GreaterThanOrEqual GroupingSets ILike In InSubquery InsertAction InsertStarAction IntegralDivide IsNotNull
+    IsNull LambdaFunction Last LateralSubquery LessThan LessThanOrEqual Like LikeAll LikeAny ListQuery Literal Lower
+    MultiAlias Multiply NamePlaceholder NamedArgumentExpression Not NotLikeAll NotLikeAny OptionList Or Overlay
+    PipeExpression QualifiedColType RLike Remainder Rollup ScalarSubquery SemiStructuredExtract ShiftLeft ShiftRight
+    ShiftRightUnsigned SortOrder SpecifiedWindowFrame StringLocate StringTrim StringTrimLeft StringTrimRight Substring
+    Subtract TimestampAdd TimestampDiff UnaryMinus UnaryPositive UnboundedFollowing UnboundedPreceding UnresolvedAlias
+    UnresolvedCollation UnresolvedExtractValue UnresolvedFieldName UnresolvedFieldPosition UnresolvedOrdinal
+    UnresolvedPipeAggregateOrdinal UnresolvedRegex UnresolvedStarExceptOrReplace
+    UnresolvedWindowExpression UnspecifiedFrame UpdateAction UpdateStarAction WindowExpression WindowSpecDefinition""")
 
-  /** Spark's own functions that run code, or tell of files. */
-  private val NoFunction = names("""
-    reflect java_method try_reflect from_protobuf to_protobuf input_file_name input_file_block_start
-    input_file_block_length python_worker_logs""")
+  /** Properties of tables, views and databases, in lower case. */
+  private val Properties = names("""
+    comment delta.appendonly delta.columnmapping.mode delta.deletedfileretentionduration delta.enablechangedatafeed
+    delta.enabledeletionvectors delta.logretentionduration delta.targetfilesize""")
 }
 
 /** Settings that a session may change for itself: they change how a query is worked out, within limits. */

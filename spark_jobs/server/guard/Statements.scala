@@ -1,6 +1,6 @@
 package org.apache.spark.sql.hive.thriftserver.tidemark
 
-import java.util.{Map => JMap}
+import java.util.{Map => JMap, Set => JSet}
 import java.util.concurrent.{ConcurrentHashMap, ScheduledFuture, TimeUnit}
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
 
@@ -31,6 +31,7 @@ object Limit {
   lazy val bytes: Limit = of("bytes", "bytes of a result")
   lazy val statements: Limit = of("statements", "statements at a time")
   lazy val sessions: Limit = of("sessions", "sessions at a time")
+  lazy val heap: Limit = of("heap", "percent of the heap in use")
   lazy val sessionsOfAll: Limit = sessions.copy(most = 10 * sessions.most, unit = "sessions of all readers at a time")
 }
 
@@ -38,6 +39,8 @@ object Limit {
 class Statements extends SparkSQLOperationManager {
   val principals = new ConcurrentHashMap[SessionHandle, Principal]
   private val running = new ConcurrentHashMap[String, AtomicInteger]
+
+  Heap.watch(() => ReadersStatement.atWork.forEach(_.endForHeap()))
 
   // Spark looks for its map in the class above its own, which here is its own
   ReflectionUtils.setSuperField(this, "handleToOperation",
@@ -82,7 +85,9 @@ class ReadersStatement(
   private val counted = new AtomicBoolean
   private val place = new Place
   private var starting = false
-  @volatile private var expired = false
+  @volatile private var worker: Option[Thread] = None
+  /** Why the statement was ended, if it was. */
+  @volatile private var ended: Option[Limit] = None
   private var clock: ScheduledFuture[_] = _
   private var rows, bytes = 0L
 
@@ -97,7 +102,9 @@ class ReadersStatement(
       throw Limit.statements.passed(user, "close results that are not read to their end")
     }
     counted.set(true)
-    clock = timer.schedule((() => expire()): Runnable, Limit.seconds.most, TimeUnit.SECONDS)
+    atWork.add(this)
+    if (Heap.isFull) throw refused(refusal(Limit.heap))
+    clock = timer.schedule((() => end(Limit.seconds)): Runnable, Limit.seconds.most, TimeUnit.SECONDS)
     if (async) super.runInternal() else seated(super.runInternal())
   }
 
@@ -111,51 +118,72 @@ class ReadersStatement(
     }
 
   private def seated[A](work: => A): A =
-    if (!sitDown()) throw late
-    else
+    if (!sitDown()) throw refusal(Limit.seconds)
+    else {
+      val outer = worker
       try {
-        if (expired) throw late
-        work
-      } finally place.idle()
+        ended.foreach(limit => throw refusal(limit))
+        worker = Some(Thread.currentThread)
+        Deadline.within(() => ended.map(refusal))(work)
+      } finally {
+        worker = outer
+        place.idle()
+      }
+    }
 
   private def sitDown(): Boolean =
     try place.enter(Limit.seconds.most * 1000)
     catch {
       case _: InterruptedException =>
-        throw if (expired) late else new HiveSQLException("the statement was cancelled as it waited for its turn")
+        throw ended.map(refusal).getOrElse(new HiveSQLException("the statement was cancelled as it waited for its turn"))
     }
 
   override def getNextRowSet(order: FetchOrientation, most: Long): TRowSet = {
-    if (expired) throw late
+    ended.foreach(limit => throw refusal(limit))
     val set =
       try super.getNextRowSet(order, math.min(most, FETCH))
-      catch { case _: Throwable if expired => throw late }
+      catch { case _: Throwable if ended.nonEmpty => throw refusal(ended.get) }
     val fetched = size(set)
     rows += fetched
     bytes += new TSerializer(new TBinaryProtocol.Factory()).serialize(set).length
     if (fetched == 0) leave()
-    if (rows > Limit.rows.most) throw ended(Limit.rows.passed(user, "aggregate, filter or add a LIMIT"))
-    if (bytes > Limit.bytes.most) throw ended(Limit.bytes.passed(user, "select fewer columns or rows"))
+    if (rows > Limit.rows.most) throw refused(Limit.rows.passed(user, "aggregate, filter or add a LIMIT"))
+    if (bytes > Limit.bytes.most) throw refused(Limit.bytes.passed(user, "select fewer columns or rows"))
     set
   }
 
-  override def close(): Unit = try super.close() finally leave()
-
-  private def expire(): Unit = synchronized {
-    expired = true
-    val state = getStatus.getState
-    // one that waits for its seat in the client's call has not begun, and ends there
-    if (state != OperationState.INITIALIZED && !state.isTerminal) {
-      setOperationException(late)
-      setState(OperationState.ERROR)
+  override def close(): Unit =
+    try super.close()
+    finally {
+      // what a client leaves that is gone computes on, too
+      if (counted.get) stopLater()
+      leave()
     }
-    cleanup()
-    leave()
+
+  private def stopLater(): Unit = Stopping.after(session.sparkContext, statementId, () => worker)
+
+  /** End the statement for the heap's sake: whose rows fill it cannot be told. */
+  def endForHeap(): Unit = end(Limit.heap)
+
+  private def end(limit: Limit): Unit = synchronized {
+    if (ended.isEmpty) {
+      ended = Some(limit)
+      val state = getStatus.getState
+      // one that waits for its seat in the client's call has not begun, and ends there
+      if (state != OperationState.INITIALIZED && !state.isTerminal) {
+        setOperationException(refusal(limit))
+        setState(OperationState.ERROR)
+      }
+      cleanup()
+      stopLater()
+      leave()
+    }
   }
 
-  private def late = Limit.seconds.passed(user, "ask for less")
+  private def refusal(limit: Limit): HiveSQLException =
+    limit.passed(user, if (limit == Limit.heap) "ask for less, or later" else "ask for less")
 
-  private def ended(refusal: HiveSQLException): HiveSQLException = {
+  private def refused(refusal: HiveSQLException): HiveSQLException = {
     cleanup()
     leave()
     refusal
@@ -165,7 +193,8 @@ class ReadersStatement(
     place.leave()
     if (counted.compareAndSet(true, false)) {
       running.decrementAndGet()
-      clock.cancel(false)
+      atWork.remove(this)
+      if (clock != null) clock.cancel(false)
     }
   }
 }
@@ -173,6 +202,9 @@ class ReadersStatement(
 object ReadersStatement {
   /** Rows that one answer holds at most, whatever the client asks for. */
   private val FETCH = 10000L
+
+  /** Statements whose time runs. */
+  val atWork: JSet[ReadersStatement] = ConcurrentHashMap.newKeySet[ReadersStatement]
 
   private val timer = ThreadUtils.newDaemonSingleThreadScheduledExecutor("readers-limits")
 
