@@ -47,7 +47,7 @@ def read_sample(path: Path) -> Sample:
     try:
         start = path.open("rb").read(4)
         if start == b"PAR1":
-            table = pq.read_table(path).slice(0, SAMPLE_ROWS)
+            table = pq.read_table(path, coerce_int96_timestamp_unit="us").slice(0, SAMPLE_ROWS)
             types = {field.name: _declared(field.type) for field in table.schema}
             columns = {name: table[name].to_pylist() for name in table.column_names if types[name]}
             # what is text there may be a number or a time all the same

@@ -152,6 +152,20 @@ def test_undeclared_columns_stay_with_their_row_as_text() -> None:
 NOWHERE = pa.array([1_999]).view(pa.timestamp("ns", "Nowhere/At_All"))
 
 
+@pytest.mark.parametrize("stores_schema", [True, False])
+def test_times_of_every_year_are_read_from_int96(stores_schema: bool) -> None:
+    times = [dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (1, 1600, 2300)]
+    times.append(dt.datetime.max.replace(tzinfo=dt.UTC))
+    columns = {"who": pa.array(["w"] * 4), "at": pa.array(times, pa.timestamp("us", "UTC"))}
+    file = file_of(columns, use_deprecated_int96_timestamps=True, store_schema=stores_schema)
+    assert pq.ParquetFile(file).metadata.schema.column(1).physical_type == "INT96"
+    file.seek(0)
+    found = pa.Table.from_batches(list(read_parquet(file, SPEC)))
+    assert found["t_at"].cast(pa.int64()).to_pylist() == [
+        (time - EPOCH) // dt.timedelta(microseconds=1) for time in times
+    ]
+
+
 def test_an_instant_that_no_calendar_has_is_told_by_its_number_and_is_none() -> None:
     nested = pa.StructArray.from_arrays([NOWHERE, pa.array(["x"])], ["when", "what"])
     (row,) = rows_of({"new": NOWHERE, "more": nested})

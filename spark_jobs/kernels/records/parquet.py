@@ -48,7 +48,8 @@ def _file_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
         if not file.read(1):
             raise empty_file()
         file.seek(0)
-        opened = pq.ParquetFile(pa.PythonFile(file, mode="r"))
+        # as nanoseconds, Arrow's own choice for INT96, times wrap outside the years 1677 to 2262
+        opened = pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit="us")
         names = opened.schema_arrow.names
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
