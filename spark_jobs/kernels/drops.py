@@ -50,6 +50,12 @@ class Drops:
             return self.start_us + number * self.every_us
         return _calendar_start(self.start_us, self.calendar, self.timezone, number)
 
+    def day(self, number: int) -> date | None:
+        """The calendar's day at which a drop of the calendar starts, also one that the zone skipped; None beyond the
+        years 1 to 9999."""
+        assert self.calendar is not None
+        return _calendar_day(local_date(self.start_us, ZoneInfo(self.timezone)), self.calendar, number)
+
     def number_at(self, time_us: int) -> int:
         """The number of the drop that holds a time."""
         if self.calendar is None:
@@ -110,17 +116,21 @@ UTC_DAYS = Drops(0, _DAY_US)
 
 @lru_cache(maxsize=1 << 16)
 def _calendar_start(start_us: int, calendar: tuple[int, str], timezone: str, number: int) -> int:
-    (count, unit), zone = calendar, ZoneInfo(timezone)
-    first = local_date(start_us, zone)
-    if unit in DAYS:
-        ordinal = first.toordinal() + number * count * DAYS[unit]
-        day = date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
-    else:
-        year, month = divmod(_month(first) + number * count * MONTHS[unit], 12)
-        day = date(year, month + 1, 1) if 1 <= year <= date.max.year else None
+    zone = ZoneInfo(timezone)
+    day = _calendar_day(local_date(start_us, zone), calendar, number)
     if day is None:
         return FIRST_US if number < 0 else LAST_US
     return min(max(midnight(day, zone), FIRST_US), LAST_US)
+
+
+def _calendar_day(first: date, calendar: tuple[int, str], number: int) -> date | None:
+    """The day at which drop `number` starts if drop 0 does at `first`."""
+    count, unit = calendar
+    if unit in DAYS:
+        ordinal = first.toordinal() + number * count * DAYS[unit]
+        return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
+    year, month = divmod(_month(first) + number * count * MONTHS[unit], 12)
+    return date(year, month + 1, 1) if 1 <= year <= date.max.year else None
 
 
 def _month(day: date) -> int:

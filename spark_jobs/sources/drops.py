@@ -99,8 +99,20 @@ class Schedule(Drops):
         Raises:
             ValueError: the text is none.
             OverflowError: in UTC it lies outside the years 1 to 9999.
+            ParameterError: it is a date that the time zone skipped.
         """
-        return parse_instant_in(datetime.fromisoformat(text), self.timezone)
+        time = datetime.fromisoformat(text)
+        time_us = parse_instant_in(time, self.timezone)
+        is_date = time.tzinfo is None and time == datetime.combine(time.date(), datetime.min.time())
+        if is_date and local_date(time_us, ZoneInfo(self.timezone)) != time.date():
+            raise ParameterError(
+                expected=f"a day that {self.timezone} had",
+                found=f"{text}, which its clocks skipped",
+                consequence="nothing was run",
+                next_step="name the day before or after it; the drop of the skipped day is empty, and lands with the"
+                " one before",
+            )
+        return time_us
 
     def label(self, seq_no: int) -> str:
         """What people call the drop: its date, with the time of day where a day has several drops."""
@@ -123,9 +135,17 @@ class Schedule(Drops):
         return filled.replace("{hour}", f"{lo:%H}").replace("{minute}", f"{lo:%M}")
 
     def _clock(self, seq_no: int) -> datetime:
-        """What clocks of the time zone show when the drop starts; its date alone where drops are of the calendar."""
+        """What clocks of the time zone show when the drop starts; its date alone where drops are of the calendar.
+
+        A drop of a day that the zone skipped is empty. It has the date of that day, or it would have the name, and take
+        the files, of the drop after it.
+        """
         lo = instant_at(self.start(seq_no))
-        return lo if self.calendar is None else lo.astimezone(ZoneInfo(self.timezone))
+        if self.calendar is None:
+            return lo
+        clock, day = lo.astimezone(ZoneInfo(self.timezone)), self.day(seq_no)
+        is_empty = day is not None and self.start(seq_no + 1) == self.start(seq_no)
+        return datetime.combine(day, clock.timetz()) if day is not None and is_empty else clock
 
 
 def _reversed(first_us: int, last_us: int) -> ParameterError:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ParameterError
-from spark_jobs.kernels.midnights import FIRST_US, LAST_US
+from spark_jobs.kernels.midnights import FIRST_US, LAST_US, midnight
 from spark_jobs.sources import RowIdOverflowError, Schedule, drop_of, first_row_id, line_of, row_id
 from spark_jobs.sources.drops import DROP_BITS, LINE_BITS, PLACE_BITS, schedule
 from spark_jobs.sources.quantities import DAY_US, HOUR_US, instant_at, parse_instant, parse_instant_in
@@ -137,6 +137,30 @@ def test_a_day_of_changing_clocks_has_its_own_length() -> None:
     monthly = schedule(START, (1, "month"), None)
     assert [monthly.label(n) for n in (0, 1, 13)] == ["2013-01-01", "2013-02-01", "2014-02-01"]
     assert monthly.every == "1 month"
+
+
+@pytest.mark.parametrize(
+    ("zone", "skipped"),
+    [
+        ("Pacific/Apia", "2011-12-30"),
+        ("Pacific/Fakaofo", "2011-12-30"),
+        ("Pacific/Kwajalein", "1993-08-21"),
+        ("Pacific/Kiritimati", "1994-12-31"),
+        ("Pacific/Enderbury", "1994-12-31"),
+    ],
+)
+def test_the_drop_of_a_day_that_a_zone_skipped_is_empty_and_has_a_name_of_its_own(zone: str, skipped: str) -> None:
+    day = date.fromisoformat(skipped)
+    before, after = day - timedelta(days=1), day + timedelta(days=1)
+    drops = schedule(midnight(before, ZoneInfo(zone)), DAY_US, zone)
+    assert [drops.label(n) for n in range(3)] == [str(before), skipped, str(after)]
+    assert [drops.path("x/{date}/*", n) for n in range(3)] == [f"x/{d}/*" for d in (before, day, after)]
+    assert [hi - lo for lo, hi in map(drops.interval, range(3))] == [DAY_US, 0, DAY_US]
+    assert [list(drops.spanned(*drops.interval(n))) for n in (0, 2)] == [[0, 1], [2]]
+    assert drops.seq_no_named(drops.time_named(str(after))) == 2
+    with pytest.raises(ParameterError) as refusal:
+        drops.time_named(skipped)
+    assert refusal.value.found == f"{skipped}, which its clocks skipped"
 
 
 def test_the_calendars_end_is_no_error() -> None:
