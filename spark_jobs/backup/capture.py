@@ -17,9 +17,11 @@ from pyarrow import fs
 
 from spark_jobs.backup.stores import Store, plain
 from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.data_files import dataset_of
 from spark_jobs.storage.delta_log import LOG_DIR, open_table
 from spark_jobs.storage.fence import WAIT_S, hold_still
 from spark_jobs.storage.people_tables import SOURCE_CHANGES
+from spark_jobs.storage.places import file_system
 from spark_jobs.storage.tables import FILES, PUBLISHED
 
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
@@ -86,8 +88,9 @@ def changed_sources(lake: Store) -> set[str]:
 
 def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:
     """Path, checksum and bytes of the newest version of each landed file that counts."""
-    table = open_table(_uri(lake, f"{FILES.database}.db/{FILES.table}"), lake.options, version)
-    rows = table.to_pyarrow_dataset().to_table(filter=pc.field("path").is_valid()).sort_by("landing").to_pylist()
+    uri = _uri(lake, f"{FILES.database}.db/{FILES.table}")
+    files = dataset_of(open_table(uri, lake.options, version), file_system(uri, lake.options))
+    rows = files.to_table(filter=pc.field("path").is_valid()).sort_by("landing").to_pylist()
     newest = {(row["source"], row["path"]): row for row in rows}
     for (_, path), row in sorted(newest.items()):
         if row["version"] in (None, "landed"):

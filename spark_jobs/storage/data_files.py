@@ -6,17 +6,18 @@ columns that nobody asks for are not read, and what is read is held a row group 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import file_system
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
     from pyarrow.fs import FileSystem
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 BATCH_BYTES = 32 << 20
 """About how much is read at once; a chunk's row may be large."""
 BATCH_ROWS = 1 << 17
+_READABLE = {"timestampNtz"}
+"""Features of a table that change nothing of how its files are read."""
+_MAPPED_COLUMNS = 2
+"""The version of Delta's protocol for readers that brought columns of other names in the files."""
+_TICKS_CUT_OFF = 999
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,11 @@ class StoredRows:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of all columns of those row groups, as they are once decompressed."""
-        return sum(group.total_byte_size for fragment in self.fragments for group in fragment.row_groups)
+        """The bytes of the columns that are read of those row groups, as Parquet encodes them, decompressed: no values
+        are read for it. What a dictionary encodes takes more once it is read."""
+        read = {*self.columns}
+        beside = self.beside.select(list(self.columns)).nbytes if self.beside else 0
+        return sum(_bytes_of(fragment, read) for fragment in self.fragments) + beside
 
     def with_columns(self, columns: Sequence[str]) -> StoredRows:
         """The same rows, other columns."""
@@ -131,9 +140,62 @@ def stored_rows(
 def dataset_of(
     table: DeltaTable, system: FileSystem, partitions: Mapping[str, Sequence[str]] | None = None
 ) -> ds.FileSystemDataset:
-    """The files of a table as it was opened, of these partitions alone. It keeps what it has read of their footers."""
-    chosen = [(column, "in", list(values)) for column, values in (partitions or {}).items()]
-    return table.to_pyarrow_dataset(filesystem=system, file_pruning_predicate=chosen or None)
+    """The files of a table as it was opened, of these partitions alone; the one reader of what filters skip by.
+
+    A file is skipped by the bounds that the log has of it. A missing bound promises nothing, so the file is read;
+    `deltalake`'s own dataset compares with null then, and leaves the file out whatever is asked (decision 0245).
+    `system`: the file system of the table's folder. The dataset keeps the footers that it has read.
+
+    Raises:
+        deltalake.exceptions.DeltaProtocolError: the rows of a file are not just those of the table.
+    """
+    from deltalake.exceptions import DeltaProtocolError
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetFragmentScanOptions
+
+    protocol = table.protocol()
+    if not {*(protocol.reader_features or ())} <= _READABLE or protocol.min_reader_version == _MAPPED_COLUMNS:
+        features = ", ".join(protocol.reader_features or ()) or "mapped columns"
+        raise DeltaProtocolError(f"expected a table that Parquet's readers read as it is, found one with {features}")
+    files = pa.table(table.get_add_actions(flatten=True))
+    for column, values in (partitions or {}).items():
+        files = files.filter(pc.is_in(files[f"partition.{column}"], value_set=pa.array(list(values), pa.string())))
+    schema = pa.schema(table.schema().to_arrow())
+    format = ParquetFileFormat(default_fragment_scan_options=ParquetFragmentScanOptions(pre_buffer=True))
+    fragments = [
+        format.make_fragment(unquote(path), system, promise)
+        for path, promise in zip(files["path"].to_pylist(), _promises(files, schema), strict=True)
+    ]
+    return FileSystemDataset(fragments, schema, format, system)
+
+
+def _promises(files: pa.Table, schema: pa.Schema) -> list[pc.Expression]:
+    """Per file what holds of each of its rows: the values of partitions, and the bounds that the log has.
+
+    `files`: one row a file, as `get_add_actions(flatten=True)` lists them.
+    """
+    promises = [pc.scalar(True)] * files.num_rows
+    listed = {*files.column_names}
+    for field in schema:
+        column = pc.field(field.name)
+        if f"partition.{field.name}" in listed:
+            for place, value in enumerate(files[f"partition.{field.name}"].cast(field.type)):
+                promises[place] &= (column == value) if value.is_valid else column.is_null()
+        elif {f"{of}.{field.name}" for of in ("min", "max", "null_count")} <= listed and _has_order(field.type):
+            least, greatest, nulls = (files[f"{of}.{field.name}"] for of in ("min", "max", "null_count"))
+            if pa.types.is_timestamp(field.type):
+                # Delta's writers cut times off at the millisecond
+                greatest = pc.add(greatest.cast(pa.int64()), _TICKS_CUT_OFF)
+            bounds = zip(least.cast(field.type), greatest.cast(field.type), nulls.to_pylist(), strict=True)
+            for place, (low, high, n_nulls) in enumerate(bounds):
+                if low.is_valid and high.is_valid:
+                    inside = (column >= low) & (column <= high)
+                    promises[place] &= inside if n_nulls == 0 else inside | column.is_null()
+    return promises
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    """Whether bounds bound every value: of floating numbers they leave NaN out."""
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind))
 
 
 def rows_of(dataset: ds.FileSystemDataset, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
@@ -143,6 +205,13 @@ def rows_of(dataset: ds.FileSystemDataset, columns: Sequence[str], where: pc.Exp
 
 def _rows_of(fragment: ds.ParquetFileFragment) -> int:
     return sum(group.num_rows for group in fragment.row_groups)
+
+
+def _bytes_of(fragment: ds.ParquetFileFragment, columns: Collection[str]) -> int:
+    of_file = fragment.metadata
+    leaves = [n for n in range(of_file.num_columns) if of_file.schema.column(n).path.split(".", 1)[0] in columns]
+    groups = [of_file.row_group(group.id) for group in fragment.row_groups]
+    return sum(group.column(leaf).total_uncompressed_size for group in groups for leaf in leaves)
 
 
 def _batch_rows(fragment: ds.ParquetFileFragment) -> int:

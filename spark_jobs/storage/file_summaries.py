@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.storage.data_files import dataset_of
 from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.places import file_system
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -43,12 +46,9 @@ def summarize_files(
     from pyarrow.dataset import get_partition_keys
 
     table = open_table(uri, options)
-    chosen = None if values is None else [(partition, "in", list(values))]
-    if values is not None and not values:
-        return
     listed = pa.table(table.get_add_actions(flatten=True))
-    sizes = dict(zip(listed["path"].to_pylist(), listed["size_bytes"].to_pylist(), strict=True))
-    dataset = table.to_pyarrow_dataset(file_pruning_predicate=chosen)
+    sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist(), strict=True))
+    dataset = dataset_of(table, file_system(uri, options), None if values is None else {partition: values})
     for fragment in dataset.get_fragments():
         rows = fragment.count_rows()
         if rows:

@@ -16,10 +16,12 @@ import pyarrow as pa
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.commits import commit
+from spark_jobs.storage.data_files import dataset_of
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.extract_table import EXTRACTS
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.people_tables import ERASURES, SOURCE_CHANGES
+from spark_jobs.storage.places import file_system
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import literal
@@ -71,7 +73,7 @@ def read_records(uri: str, options: Mapping[str, str], where: pc.Expression | No
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
 
-    return open_table(uri, options).to_pyarrow_dataset().to_table(filter=where)
+    return dataset_of(open_table(uri, options), file_system(uri, options)).to_table(filter=where)
 
 
 def committed_token(uri: str, options: Mapping[str, str], source: str) -> int:
@@ -112,7 +114,7 @@ def append_next_records(
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         from deltalake import write_deltalake
 
-        rows = rows_after(table.to_pyarrow_dataset().to_table(filter=where).to_pylist())
+        rows = rows_after(dataset_of(table, file_system(uri, options)).to_table(filter=where).to_pylist())
         write_deltalake(table, _arrow(table, rows), mode="append", commit_properties=properties)
 
     commit(uri, options, None, write)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -31,8 +31,7 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _LONGEST_BOUND = 32
 """Characters of a text that Delta's statistics hold."""
 _ABOVE_ALL = "\U0010ffff"
-_FIRST_YEAR, _LAST_YEAR = 1000, 9999
-"""Of times that have bounds in the log: earlier years have no fixed form, and a bound is rounded up."""
+_LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -283,24 +282,22 @@ def _low(value: Any) -> Any:
     """The lower bound as the log has it: Delta knows milliseconds, and the beginning of a text."""
     if isinstance(value, str):
         return value[:_LONGEST_BOUND]
-    if isinstance(value, datetime):
-        return _instant(value - timedelta(microseconds=value.microsecond % 1000))
-    return _plain(value)
+    return _instant(value) if isinstance(value, datetime) else _plain(value)
 
 
 def _high(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_BOUND else value[:_LONGEST_BOUND] + _ABOVE_ALL
     if isinstance(value, datetime):
-        beyond = -value.microsecond % 1000
-        return _instant(value + timedelta(microseconds=beyond)) if value.year < _LAST_YEAR else None
+        # of the last millisecond of year 9999 there is no next one; readers take a bound for a whole millisecond
+        beyond = min(timedelta(microseconds=-value.microsecond % 1000), _LAST_INSTANT - value)
+        return _instant(value + beyond)
     return _plain(value)
 
 
-def _instant(time: datetime) -> str | None:
-    if time.year < _FIRST_YEAR:
-        return None
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"
+def _instant(time: datetime) -> str:
+    """The time cut off at the millisecond, the year in four digits."""
+    return f"{time.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def _plain(value: Any) -> Any:

@@ -54,6 +54,15 @@ def unquoted_sql(module: Module) -> Iterator[str]:
                     yield f"{module.path}:{node.lineno} {ast.unparse(argument)[:80]}"
 
 
+def misled_reads(module: Module) -> Iterator[str]:
+    """Filtered reads by `deltalake`'s dataset, which leaves out files without bounds (decision 0245)."""
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            filtered = node.func.attr == "to_pyarrow_table" and any(k.arg == "filters" for k in node.keywords)
+            if filtered or node.func.attr == "to_pyarrow_dataset":
+                yield f"{module.path}:{node.lineno} calls {node.func.attr}: use `storage.data_files.dataset_of`"
+
+
 def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
@@ -81,6 +90,12 @@ def _is_quoted(node: ast.expr) -> bool:
 
 def test_nothing_runs_what_it_reads() -> None:
     assert [problem for module in modules() for problem in forbidden_calls(module)] == []
+
+
+def test_tables_are_filtered_by_one_reader() -> None:
+    assert [read for module in modules() for read in misled_reads(module)] == []
+    misled = "t.to_pyarrow_dataset()\nt.to_pyarrow_table(filters=x)\nt.to_pyarrow_table(columns=['a'])"
+    assert len([*misled_reads(module_of("read.py", misled))]) == 2
 
 
 def test_sql_is_made_of_constants_and_quoted_parts() -> None:

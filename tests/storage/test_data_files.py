@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import WriterProperties, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-from spark_jobs.storage.data_files import StoredRows, stored_rows
+from spark_jobs.storage.data_files import StoredRows, dataset_of, stored_rows
+from spark_jobs.storage.file_summaries import summarize_files
+from spark_jobs.storage.places import file_system
 from tests.installations import CHECKOUT
 
 ROWS = 5000
@@ -58,6 +61,36 @@ def test_only_wanted_rows_and_columns_are_read(uri: str) -> None:
     assert chosen["place"].to_pylist() == [ROWS + 3]
 
 
+@pytest.mark.parametrize("lacks", ["both", "least", "greatest"])
+def test_a_file_without_a_bound_is_read_whatever_is_asked_of_the_column(uri: str, lacks: str) -> None:
+    """Logs of earlier versions have nulls counted and no bounds."""
+    version = DeltaTable(uri).version() + 1
+    (file, *_) = (f for f in pa.table(DeltaTable(uri).get_add_actions()).to_pylist() if f["partition"]["kind"] == "odd")
+    bounds = {
+        "minValues": {} if lacks != "greatest" else {"place": 0},
+        "maxValues": {"place": 9} if lacks == "least" else {},
+    }
+    stats = {"numRecords": file["num_records"], "nullCount": {"place": 0}, **bounds}
+    add = {"path": file["path"], "partitionValues": file["partition"], "size": file["size_bytes"]}
+    add |= {"modificationTime": 0, "dataChange": False, "stats": json.dumps(stats)}
+    Path(uri, "_delta_log", f"{version:020d}.json").write_text(json.dumps({"add": add}))
+    rows = stored_rows(uri, {}, ["place"], pc.field("place") >= 0)
+    assert places(rows) == list(range(2 * ROWS))
+    assert dataset_of(DeltaTable(uri), file_system(uri, {})).count_rows(filter=pc.field("place") < 10) == 10
+
+
+def test_partitions_may_have_any_value(tmp_path: Path) -> None:
+    kinds = ["50% off", "a/b", "é ü", "x=y", None]
+    place = str(tmp_path / "100% #1")
+    write_deltalake(place, pa.table({"kind": kinds, "n": [0, 1, 2, 3, 4]}), partition_by=["kind"])
+    found = stored_rows(place, {}, ["kind", "n"]).whole().sort_by("n")
+    assert found["kind"].to_pylist() == kinds
+    some = stored_rows(place, {}, ["n"], None, {"kind": ["a/b", "x=y", "z"]})
+    assert (sorted(some.whole()["n"].to_pylist()), len(some.fragments)) == ([1, 3], 2)
+    summaries = summarize_files(place, {}, "kind", ["é ü", "50% off"], ["n"])
+    assert sorted((file.partition, file.bounds["n"]) for file in summaries) == [("50% off", (0, 0)), ("é ü", (2, 2))]
+
+
 def test_a_column_that_an_older_file_lacks_is_null(uri: str) -> None:
     found = stored_rows(uri, {}, ["place", "late"]).whole()
     assert {(row["place"] < ROWS, row["late"]) for row in found.to_pylist()} == {(True, None), (False, 7)}
@@ -70,6 +103,13 @@ def test_parts_have_all_rows_once_also_elsewhere(uri: str, most_rows: int) -> No
     assert sorted(place for part in parts for place in places(part)) == list(range(2 * ROWS))
     assert rows.n_rows == 2 * ROWS == sum(part.n_rows for part in parts)
     assert len(parts) == 1 if most_rows >= 2 * ROWS else len(parts) > 2
+
+
+def test_bytes_are_those_of_the_columns_that_are_read(uri: str) -> None:
+    place, both = (stored_rows(uri, {}, columns) for columns in (["place"], ["place", "text"]))
+    assert 0 < place.n_bytes < both.n_bytes
+    assert sum(part.n_bytes for part in both.split(1500)) == both.n_bytes
+    assert replace(place, fragments=(), beside=day(2)).n_bytes == 8 * ROWS
 
 
 def test_nothing_is_wanted(uri: str) -> None:

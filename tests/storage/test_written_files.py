@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -15,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.storage import written_files
+from spark_jobs.storage.data_files import stored_rows
 from spark_jobs.storage.file_commits import append_files
 from spark_jobs.storage.written_files import Destination, Layout, WrittenFile
 
@@ -40,8 +42,7 @@ def table(tmp_path: Path) -> DeltaTable:
 
 
 def destination(table: DeltaTable, layout: Layout | None = None) -> Destination:
-    place = str(Path(table.table_uri.removeprefix("file://")))
-    return Destination(_plain(place), {}, SCHEMA, ("era",), BOUNDED, layout or Layout())
+    return Destination(place_of(table), {}, SCHEMA, ("era",), BOUNDED, layout or Layout())
 
 
 def _plain(place: str) -> str:
@@ -64,10 +65,19 @@ def rows(count: int, first: int = 0) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
+def place_of(table: DeltaTable) -> str:
+    return _plain(table.table_uri.removeprefix("file://"))
+
+
+def added(table: DeltaTable) -> list[dict[str, Any]]:
+    """The files that the newest commit adds, as the log has them."""
+    newest = max(Path(place_of(table), "_delta_log").glob("*.json"))
+    return [action for line in newest.read_text().splitlines() if "add" in (action := json.loads(line))]
+
+
 def commit(table: DeltaTable, files: list[WrittenFile]) -> DeltaTable:
-    place = _plain(table.table_uri.removeprefix("file://"))
-    append_files(place, {}, files)
-    return DeltaTable(place)
+    append_files(place_of(table), {}, files)
+    return DeltaTable(place_of(table))
 
 
 def test_what_is_committed_is_what_was_written(table: DeltaTable) -> None:
@@ -82,7 +92,7 @@ def test_what_is_committed_is_what_was_written(table: DeltaTable) -> None:
 
 def test_nothing_written_counts_before_its_commit(table: DeltaTable) -> None:
     destination(table).write([rows(9)])
-    assert DeltaTable(_plain(table.table_uri.removeprefix("file://"))).to_pyarrow_table().num_rows == 0
+    assert DeltaTable(place_of(table)).to_pyarrow_table().num_rows == 0
 
 
 def test_no_rows_make_no_file(table: DeltaTable) -> None:
@@ -101,6 +111,20 @@ def test_the_bounds_in_the_log_hold_every_row(table: DeltaTable) -> None:
             assert file[f"max.{name}"] >= high, name
             assert file[f"null_count.{name}"] == own[name].null_count
         assert file.get("min.heat") is None
+
+
+YEARS = [datetime(1, 1, 1, tzinfo=UTC), datetime(24, 3, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
+
+
+def test_times_of_every_year_have_bounds_that_hold_them(table: DeltaTable) -> None:
+    given = rows(3).set_column(0, "era", pa.array(["live"] * 3)).set_column(4, "at", pa.array(YEARS, INSTANT))
+    committed = commit(table, destination(table).write([given]))
+    (file,) = pa.table(committed.get_add_actions(flatten=True)).to_pylist()
+    assert (file["min.at"], file["max.at"]) == (YEARS[0], YEARS[-1].replace(microsecond=999_000))
+    assert [json.loads(a["add"]["stats"])["minValues"]["at"] for a in added(table)] == ["0001-01-01T00:00:00.000Z"]
+    for at in YEARS:
+        (found,) = stored_rows(place_of(table), {}, ["at"], pc.field("at") == pa.scalar(at, INSTANT)).tables()
+        assert found["at"].to_pylist() == [at]
 
 
 def test_a_column_without_any_value_has_no_bounds(table: DeltaTable) -> None:
