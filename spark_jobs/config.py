@@ -75,15 +75,14 @@ class Settings(BaseSettings):
         default="127.0.0.1",
         description="the interface of all ports; beyond the loopback SQL over JDBC needs TLS (tls_keystore)",
     )
-    server_host: str = Field(
-        default="localhost",
-        description="how clients name the lake server; with a token, pyspark speaks TLS to any other name",
-    )
+    server_host: str = Field(default="127.0.0.1", description="how clients name the lake server")
+    connect_socket: Path | None = Field(default=None, description="Spark Connect's Unix socket; by default under home")
     token: SecretStr | None = Field(
-        default=None, description="Spark Connect's token; by default the one that `tidemark up` generated under home"
+        default=None, description="Spark Connect's token; by default each start of the lake server generates one"
     )
     master: str = Field(default="local[*,4]", description="Spark's master URL; embedded by default")
     """A task is tried four times, as on a cluster: the first ones after the death of Python's daemon fail."""
+    spark_secret: SecretStr | None = Field(default=None, description="spark.authenticate.secret of a standalone master")
     heap: str = Field(
         default="3g",
         pattern=r"^[1-9][0-9]*[mg]$",
@@ -288,7 +287,7 @@ class Settings(BaseSettings):
 
     @property
     def token_file(self) -> Path:
-        """Where `tidemark up` keeps Spark Connect's token (mode 0600)."""
+        """Where the lake server's start keeps Spark Connect's token (mode 0600)."""
         return self.server_dir / "connect.token"
 
     @property
@@ -342,7 +341,7 @@ class Settings(BaseSettings):
         return self.model_dump(mode="json", exclude=SECRETS, exclude_none=True)
 
 
-SECRETS = {"token", "tls_password", "smtp"}
+SECRETS = {"token", "tls_password", "smtp", "spark_secret"}
 """Knobs that no file and no list of settings shows."""
 _IN_DERBYS_URL = "the URL of the catalog's database, Derby"
 _IN_VARIABLES = "settings of Spark and Hadoop, where it begins a variable"

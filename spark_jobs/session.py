@@ -15,18 +15,19 @@ from __future__ import annotations
 import logging
 import os
 import re
-import socket
+import shlex
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Literal, cast
 
 from spark_jobs.config import Settings, keep_private, load_settings
+from spark_jobs.errors import ConfigurationError
 from spark_jobs.s3 import is_s3, spark_settings, with_scheme
 from spark_jobs.server.class_archive import class_archive, reading
+from spark_jobs.server.connect_client import channel_builder, connect_address, unreachable
 from spark_jobs.server.errors import END_OF_SPARK, ServerUnreachable
 from spark_jobs.server.guard import LOG_STORE, S3_LOG_STORE, SCANS, VIEWS, guard_jar
 from spark_jobs.server.jars import further_jars, needed
@@ -61,13 +62,6 @@ def session_kind(settings: Settings) -> Literal["connect", "classic"]:
     if settings.spark != "auto":
         return settings.spark
     return "classic" if "PYSPARK_GATEWAY_PORT" in os.environ else "connect"
-
-
-def connect_url(settings: Settings, app_name: str = "tidemark") -> str:
-    """The `sc://` address of the lake server, with the token: a secret, not to be logged."""
-    token = settings.connect_token()
-    parts = [f"user_agent={quote(app_name)}"] + ([f"token={quote(token, safe='')}"] if token else [])
-    return f"sc://{settings.server_host}:{settings.connect_port}/;{';'.join(parts)}"
 
 
 def classic_conf(settings: Settings) -> dict[str, str]:
@@ -114,6 +108,7 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.bindAddress": settings.bind_address,
         **({"spark.driver.host": "127.0.0.1"} if settings.master.startswith("local") else {}),
+        **_authentication(settings),
         # Spark's UI listens on every interface and has no login
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -127,6 +122,31 @@ def classic_conf(settings: Settings) -> dict[str, str]:
         **settings.spark_conf,
     }
 
+
+def _authentication(settings: Settings) -> dict[str, str]:
+    """Settings that have Spark's processes show one another a secret, and encrypt what they say: without them anybody
+    on this machine may tell the driver to stop its executors.
+
+    Spark itself makes the secret at each start, and no file has it, unless other processes of a standalone master have
+    been given theirs before.
+
+    Raises:
+        ConfigurationError: the master is such a one, and its secret is not known.
+    """
+    conf = {_SECRET: settings.spark_secret.get_secret_value()} if settings.spark_secret else {}
+    generated = settings.master.startswith(("local[", "yarn", "k8s:")) or settings.master == "local"
+    if not generated and not conf and settings.spark_conf.get("spark.authenticate") != "false":
+        raise ConfigurationError(
+            expected=f"the secret of the processes of {settings.master}",
+            found="no TIDEMARK_SPARK_SECRET",
+            consequence="Spark was not started: its ports would obey anybody who reaches them",
+            next_step="give the master and its workers spark.authenticate=true and a spark.authenticate.secret, and set"
+            ' TIDEMARK_SPARK_SECRET to it; or say {"spark.authenticate": "false"} in TIDEMARK_SPARK_CONF',
+        )
+    return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **conf}
+
+
+_SECRET = "spark.authenticate.secret"
 
 _HIVE_SCRATCH_KEYS = (
     "hive.exec.scratchdir",
@@ -233,6 +253,10 @@ def _classic(settings: Settings, app_name: str) -> SparkSession:
         _held_locks[settings.lake] = LakeLock.acquire(settings)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = settings.python
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if conf.pop(_SECRET, None) is not None:
+        # pyspark would put it on Java's command line
+        properties = shlex.quote(str(write_properties(settings)))
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {properties} pyspark-shell"
     session = SparkSession.builder.appName(app_name).config(map={**conf}).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
@@ -287,7 +311,7 @@ def _lost_its_server(call: grpc.Call) -> bool:
 
 
 def _lost(settings: Settings) -> ServerUnreachable:
-    address = f"{settings.server_host}:{settings.connect_port}"
+    address = connect_address(settings)
     return ServerUnreachable(
         expected=f"the lake server at {address} to answer until the work is done",
         found="it ended, or ended this session or its work",
@@ -305,19 +329,19 @@ def connect_version(settings: Settings) -> str:
     Raises:
         ServerUnreachable: the lake server does not answer, or refuses the token.
     """
-    _expect_listener(settings)  # before the slow imports
+    builder = channel_builder(settings)
 
     import grpc
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import SparkConnectClient
 
-    client = SparkConnectClient(connect_url(settings), retry_policy={"max_retries": 1})
+    client = SparkConnectClient(builder, retry_policy={"max_retries": 1})
     try:
         version = client._analyze(method="spark_version").spark_version
         client.release_session()
         return str(version)
     except (PySparkException, grpc.RpcError) as error:
-        raise _unreachable(settings, _first_detail(error)) from None
+        raise unreachable(settings, _first_detail(error)) from None
     finally:
         client.close()
 
@@ -330,12 +354,15 @@ def _first_detail(error: Exception) -> str:
 
 def _connect(settings: Settings, app_name: str) -> SparkSession:
     connect_version(settings)
+    builder = channel_builder(settings, app_name)
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     # pyspark logs every refused statement with the server's whole stack; the caller gets the error anyway
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    session = SparkSession.builder.remote(connect_url(settings, app_name)).create()
+    # as pyspark itself does for an address: its functions are those of Spark Connect from here on
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    session = cast("SparkSession", ConnectSession.builder.channelBuilder(builder).create())
     _retry_briefly(session)
     return session
 
@@ -348,23 +375,6 @@ def _retry_briefly(session: SparkSession) -> None:
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
     policy = DefaultPolicy(max_retries=5, initial_backoff=100, max_backoff=4000)
     session.client.set_retry_policies([policy])
-
-
-def _expect_listener(settings: Settings) -> None:
-    try:
-        socket.create_connection((settings.server_host, settings.connect_port), settings.connect_timeout_s).close()
-    except OSError as error:
-        raise _unreachable(settings, f"no answer ({error.strerror or error})") from None
-
-
-def _unreachable(settings: Settings, found: str) -> ServerUnreachable:
-    address = f"{settings.server_host}:{settings.connect_port}"
-    return ServerUnreachable(
-        expected=f"the lake server at {address}",
-        found=found,
-        next_step="start it with `tidemark up`, look at it with `tidemark status`, or set TIDEMARK_SPARK=classic",
-        address=address,
-    )
 
 
 def write_properties(settings: Settings, extra: dict[str, str] | None = None) -> Path:

@@ -62,6 +62,8 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting
             spark="classic",
             # executors as processes of their own, for a test that asks for them
             master=os.environ.get("TEST_SPARK_MASTER", "local[2]"),
+            # which those processes ask one another for
+            spark_secret="secret of tests" if "TEST_SPARK_MASTER" in os.environ else None,
             heap="2g",
             shuffle_partitions=2,
             # a session of tests lasts long enough for Java's second compiler: creating a lake takes half as long then

@@ -27,11 +27,8 @@ _POLL_S = 0.5
 def main() -> int:
     """Wait for the server that was started with this process, and do its first work."""
     settings = load_settings()
-    deadline = time.monotonic() + settings.startup_timeout_s
-    while not (health := connect_health(settings)).ok:
-        if time.monotonic() > deadline:
-            sys.stderr.write(f"the lake server does not answer: {health.detail}\n")
-            return 1
+    # as long as it takes: the supervisor ends this process with the server that it is for
+    while not connect_health(settings).ok:
         time.sleep(_POLL_S)
     spark = open_session(settings.model_copy(update={"spark": "connect"}), "tidemark-first-work")
     try:

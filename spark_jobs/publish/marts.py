@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from spark_jobs.config import Settings
@@ -23,7 +24,8 @@ from spark_jobs.failures import recognized_in
 from spark_jobs.publish.changes import Changes
 from spark_jobs.publish.project import PROJECT, Project
 from spark_jobs.server.errors import END_OF_SPARK
-from spark_jobs.server.logins import login
+from spark_jobs.server.logins import Login, login
+from spark_jobs.server.thrift_client import thrift_connection
 from spark_jobs.sources import Source
 
 _PASSED = ("pass", "warn")
@@ -277,13 +279,30 @@ def dbt_environment(
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
-        yield
+        with _connected_by_us(settings, user):
+            yield
     finally:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _connected_by_us(settings: Settings, user: Login) -> Iterator[None]:
+    """Have dbt open its connections as our other clients do: it would send the password to whoever listens."""
+    from dbt.adapters.spark import connections
+
+    def connect(**wishes: Any) -> Any:
+        return thrift_connection(settings, user, timeout_s=None, configuration=wishes.get("configuration"))
+
+    theirs = connections.hive
+    connections.hive = SimpleNamespace(connect=connect)
+    try:
+        yield
+    finally:
+        connections.hive = theirs
 
 
 def marts_failed(settings: Settings, project: Project, source: Source, result: MartsResult) -> MartsFailed:

@@ -11,6 +11,7 @@ import httpx
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.airflow_parts import ADMIN, admin_password
+from spark_jobs.server.listeners import traced
 
 PAGE = 100
 """Runs that are asked for at a time: Airflow gives no more, whatever it is asked (its `maximum_page_limit`)."""
@@ -78,7 +79,7 @@ class AirflowApi:
 
     def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
         try:
-            return self._client.request(method, path, **content)
+            return self._client.request(method, path, extensions=traced(self._settings), **content)
         except httpx.TransportError as error:
             raise AirflowRefused(
                 expected=f"Airflow at {self._settings.airflow_url}",

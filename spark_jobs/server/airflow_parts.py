@@ -84,7 +84,7 @@ def airflow_environment(settings: Settings) -> dict[str, str]:
         "AIRFLOW__CORE__PARALLELISM": str(settings.airflow_parallelism),
         "AIRFLOW__CORE__FERNET_KEY": keys["fernet_key"],
         "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://localhost:{settings.airflow_port}/execution/",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{settings.airflow_port}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(password_file(settings)),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",

@@ -57,7 +57,9 @@ def up(settings: Settings, *, airflow: bool = True, progress: Progress = lambda 
     prepare_home(settings)
     with _one_at_a_time(settings):
         running = running_supervisor(settings)
-        if running and (running.setup != settings.environment() or not running.wish):
+        changed = running and (running.setup != settings.environment() or running.code != code_version())
+        if running and (changed or not running.wish):
+            # the supervisor runs old code as well, so what it would start anew would be supervised by that
             progress("the settings, or Tidemark itself, have changed: ending what runs")
             _end_supervisor(settings, running)
             running = None

@@ -19,6 +19,7 @@ from spark_jobs.server.jars import needed
 from spark_jobs.server.java import find_java
 from spark_jobs.server.lake_lock import holder
 from spark_jobs.server.ports import listener
+from spark_jobs.server.state import PartState
 from spark_jobs.server.status import Status, status
 from spark_jobs.sources import read_sources
 
@@ -147,12 +148,16 @@ def _services(now: Status) -> Iterator[Finding]:
         if part.condition == "failed":
             yield Finding(part.name, "wrong", f"ended again and again, exit code {part.last_exit}", f"read {part.log}")
         elif part.restarts:
-            yield Finding(part.name, "warning", f"restarted {part.restarts} times", f"read {part.log}")
+            yield Finding(part.name, "warning", f"restarted {part.restarts} times{_last(part)}", f"read {part.log}")
     if now.stale:
         yield Finding("code", "wrong", "the lake server runs older code than the files", "run `tidemark up`")
     if now.orphans:
         pids = ", ".join(map(str, now.orphans))
         yield Finding("processes", "wrong", f"left by a crash: {pids}", "run `tidemark down`")
+
+
+def _last(part: PartState) -> str:
+    return f", the last time because {part.reason}" if part.reason else ""
 
 
 def _ports(settings: Settings, now: Status) -> Iterator[Finding]:

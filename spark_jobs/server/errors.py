@@ -22,6 +22,12 @@ class ServerUnreachable(TidemarkError):
     code = "server_unreachable"
 
 
+class ForeignListener(TidemarkError):
+    """Another user's process listens where a secret was about to be sent. Facts: `address`, `user` (None: unknown)."""
+
+    code = "foreign_listener"
+
+
 class CommandServerGone(TidemarkError):
     """The command server ended while it ran a command, and the command with it."""
 

@@ -12,11 +12,14 @@ from spark_jobs.server.state import write_json
 
 NAME = "first-work"
 
+GRACE_S = 1.0
+"""The next server has a first work of its own."""
+
 
 def first_work_part(settings: Settings) -> Part:
     """The first work; it waits for the lake server itself."""
     write_mended(settings, [])
-    return of_module(settings, NAME, "spark_jobs.cli.first_work", grace_s=1.0)
+    return of_module(settings, NAME, "spark_jobs.cli.first_work", grace_s=GRACE_S)
 
 
 def hold_readers(settings: Settings) -> None:

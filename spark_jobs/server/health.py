@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import httpx
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.server.first_work_part import names_lacking_file
-from spark_jobs.server.logins import Login, login
+from spark_jobs.server.listeners import traced
+from spark_jobs.server.thrift_client import thrift_query
 from spark_jobs.session import connect_version
 
 
@@ -51,56 +50,6 @@ def airflow_health(settings: Settings) -> Health:
     return _measured(lambda: _airflow(settings), settings.connect_timeout_s)
 
 
-def thrift_connection(settings: Settings, user: Login, timeout_s: float = 30.0, **wishes: Any) -> Any:
-    """A connection of PyHive through the Thrift port, as a JDBC client opens it; `wishes` go to `hive.Connection`."""
-    import thrift_sasl
-    from pyhive import hive
-    from thrift.transport.TSocket import TSocket
-    from thrift.transport.TSSLSocket import TSSLSocket
-
-    def sasl() -> Any:
-        return hive.get_installed_sasl(
-            host=settings.server_host, sasl_auth="PLAIN", username=user.user, password=user.password
-        )
-
-    if settings.tls_keystore is None:
-        channel = TSocket(settings.server_host, settings.thrift_port)
-    else:
-        channel = TSSLSocket(settings.server_host, settings.thrift_port, ssl_context=_any_certificate())
-    channel.setTimeout(timeout_s * 1000)
-    return hive.Connection(thrift_transport=thrift_sasl.TSaslClientTransport(sasl, "PLAIN", channel), **wishes)
-
-
-def _any_certificate() -> ssl.SSLContext:
-    """TLS with whoever answers: it is asked whether this very server does, and the keystore is the user's own."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-def thrift_query(
-    settings: Settings, statement: str, timeout_s: float = 30.0, *, role: str = "reader", user: Login | None = None
-) -> list[tuple[Any, ...]]:
-    """The rows of one statement through the Thrift port, as a JDBC client of a role, or of this user, would get them;
-    of a statement without rows, none."""
-    from thrift.transport.TTransport import TTransportException
-
-    connection = thrift_connection(settings, user or login(settings, role), timeout_s)
-    try:
-        cursor = connection.cursor()
-        cursor.execute(statement)
-        rows = list(cursor.fetchall()) if cursor.description else []
-    except TTransportException:
-        # an answer that comes late would be read as that to the closing of the session
-        connection._transport.close()
-        raise
-    except BaseException:
-        connection.close()
-        raise
-    connection.close()
-    return rows
-
-
 def _measured(ask: Callable[[], tuple[bool, str]], timeout_s: float) -> Health:
     """Ask in a thread of its own: a part that accepts a connection and then says nothing must not stop the asker."""
     start = time.monotonic()
@@ -122,6 +71,7 @@ def _caught(ask: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
 
 
 def _sql(settings: Settings) -> tuple[bool, str]:
+    # Thrift logs each port that nobody listens at as an error
     socket.create_connection((settings.server_host, settings.thrift_port), settings.connect_timeout_s).close()
     rows = thrift_query(settings, "SELECT 1", role="writer")
     return rows == [(1,)], "answers SQL" if rows == [(1,)] else f"SELECT 1 gave {rows}"
@@ -133,7 +83,8 @@ def _connect(settings: Settings) -> tuple[bool, str]:
 
 def _airflow(settings: Settings) -> tuple[bool, str]:
     url = f"{settings.airflow_url}/api/v2/monitor/health"
-    answer = httpx.get(url, timeout=10.0, trust_env=False).raise_for_status()
+    with httpx.Client(timeout=10.0, trust_env=False) as client:
+        answer = client.get(url, extensions=traced(settings)).raise_for_status()
     parts = {name: part["status"] for name, part in answer.json().items() if isinstance(part, dict)}
     wanting = {name: status for name, status in parts.items() if status != "healthy"}
     return not wanting, ", ".join(

@@ -8,20 +8,26 @@ what a user's statements may do is up to `guard`. Token and passwords lie in fil
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pyspark
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import ConfigurationError
 from spark_jobs.server.class_archive import keep, note_use, writing
+from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.server.first_work_part import hold_readers, names_lacking_file
 from spark_jobs.server.guard import EXTENSION, SERVER_CLASS
 from spark_jobs.server.java import Java
+from spark_jobs.server.listeners import make_private_folder
 from spark_jobs.server.logins import ensure_logins, server_conf
 from spark_jobs.server.processes import Part
+from spark_jobs.server.thrift_client import certificates_file
 from spark_jobs.session import archive_of, classic_conf, first_jars, lost_catalog, prepare_home, write_properties
 
 NAME = "lake"
@@ -70,12 +76,14 @@ def lake_part(settings: Settings, java: Java, lock_descriptor: int) -> Part:
     prepare_home(settings)
     _prepare_for_lost_catalog(settings)
     ensure_logins(settings)
+    make_private_folder(settings, connect_socket(settings).parent)
+    _write_certificates(settings, java)
     base, archive = classic_conf(settings), archive_of(settings, first_jars(settings))
     note_use(archive)
     # of one archive Java reads or writes, and does not start where it shall do both
     reads = "-XX:SharedArchiveFile" in base[_JAVA_OPTIONS]
     archiving = "" if reads else writing(archive, settings.home, java.executable, settings.java_options)
-    conf = _server_conf(settings, ensure_token(settings), base, archiving)
+    conf = _server_conf(settings, new_token(settings), base, archiving)
     properties = write_properties(settings, extra=conf)
     spark_home = Path(pyspark.__file__).parent
     _logging_file(settings).write_text(_LOGGING)
@@ -142,16 +150,47 @@ def _scratch_folders(settings: Settings) -> list[Path]:
     return [Path(folder) for folder in named.split(",")] if named else [settings.home / "tmp"]
 
 
-def ensure_token(settings: Settings) -> str:
-    """Spark Connect's token: the knob, else one generated at the first start and kept in a file of mode 0600."""
-    token = settings.connect_token()
-    if token is None:
-        token = secrets.token_urlsafe(32)
-        settings.token_file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=settings.token_file.parent, delete=False) as file:
-            file.write(token)
-        Path(file.name).replace(settings.token_file)
+def new_token(settings: Settings) -> str:
+    """Spark Connect's token for a server that starts now: the knob, else a new one, kept in a file of mode 0600."""
+    if settings.token is not None:
+        return settings.token.get_secret_value()
+    token = secrets.token_urlsafe(32)
+    settings.token_file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=settings.token_file.parent, delete=False) as file:
+        file.write(token)
+    Path(file.name).replace(settings.token_file)
     return token
+
+
+def _write_certificates(settings: Settings, java: Java) -> None:
+    """Write the keystore's certificates for our own clients, which take no other from this server.
+
+    Raises:
+        ConfigurationError: the keystore can't be read, so the server could not, either.
+    """
+    certificates_file(settings).unlink(missing_ok=True)
+    if settings.tls_keystore is None:
+        return
+    password = settings.tls_password.get_secret_value() if settings.tls_password else ""
+    answer = subprocess.run(
+        [
+            *(str(java.executable.with_name("keytool")), "-list", "-rfc", "-keystore", str(settings.tls_keystore)),
+            *("-storepass:env", "KEYSTORE_PASSWORD"),
+        ],
+        env={**os.environ, "KEYSTORE_PASSWORD": password},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", answer.stdout, re.DOTALL)
+    if answer.returncode or not found:
+        raise ConfigurationError(
+            expected=f"a keystore with a certificate in {settings.tls_keystore}",
+            found=(answer.stdout + answer.stderr).strip()[:300] or "none",
+            consequence="the lake server was not started",
+            next_step="correct TIDEMARK_TLS_KEYSTORE or TIDEMARK_TLS_PASSWORD",
+        )
+    certificates_file(settings).write_text("\n".join([*found, ""]))
 
 
 def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving: str) -> dict[str, str]:
@@ -167,6 +206,7 @@ def _server_conf(settings: Settings, token: str, base: dict[str, str], archiving
         "spark.connect.grpc.binding.address": settings.bind_address,
         "spark.connect.grpc.binding.port": str(settings.connect_port),
         "spark.connect.authenticate.token": token,
+        "spark.tidemark.connect.socket": str(connect_socket(settings)),
         "spark.hadoop.hive.server2.thrift.bind.host": settings.bind_address,
         "spark.hadoop.hive.server2.thrift.port": str(settings.thrift_port),
         "spark.hadoop.hive.server2.logging.operation.enabled": "false",

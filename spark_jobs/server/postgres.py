@@ -7,22 +7,19 @@ it reach folders of root's.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pwd
 import shutil
 import signal
-import stat
 import subprocess
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ConfigurationError, TidemarkError
-from spark_jobs.server import processes
+from spark_jobs.server import listeners, processes
 from spark_jobs.server.processes import Part
 
 NAME = "postgres"
@@ -35,8 +32,7 @@ PROGRAMS = "pginstall18/bin"
 
 USER = DATABASE = "airflow"
 
-MAX_SOCKET_FOLDER_BYTES = 107 - len("/.s.PGSQL.5432")
-"""Linux takes 107 bytes of a socket's path."""
+_SOCKET = ".s.PGSQL.5432"
 
 _OPTIONS = {
     "listen_addresses": "",
@@ -67,11 +63,7 @@ def database_url(settings: Settings) -> str:
 
 def socket_folder(settings: Settings) -> Path:
     """The folder of the socket: under home, or for a home with a long path a private one for temporary files."""
-    folder = _folder(settings)
-    if len(os.fsencode(folder)) <= MAX_SOCKET_FOLDER_BYTES:
-        return folder
-    name = hashlib.sha256(os.fsencode(settings.home)).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"tidemark-{name}"
+    return listeners.socket_folder(settings, _folder(settings), _SOCKET)
 
 
 def is_ready(settings: Settings, pid: int) -> bool:
@@ -152,24 +144,11 @@ def _demotion(owner: int) -> list[str]:
     ]
 
 
-def _make_private(folder: Path) -> None:
-    """Make a folder that nobody else may enter; anybody could have made one of that name for temporary files."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o700:
-        raise ConfigurationError(
-            expected=f"{folder} to be a folder of mode 700 and of who runs this",
-            found=f"{stat.filemode(status.st_mode)} of user {status.st_uid}",
-            consequence="PostgreSQL was not started, since others could reach it",
-            next_step="remove that folder, or choose a shorter path with TIDEMARK_HOME",
-        )
-
-
 def _server_command(settings: Settings) -> list[str]:
     """Prepare what the server needs, and say how it is started."""
     data, sockets = _folder(settings) / "data", socket_folder(settings)
-    _make_private(_folder(settings))
-    _make_private(sockets)
+    for folder in (_folder(settings), sockets):
+        listeners.make_private_folder(settings, folder)
     demotion, owner = [], os.geteuid()
     if owner == 0:
         owner = (data.stat().st_uid if data.exists() else 0) or pwd.getpwnam("nobody").pw_uid

@@ -57,11 +57,11 @@ class Part:
     lost: Callable[[], Sequence[Path]] = field(default=tuple)
 
 
-def of_module(settings: Settings, name: str, module: str, grace_s: float) -> Part:
+def of_module(settings: Settings, name: str, module: str, grace_s: float, *arguments: str) -> Part:
     """A module of ours as a part, with the installation's settings."""
     return Part(
         name=name,
-        command=(sys.executable, "-m", module),
+        command=(sys.executable, "-m", module, *arguments),
         environment={**os.environ, **settings.environment()},
         working_dir=settings.server_dir,
         log_file=settings.logs_dir / f"{name}.log",
@@ -133,6 +133,16 @@ def tree(pid: int) -> list[psutil.Process]:
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of a processor that a process and its living descendants have used."""
+    used = 0.0
+    for process in tree(pid):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            used += times.user + times.system
+    return used
 
 
 def _signal_and_wait(processes: list[psutil.Process], number: signal.Signals, wait_s: float) -> list[psutil.Process]:

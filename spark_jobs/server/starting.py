@@ -1,4 +1,4 @@
-"""Waiting for the parts of one `up`, with an early end where one cannot come."""
+"""Waiting for the parts of one `up`: as long as they work, with an early end where one cannot come."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spark_jobs.config import Settings
-from spark_jobs.server import first_work_part
+from spark_jobs.server import first_work_part, lake, processes
 from spark_jobs.server.errors import StartFailed
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
 from spark_jobs.server.state import PartState, SupervisorState
 from spark_jobs.server.status import POLL_S, running_supervisor
 
 Progress = Callable[[str], None]
+
+TELL_S = 30.0
+"""How often `up` says for what it waits."""
+
+LOOK_S = 10.0
+"""How often it looks at whether the parts that it waits for work."""
+
+LEAST_LOAD = 0.1
+"""The share of a processor that counts as work: Airflow's scheduler without anything to do takes 0.05."""
+
+_PARTS = {"sql": (lake.NAME, first_work_part.NAME), "connect": (lake.NAME, first_work_part.NAME)}
+"""The parts that a service needs; Airflow needs all others."""
 
 
 class SupervisorGone(Exception):
@@ -43,7 +55,8 @@ class Starting:
         self._questions: dict[str, Callable[[Settings], Health]] = {"sql": sql_health, "connect": connect_health}
         if airflow:
             self._questions["airflow"] = airflow_health
-        self._begun = time.time()
+        self._begun = self._told = self._moved = self._looked = time.monotonic()
+        self._worked_s = 0.0
         self._answer = "no supervisor"
 
     def wait(self) -> None:
@@ -74,14 +87,14 @@ class Starting:
                 self._answer = f"{name}: {health.detail}"
 
     def _first_work_is_done(self, state: SupervisorState) -> bool:
-        part, lake = state.part(first_work_part.NAME), state.part("lake")
+        part, server = state.part(first_work_part.NAME), state.part(lake.NAME)
         if part is None:
             # the supervisor is that of an older version, which has no such part
             return True
-        if part.condition == "running" and self._is_overdue():
+        if part.condition == "running" and time.monotonic() - self._begun > self._settings.startup_timeout_s:
             self._progress(f"{part.name} takes long, and goes on: see {part.log}")
             return True
-        if part.condition == "finished" and lake and lake.started > self._begun:
+        if part.condition == "finished" and server and server.started_monotonic > self._begun:
             for sentence in first_work_part.mended(self._settings):
                 self._progress(sentence)
         return part.condition == "finished"
@@ -97,12 +110,34 @@ class Starting:
         if failed:
             found = f"it ended again and again, last with exit code {failed.last_exit}"
             raise self._failed(failed.name, found, Path(failed.log))
-        if self._is_overdue():
-            found = f"after {self._settings.startup_timeout_s:g} s: {self._answer}"
+        self._look_for_work(parts)
+        if time.monotonic() - self._moved > self._settings.startup_timeout_s:
+            found = f"nothing that it needs has worked for {self._settings.startup_timeout_s:g} s: {self._answer}"
             raise self._failed(next(iter(self._questions), first_work_part.NAME), found, self._settings.logs_dir)
 
-    def _is_overdue(self) -> bool:
-        return time.time() - self._begun > self._settings.startup_timeout_s
+    def _look_for_work(self, parts: Sequence[PartState]) -> None:
+        """Note whether the parts that are waited for use a processor, and say now and then that they are waited for."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_S:
+            worked_s = sum(processes.processor_s(part.pid) for part in self._awaited(parts) if part.pid)
+            # what ended took its time with it
+            if worked_s < self._worked_s or worked_s - self._worked_s >= LEAST_LOAD * (now - self._looked):
+                self._moved = now
+            self._looked, self._worked_s = now, worked_s
+        if now - self._told >= TELL_S:
+            names = ", ".join(part.name for part in self._awaited(parts) if part.condition == "running")
+            still = f"not for {now - self._moved:.0f} s" if now - self._moved > TELL_S else "now"
+            wanted = self._answer if self._questions else "all services answer"
+            self._progress(f"{now - self._begun:.0f} s: {wanted}; {names or 'the supervisor'} works: {still}")
+            self._told = now
+
+    def _awaited(self, parts: Sequence[PartState]) -> list[PartState]:
+        """The parts that a service without an answer needs, or the first work."""
+        served = {name for names in _PARTS.values() for name in names}
+        wanted: set[str] = set() if self._questions else {first_work_part.NAME}
+        for service in self._questions:
+            wanted |= set(_PARTS.get(service, {part.name for part in parts} - served))
+        return [part for part in parts if part.name in wanted]
 
     def _log(self, name: str) -> Path:
         return self._settings.logs_dir / f"{name}.log"

@@ -19,7 +19,8 @@ Condition = Literal["running", "restarting", "failed", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class PartState:
-    """One part as its supervisor sees it. `started` is in seconds since the epoch."""
+    """One part as its supervisor sees it. `started` is in seconds since the epoch, for people; `started_monotonic` in
+    those of the monotonic clock. `reason`: why its supervisor ended its last process, which ran and did not work."""
 
     name: str
     condition: Condition
@@ -28,6 +29,8 @@ class PartState:
     restarts: int
     log: str
     last_exit: int | None
+    reason: str = ""
+    started_monotonic: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

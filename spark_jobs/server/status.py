@@ -10,6 +10,7 @@ from spark_jobs.code_version import code_version
 from spark_jobs.config import Settings
 from spark_jobs.server import processes
 from spark_jobs.server.airflow_parts import API_SERVER
+from spark_jobs.server.connect_client import connect_address
 from spark_jobs.server.health import Health, airflow_health, connect_health, sql_health
 from spark_jobs.server.state import SupervisorState, read_state
 
@@ -55,7 +56,8 @@ class Status:
     def starting(self) -> bool:
         """A part was (re)started a short time ago, or is about to be."""
         parts = self.supervisor.parts if self.supervisor else ()
-        fresh = any(part.condition == "running" and time.time() - part.started < SETTLING_S for part in parts)
+        now = time.monotonic()
+        fresh = any(part.condition == "running" and now - part.started_monotonic < SETTLING_S for part in parts)
         return fresh or any(part.condition == "restarting" for part in parts)
 
 
@@ -103,6 +105,6 @@ def _ask(settings: Settings) -> Status:
 
 def _services(settings: Settings, running: SupervisorState) -> Iterator[Service]:
     yield Service("sql", settings.jdbc_url, sql_health(settings))
-    yield Service("connect", f"sc://{settings.server_host}:{settings.connect_port}", connect_health(settings))
+    yield Service("connect", connect_address(settings), connect_health(settings))
     if running.airflow:
         yield Service("airflow", settings.airflow_url, airflow_health(settings))

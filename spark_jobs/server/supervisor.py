@@ -4,13 +4,12 @@ restarts a dead part and ends them all.
 `tidemark up` starts it in a session of its own; it writes what it knows to one state file. Signals:
 
 - SIGTERM, SIGINT: end all parts, Airflow first, then its database and the lake server, and leave no process behind;
-- SIGHUP: read the wish file again: start or end Airflow, restart all parts but its database if that names another
-  version of our code, which they have imported, and start what was given up.
+- SIGHUP: read the wish file again: start or end Airflow, and start what was given up.
 
 A part that ends is started again after a pause; after `RESTARTS` ends within `WINDOW_S` it is given up and reported
 as failed, until `tidemark up` wishes for it again, while the others go on. A part whose folders somebody has removed
-is ended, and so started again. The supervisor holds the lake's writer lock, and so does the JVM: no other writer can
-step in between two lives of the lake server.
+is ended, and so started again; so is a lake server whose statements get no answer (`liveness`). The supervisor holds
+the lake's writer lock, and so does the JVM: no other writer can step in between two lives of the lake server.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ import structlog
 
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.server import airflow_parts, command_part, first_work_part, lake, postgres, processes
+from spark_jobs.server import airflow_parts, command_part, first_work_part, lake, liveness, postgres, processes
 from spark_jobs.server.java import Java, find_java
 from spark_jobs.server.lake_lock import LakeLock
 from spark_jobs.server.processes import Part
@@ -59,11 +58,7 @@ LOST_TICKS = 10
 _ENDED_IN_ORDER = (0, 128 + signal.SIGTERM)
 """Exit codes of a program that has done at SIGTERM what it does at its end."""
 
-_WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME, first_work_part.NAME)
-
-_OF_OUR_CODE = (lake.NAME, command_part.NAME, *airflow_parts.PARTS)
-"""Parts that have imported our code, and go on with what it was until they are restarted: Airflow's by its plugin,
-timetables, triggers and DAG files. Each lake server begins a first work of its own."""
+_WITHOUT_AIRFLOW = (lake.NAME, command_part.NAME, first_work_part.NAME, liveness.NAME)
 
 
 @dataclass
@@ -78,9 +73,13 @@ class _Run:
     ticks_lost: int = 0
     process: Popen[bytes] | None = None
     started: float = 0.0
+    started_monotonic: float = 0.0
     ends: list[float] = field(default_factory=list)
+    """Seconds of the monotonic clock, as is `not_before`: a clock that is set back keeps nothing from being started."""
     restarts: int = 0
     last_exit: int | None = None
+    reason: str = ""
+    """Why this supervisor ended its last process."""
     condition: Condition = "restarting"
     not_before: float = 0.0
 
@@ -150,11 +149,7 @@ class Supervisor:
             for name in [name for name in reversed(self._runs) if name not in _WITHOUT_AIRFLOW]:
                 self._end(self._runs.pop(name))
         self._airflow = wish["airflow"]
-        if wish["code"] != self._code:
-            for name in [name for name in reversed(self._runs) if name in _OF_OUR_CODE]:
-                self._end(self._runs[name])
-                self._runs[name] = _Run(self._runs[name].make)
-            self._code = wish["code"]
+        self._code = wish["code"]
         for name, run in self._runs.items():
             if run.condition == "failed":
                 self._runs[name] = _Run(run.make, once=run.once)
@@ -172,12 +167,17 @@ class Supervisor:
             run.process, run.last_exit = None, exit_code
             self._note_end(name, run)
         if lost := self._watch_folders(run):
-            log.warning("its folders were removed, is ended", part=name, folders=[str(folder) for folder in lost])
-            self._end(run)
-            self._note_end(name, run)
-        due = run.process is None and run.condition == "restarting" and time.time() >= run.not_before
+            self._end_faulty(name, run, f"{', '.join(map(str, lost))} was removed")
+        due = run.process is None and run.condition == "restarting" and time.monotonic() >= run.not_before
         if due and not self._waits(name):
             self._start(name, run)
+
+    def _end_faulty(self, name: str, run: _Run, reason: str) -> None:
+        """End a part that runs and does not work."""
+        log.warning("does not work, is ended", part=name, reason=reason)
+        run.reason = reason
+        self._end(run)
+        self._note_end(name, run)
 
     def _watch_folders(self, run: _Run) -> Sequence[Path]:
         """The folders that a part has lost. None are reported while it has yet to make them, while they can't be looked
@@ -209,28 +209,42 @@ class Supervisor:
             log.error("cannot be started", part=name, refusal=refusal.sentence())
             return
         run.process = processes.spawn(run.part, self._settings.home)
-        run.started, run.condition = time.time(), "running"
+        run.started, run.started_monotonic, run.condition = time.time(), time.monotonic(), "running"
         run.complete, run.ticks_lost = False, 0
         log.info("started", part=name, pid=run.process.pid)
         if name == lake.NAME:
-            self._begin_first_work()
+            self._accompany(run.process.pid)
             self._lock.record(run.process.pid, "the lake server of `tidemark up`, home " + str(self._settings.home))
 
-    def _begin_first_work(self) -> None:
-        """Each lake server has its own; that of the one before is of no use to it."""
-        before = self._runs.get(first_work_part.NAME)
-        if before:
-            self._end(before)
-        self._runs[first_work_part.NAME] = _Run(lambda: first_work_part.first_work_part(self._settings), once=True)
+    def _accompany(self, server: int) -> None:
+        """Begin the first work and the probe of a lake server; those of the one before are of no use to it."""
+        settings = self._settings
+        made: dict[str, Callable[[], Part]] = {
+            first_work_part.NAME: lambda: first_work_part.first_work_part(settings),
+            liveness.NAME: lambda: liveness.liveness_part(settings, server),
+        }
+        for name, make in made.items():
+            if name in self._runs:
+                self._end(self._runs[name])
+            self._runs[name] = _Run(make, once=True)
 
     def _note_end(self, name: str, run: _Run) -> None:
         self._end_strays()
+        if name == lake.NAME and liveness.NAME in self._runs:
+            self._end(self._runs[liveness.NAME])
+            self._runs[liveness.NAME].condition = "finished"
+        if name == liveness.NAME and run.last_exit == liveness.DEAD:
+            run.condition = "finished"
+            server = self._runs[lake.NAME]
+            if server.process is not None:
+                self._end_faulty(lake.NAME, server, liveness.death_file(self._settings).read_text())
+            return
         if run.once and run.last_exit == 0:
             run.condition = "finished"
             if name == airflow_parts.MIGRATION:
                 airflow_parts.note_migrated(self._settings)
             return
-        now = time.time()
+        now = time.monotonic()
         run.ends = [*(end for end in run.ends if end > now - WINDOW_S), now]
         if len(run.ends) > RESTARTS:
             run.condition = "failed"
@@ -293,6 +307,8 @@ class Supervisor:
             restarts=run.restarts,
             log=str(self._settings.logs_dir / f"{name}.log"),
             last_exit=run.last_exit,
+            reason=run.reason,
+            started_monotonic=run.started_monotonic,
         )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from spark_jobs.storage.fence import SourceBusy
 
@@ -141,11 +141,10 @@ class Line:
         """Be in line, or give a sign of life."""
         self._line.mkdir(parents=True, exist_ok=True)
         self._placed = True
-        if self._place.exists():
-            os.utime(self._place)
-            return
+        waiting = _read_place(self._place)
+        since = waiting.get("since", time.time())
         fresh = self._place.with_suffix(".new")
-        fresh.write_text(json.dumps({**asdict(self._turn), "since": time.time()}))
+        fresh.write_text(json.dumps({**asdict(self._turn), "since": since, "seen": _clock()}))
         fresh.rename(self._place)
 
     def _before(self) -> str | None:
@@ -167,11 +166,11 @@ class Line:
         for place in self._line.iterdir():
             if place.suffix:
                 continue
-            with suppress(FileNotFoundError, ValueError, KeyError):
-                if time.time() - place.stat().st_mtime > PRESENT_S:
-                    place.unlink()
+            waiting = _read_place(place)
+            with suppress(KeyError):
+                if not _is_recent(waiting["seen"]):
+                    place.unlink(missing_ok=True)
                     continue
-                waiting = json.loads(place.read_text())
                 later = not waiting.get("first", False)
                 yield later, waiting["lo_us"], waiting["since"], waiting["run_id"], waiting["drops"]
 
@@ -225,6 +224,33 @@ def end_turn(folder: Path, source: str, run_id: str) -> None:
         holder = _read(path)
         if holder is not None and holder.run_id == run_id:
             _write(handle, None)
+
+
+def _clock() -> list[str | float]:
+    """Now, for other processes of this machine: its boot, and the seconds since then. A clock that is set, and a
+    machine that slept, throw nobody out of line."""
+    return [_boot(), time.monotonic()]
+
+
+def _is_recent(seen: list[Any]) -> bool:
+    """Whether a sign of life is of this boot and not older than `PRESENT_S`."""
+    boot, at = seen
+    return bool(boot == _boot() and time.monotonic() - at <= PRESENT_S)
+
+
+def _boot() -> str:
+    """What tells this boot of the machine from others; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _read_place(path: Path) -> dict[str, Any]:
+    """What a run in line has written down; empty if it has left, or was interrupted at it."""
+    with suppress(FileNotFoundError, ValueError):
+        return dict(json.loads(path.read_text()))
+    return {}
 
 
 def _write(handle: IO[str], turn: Turn | None) -> None:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from spark_jobs.server.health import thrift_connection
 from spark_jobs.server.logins import login
+from spark_jobs.server.thrift_client import thrift_connection
 from tests.installations import Installation
 
 QUESTIONS = (

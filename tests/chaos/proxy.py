@@ -1,7 +1,7 @@
-"""A proxy between clients and the lake server's ports, whose connections can be cut.
+"""A proxy between clients and the lake server, whose connections can be cut.
 
-`python -m tests.chaos.proxy FROM:TO …` listens on each FROM and passes to TO. SIGUSR1 resets all connections there are;
-SIGUSR2 does so too, and refuses new ones for `REFUSED_S`.
+`python -m tests.chaos.proxy FROM:TO …` listens on each FROM and passes to TO: ports, or paths of Unix sockets. SIGUSR1
+resets all connections there are; SIGUSR2 does so too, and refuses new ones for `REFUSED_S`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ _connections: set[asyncio.StreamWriter] = set()
 _refused_until = 0.0
 
 
-async def _serve(pairs: list[tuple[int, int]]) -> None:
+async def _serve(pairs: list[tuple[str, str]]) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, _cut)
     loop.add_signal_handler(signal.SIGUSR2, _cut, REFUSED_S)
     for ours, theirs in pairs:
 
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: int = theirs) -> None:
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: str = theirs) -> None:
             await _pass(reader, writer, to)
 
-        await asyncio.start_server(accept, "127.0.0.1", ours)
+        if ours.isdigit():
+            await asyncio.start_server(accept, "127.0.0.1", int(ours))
+        else:
+            await asyncio.start_unix_server(accept, ours)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await asyncio.Event().wait()
@@ -49,12 +52,13 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: str) -> None:
     if time.monotonic() < _refused_until:
         _reset(writer)
         return
     try:
-        their_reader, their_writer = await asyncio.open_connection("127.0.0.1", port)
+        opening = asyncio.open_connection("127.0.0.1", to) if to.isdigit() else asyncio.open_unix_connection(to)
+        their_reader, their_writer = await opening
     except OSError:
         _reset(writer)
         return
@@ -79,4 +83,4 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve([(int(a), int(b)) for a, b in (pair.split(":") for pair in sys.argv[1:])]))
+    asyncio.run(_serve([(ours, theirs) for ours, _, theirs in (pair.partition(":") for pair in sys.argv[1:])]))

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from spark_jobs.server.health import thrift_connection
 from spark_jobs.server.logins import login
+from spark_jobs.server.thrift_client import thrift_connection
 from tests.chaos import faults
 from tests.chaos.site import Site
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from spark_jobs.config import load_settings
-from spark_jobs.server.health import thrift_query
+from spark_jobs.server.thrift_client import thrift_query
 
 
 def main() -> None:

@@ -16,9 +16,11 @@ from typing import Any
 
 import psutil
 
-from spark_jobs.server.health import connect_health, sql_health, thrift_query
+from spark_jobs.server.connect_client import connect_socket
+from spark_jobs.server.health import connect_health, sql_health
 from spark_jobs.server.lake import lost_folders
 from spark_jobs.server.status import running_supervisor
+from spark_jobs.server.thrift_client import thrift_query
 from tests.chaos.outputs import Output
 from tests.installations import CHECKOUT, TIDEMARK, Installation, free_port
 
@@ -83,11 +85,11 @@ class Site:
         self.settings = self.installation.settings
         self.outputs: list[Output] = []
         """Of all commands since they were last looked at."""
-        ports = [free_port(), free_port()]
-        targets = [self.settings.thrift_port, self.settings.connect_port]
-        pairs = [f"{ours}:{theirs}" for ours, theirs in zip(ports, targets, strict=True)]
+        port, socket = free_port(), folder / "proxy.sock"
+        folder.chmod(0o700)
+        pairs = [f"{port}:{self.settings.thrift_port}", f"{socket}:{connect_socket(self.settings)}"]
         self._proxy = _helper("proxy", *pairs)
-        self._through_proxy = {"TIDEMARK_THRIFT_PORT": str(ports[0]), "TIDEMARK_CONNECT_PORT": str(ports[1])}
+        self._through_proxy = {"TIDEMARK_THRIFT_PORT": str(port), "TIDEMARK_CONNECT_SOCKET": str(socket)}
         self._crash_points: subprocess.Popen[str] | None = None
 
     def close(self) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.server.health import thrift_query
 from spark_jobs.server.logins import ensure_logins
+from spark_jobs.server.thrift_client import thrift_query
 from tests.chaos.account import Fault
 from tests.chaos.campaign import Campaign, Plan
 from tests.chaos.refusals import Refusal

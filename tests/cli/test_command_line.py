@@ -21,8 +21,10 @@ from spark_jobs.cli.commands.run import for_people
 from spark_jobs.cli.commands.sql import statements
 from spark_jobs.cli.output import show, shown
 from spark_jobs.cli.rows import distinct, emit_rows, most_rows
+from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.reads.chain_metrics import chain_metrics
+from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.sources import parse_source
 
 METERS = """
@@ -85,7 +87,8 @@ def test_a_refusal_says_expected_found_and_next_without_a_traceback(here, capsys
 def test_a_refusal_as_json_carries_its_code_and_facts(here, capsys):
     assert run(["sql", "SELECT 1", "--json"]) == 1
     error = json.loads(capsys.readouterr().out)["error"]
-    assert (error["code"], error["address"]) == ("server_unreachable", "localhost:1")
+    socket = str(connect_socket(load_settings()))
+    assert (error["code"], error["address"]) == ("server_unreachable", socket)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2013-02-30", "0001-01-01T00:00+14:00", "9999-12-31T23:59-01:00"])

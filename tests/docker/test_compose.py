@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from spark_jobs.server import airflow_parts, command_part, control, first_work_part, lake, liveness, postgres
+
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE = DOCKER / "compose.yaml"
 DOCKERFILE = (DOCKER / "Dockerfile").read_text()
@@ -85,6 +87,22 @@ def test_what_stays_up_is_checked_for_health_and_what_needs_it_waits(compose: di
     lasting = {name for name, service in compose["services"].items() if service["restart"] != "no"}
     assert {name for name, service in compose["services"].items() if "healthcheck" in service} == lasting
     assert compose["services"]["sample"]["depends_on"] == {"tidemark": {"condition": "service_healthy"}}
+
+
+def test_docker_waits_for_the_end_as_long_as_the_supervisor_may_take(compose: dict[str, Any]) -> None:
+    lake_server = lake.GRACE_S + lake.ARCHIVING_S
+    airflow = airflow_parts.GRACE_S * len((airflow_parts.MIGRATION, *airflow_parts.PARTS))
+    others = command_part.GRACE_S + first_work_part.GRACE_S + liveness.GRACE_S + postgres.GRACE_S
+    assert lake_server + airflow + others <= control.DOWN_TIMEOUT_S
+    assert int(compose["services"]["tidemark"]["stop_grace_period"].removesuffix("s")) >= control.DOWN_TIMEOUT_S
+
+
+def test_the_image_has_compiled_kernels_where_its_processes_look_for_them() -> None:
+    build, _, image = DOCKERFILE.rpartition("\nFROM ")
+    assert "python -m spark_jobs.jobs.rehearse" in build
+    (built,) = re.findall(r"NUMBA_CACHE_DIR=(\S+)", build)
+    assert re.findall(r"NUMBA_CACHE_DIR=(\S+)", image) == [built]
+    assert f"COPY --from=build --chown=tidemark {built} {built}" in image
 
 
 def test_the_image_holds_what_its_build_copies() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spark_jobs.server.health import thrift_query
+from spark_jobs.server.thrift_client import thrift_query
 from tests.installations import ODD_NAME, TIDEMARK, Installation
 
 pytestmark = [pytest.mark.long, pytest.mark.server, pytest.mark.timeout(1200)]

@@ -12,8 +12,8 @@ import pytest
 from pyhive import hive
 
 from spark_jobs.config import Settings
-from spark_jobs.server.health import thrift_connection
 from spark_jobs.server.logins import login
+from spark_jobs.server.thrift_client import thrift_connection
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 

@@ -19,8 +19,9 @@ from thrift.transport.TTransport import TTransportException
 
 from spark_jobs.server import processes
 from spark_jobs.server.errors import ServerUnreachable
-from spark_jobs.server.health import sql_health, thrift_connection
+from spark_jobs.server.health import sql_health
 from spark_jobs.server.logins import Login, login
+from spark_jobs.server.thrift_client import thrift_connection
 from spark_jobs.session import open_session
 from tests.server.attacks import ATTACKS, ENDLESS, HUNGRY, LARGE, WRITERS
 from tests.server.clients import FOR_LONG, Ask, asking, reader_at_work, run_at_work

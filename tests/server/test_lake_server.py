@@ -22,15 +22,19 @@ from thrift.transport.TTransport import TTransportException
 from spark_jobs.config import CHECKOUT, Settings
 from spark_jobs.jobs.examination import examine_files
 from spark_jobs.server import control, doctor, processes
+from spark_jobs.server.connect_client import connect_socket
 from spark_jobs.server.errors import LakeBusy, PortTaken, ServerUnreachable
 from spark_jobs.server.first_work_part import admit_readers, hold_readers
-from spark_jobs.server.health import connect_health, sql_health, thrift_query
+from spark_jobs.server.health import connect_health, sql_health
 from spark_jobs.server.lake import lost_folders
 from spark_jobs.server.lake_lock import holder
+from spark_jobs.server.liveness import executes
 from spark_jobs.server.logins import login
 from spark_jobs.server.status import Status, running_supervisor, status
+from spark_jobs.server.thrift_client import thrift_query
 from spark_jobs.session import connect_version, write_properties
 from tests.installations import readable_by_others, until
+from tests.server.squatters import AS_NOBODY, needs_other_user
 
 pytestmark = pytest.mark.server
 
@@ -193,6 +197,23 @@ def test_the_token_is_on_no_command_line_and_in_private_files_only(lake_server):
     holders = [file for file in lake_server.home.rglob("*") if file.is_file() and token.encode() in file.read_bytes()]
     assert {file.name for file in holders} == {"connect.token", "server.conf"}
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in holders)
+    assert stat.S_IMODE(connect_socket(lake_server).parent.stat().st_mode) == 0o700
+
+
+@needs_other_user
+def test_another_user_stops_no_executor_through_sparks_own_ports(lake_server):
+    assert thrift_query(lake_server, "SELECT sum(id) FROM range(10)", role="writer") == [(45,)]
+    assert executes(jvm(lake_server).pid), "its threads have the name that the probe of its life looks for"
+    listening = {each.laddr.port for each in jvm(lake_server).net_connections("tcp") if each.status == "LISTEN"}
+    ports = listening - {lake_server.thrift_port, lake_server.connect_port}
+    assert ports, "of the driver, and of its blocks"
+    attack = [*AS_NOBODY, sys.executable, str(Path(__file__).with_name("stop_executor.py")), *map(str, ports)]
+    environment = {"PATH": os.environ["PATH"], "HOME": "/tmp", "SPARK_LOCAL_IP": "127.0.0.1"}
+    answer = subprocess.run(attack, env=environment, cwd="/", capture_output=True, text=True, check=False, timeout=300)
+    said = answer.stdout.splitlines()
+    assert len(said) == len(ports), answer.stderr[-2000:]
+    assert "stopped" not in said
+    assert thrift_query(lake_server, "SELECT sum(id) FROM range(10)", role="writer") == [(45,)]
 
 
 def test_what_is_written_is_for_its_user_alone_whatever_the_umask(lake_server):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.server.health import thrift_connection, thrift_query
 from spark_jobs.server.java import find_java
 from spark_jobs.server.logins import Login, login
+from spark_jobs.server.thrift_client import thrift_connection, thrift_query
 from tests.installations import TIDEMARK, Installation, free_port, listens, until
 
 SLAPD = shutil.which("slapd", path=f"{os.environ['PATH']}:/usr/sbin")

@@ -15,7 +15,7 @@ import pytest
 
 from spark_jobs.config import Settings
 from spark_jobs.server import control
-from spark_jobs.server.health import thrift_query
+from spark_jobs.server.thrift_client import thrift_query
 from tests.installations import ODD_NAME
 from tests.jobs.harness import Reading, write_drops, write_source
 from tests.jobs.test_pipeline import DAY, READINGS, due, session_oracle

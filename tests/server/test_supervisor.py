@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from spark_jobs.config import Settings
-from spark_jobs.server import airflow_parts, control, lake, postgres, processes, starting
+from spark_jobs.server import control, processes, starting
 from spark_jobs.server.errors import StartFailed
 from spark_jobs.server.health import Health
 from spark_jobs.server.lake_lock import holder
@@ -29,7 +29,7 @@ SUPERVISE = """
 import os, sys
 from dataclasses import replace
 from pathlib import Path
-from spark_jobs.server import airflow_parts, first_work_part, lake, postgres, supervisor
+from spark_jobs.server import airflow_parts, first_work_part, lake, liveness, postgres, supervisor
 from spark_jobs.server.processes import Part
 
 def program(settings, name, script, *files):
@@ -46,7 +46,12 @@ def lake_part(settings, java, lock):
     # a file in its place fails to be listed, as a disk may
     return replace(part, lost=lambda: [] if folder.exists() and [*os.scandir(folder)] == [] else [folder])
 
+def liveness_part(settings, server):
+    liveness.death_file(settings).unlink(missing_ok=True)
+    return program(settings, "liveness", sys.argv[3])
+
 lake.lake_part = lake_part
+liveness.liveness_part = liveness_part
 first_work_part.first_work_part = first_work
 airflow_parts.is_migrated = lambda settings: True
 airflow_parts.airflow_part = lambda settings, name: program(settings, name, "sleep 300")
@@ -73,10 +78,12 @@ def settings(settings: Settings) -> Settings:
 def supervise(settings: Settings) -> Iterator[Callable[[str], subprocess.Popen]]:
     started = []
 
-    def start(program: str, first_work: str = "true", *, airflow: bool = False) -> subprocess.Popen:
+    def start(
+        program: str, first_work: str = "true", liveness: str = "sleep 300", *, airflow: bool = False
+    ) -> subprocess.Popen:
         write_wish(settings, airflow=airflow, code="v1")
         environment = {**os.environ, **settings.environment(), processes.MARKER: str(settings.home)}
-        command = [sys.executable, "-c", SUPERVISE, program, first_work]
+        command = [sys.executable, "-c", SUPERVISE, program, first_work, liveness]
         process = subprocess.Popen(command, env=environment, start_new_session=True)
         started.append(process)
         until(lambda: running_supervisor(settings) and members(settings))
@@ -260,6 +267,40 @@ def test_a_first_work_that_fails_again_and_again_fails_up(settings, supervise):
     assert state_of(settings).part("lake").condition == "running"
 
 
+class TestWaiting:
+    """`up` waits as long as what it waits for works."""
+
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return settings.model_copy(update={"startup_timeout_s": 2.0})
+
+    @pytest.fixture
+    def answers_at(self, answering, monkeypatch) -> list[float]:
+        """When SQL answers: never, unless a test says otherwise."""
+        at = [float("inf")]
+        silent = Health(ok=False, detail="no answer yet", seconds=0.0)
+        there = Health(ok=True, detail="it answers", seconds=0.0)
+        monkeypatch.setattr(starting, "sql_health", lambda _: there if time.monotonic() > at[0] else silent)
+        # a busy machine leaves little of a processor even to who asks for all of it
+        for name, value in (("LOOK_S", 0.3), ("TELL_S", 1.0), ("LEAST_LOAD", 0.005)):
+            monkeypatch.setattr(starting, name, value)
+        return at
+
+    def test_a_lake_server_that_works_is_waited_for_and_named(self, settings, supervise, answers_at):
+        supervise("while true; do :; done")
+        answers_at[0] = time.monotonic() + 6
+        messages = []
+        control.up(settings, airflow=False, progress=messages.append)
+        assert messages[-1] == "sql: it answers"
+        assert [message for message in messages if "sql: no answer yet; lake works: now" in message]
+
+    @pytest.mark.usefixtures("answers_at")
+    def test_a_lake_server_that_does_nothing_is_given_up(self, settings, supervise):
+        supervise("sleep 300")
+        with pytest.raises(StartFailed, match="nothing that it needs has worked for 2 s: sql: no answer yet"):
+            control.up(settings, airflow=False)
+
+
 def test_a_killed_supervisor_takes_its_parts_with_it(settings, supervise):
     supervisor = supervise("sleep 300")
     until(lambda: members(settings))
@@ -286,31 +327,53 @@ def test_what_outlives_a_killed_supervisor_is_reported_and_ended_by_down(setting
     assert processes.marked(settings.home) == []
 
 
-def test_other_code_restarts_the_part(settings, supervise):
-    supervisor = supervise("sleep 300")
-    first = state_of(settings)
-    write_wish(settings, airflow=False, code="v2")
-    os.kill(supervisor.pid, signal.SIGHUP)
-    until(lambda: state_of(settings).code == "v2" and state_of(settings).part("lake").pid)
-    assert state_of(settings).part("lake").pid != first.part("lake").pid
-    assert state_of(settings).part("lake").restarts == 0
+@pytest.mark.usefixtures("answering")
+def test_other_code_has_a_supervisor_of_its_own(settings, supervise, monkeypatch):
+    before = supervise("sleep 300")
+    messages = []
+    monkeypatch.setattr(control, "code_version", lambda: "v2")
+    monkeypatch.setattr(control, "_preflight", lambda *_, **__: None)
+    monkeypatch.setattr(control, "_SUPERVISOR", (sys.executable, "-c", SUPERVISE, "sleep 300", "true", "sleep 300"))
+    control.up(settings, airflow=False, progress=messages.append)
+    assert before.wait(10) == 0
+    assert state_of(settings).code == "v2"
+    assert messages[0].startswith("the settings, or Tidemark itself, have changed")
+    control.down(settings)
 
 
-def test_other_code_restarts_all_parts_of_airflow_and_not_its_database(settings, supervise):
-    supervisor = supervise("sleep 300", airflow=True)
-    names = (lake.NAME, postgres.NAME, *airflow_parts.PARTS)
+def test_a_lake_server_that_does_not_answer_is_started_again_and_said_to_be(settings, supervise):
+    asked = settings.home / "asked"
+    says = f"echo -n 'statements fail' > {settings.server_dir}/death"
+    dead = f"test -e {asked} && sleep 300; touch {asked}; {says}; exit 3"
+    supervise("sleep 300", "true", dead)
+    until(lambda: state_of(settings).part("lake").restarts == 1 and state_of(settings).part("lake").pid)
+    part = state_of(settings).part("lake")
+    assert part.reason == "statements fail"
+    until(lambda: state_of(settings).part("liveness").pid, what="the next server has a probe of its own")
 
-    def pids() -> dict[str, int | None]:
-        parts = {part.name: part.pid for part in state_of(settings).parts}
-        return {name: parts.get(name) for name in names}
 
-    until(lambda: None not in pids().values())
-    before = pids()
-    write_wish(settings, airflow=True, code="v2")
-    os.kill(supervisor.pid, signal.SIGHUP)
-    until(lambda: state_of(settings).code == "v2" and None not in pids().values())
-    after = pids()
-    assert [name for name in names if after[name] == before[name]] == [postgres.NAME]
+def test_a_lake_server_that_never_answers_is_given_up(settings, supervise):
+    supervise("sleep 300", "true", f"echo -n silent > {settings.server_dir}/death; exit 3")
+    until(lambda: state_of(settings).part("lake").condition == "failed")
+    assert state_of(settings).part("lake").reason == "silent"
+
+
+SET_BACK = """
+import time
+began, wall = time.monotonic(), time.time
+# the clock of the wall is set back by a day once this has run for a second
+time.time = lambda: wall() - (86400 if time.monotonic() - began > 1 else 0)
+"""
+
+
+def test_a_clock_that_is_set_back_keeps_no_part_from_being_started_again(settings, supervise, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.SUPERVISE", SET_BACK + SUPERVISE)
+    supervise("sleep 300")
+    time.sleep(1.5)
+    for restarts in (1, 2):
+        os.kill(state_of(settings).part("lake").pid, signal.SIGKILL)
+        until(lambda wanted=restarts: state_of(settings).part("lake").restarts == wanted)
+        until(lambda: state_of(settings).part("lake").pid)
 
 
 def test_a_second_supervisor_of_the_same_lake_is_refused(settings, supervise):
@@ -341,6 +404,7 @@ def test_up_goes_on_without_a_supervisor_that_ends_while_it_is_asked(settings, m
         process.pid, process.create_time(), "v1", airflow=False, setup=settings.environment(), parts=(), wish="w"
     )
     monkeypatch.setattr(control, "running_supervisor", lambda _: dying)
+    monkeypatch.setattr(control, "code_version", lambda: "v1")
     monkeypatch.setattr(control.os, "kill", lambda *_: None)
     launches = []
     monkeypatch.setattr(control, "_preflight", lambda *_, **__: launches.append("preflight"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -130,7 +131,11 @@ def test_a_run_lets_an_earlier_one_of_the_driver_pass_and_keeps_nobody_waiting_m
     assert patient.step() is None
 
 
-def test_who_gives_no_sign_of_life_leaves_the_line(folder: Path) -> None:
+LONG_AGO, BEFORE_THE_BOOT = [turns._boot(), -1000.0], ["another boot", 1e12]
+
+
+@pytest.mark.parametrize("seen", [LONG_AGO, BEFORE_THE_BOOT])
+def test_who_gives_no_sign_of_life_leaves_the_line(folder: Path, seen: list[Any]) -> None:
     first = line(folder, "first", 0)
     assert first.step() is None
     assert line(folder, "gone", 1).step() is not None
@@ -138,8 +143,24 @@ def test_who_gives_no_sign_of_life_leaves_the_line(folder: Path) -> None:
     first.end()
     assert later.step() == "run gone of day 1"
     (place,) = [place for place in (folder / "flights.line").iterdir() if "gone" in place.read_text()]
+    # a clock that is set back makes a file look old, and throws nobody out of line
     os.utime(place, (0, 0))
+    assert later.step() == "run gone of day 1"
+    place.write_text(json.dumps({**json.loads(place.read_text()), "seen": seen}))
     assert later.step() is None
+
+
+def test_a_sign_of_life_keeps_the_place_of_who_gives_it(folder: Path) -> None:
+    first = line(folder, "first", 0)
+    assert first.step() is None
+    waiting = line(folder, "waiting", 1)
+    assert waiting.step() is not None
+    (place,) = (folder / "flights.line").iterdir()
+    before = json.loads(place.read_text())
+    waiting.keep_place()
+    after = json.loads(place.read_text())
+    assert (after["since"], after["seen"][0]) == (before["since"], before["seen"][0])
+    assert after["seen"][1] > before["seen"][1]
 
 
 def test_a_wait_that_ends_leaves_no_place_in_line(folder: Path) -> None:

@@ -117,6 +117,9 @@ def _for_people(settings: Settings, result: Status) -> list[Any]:
         ]
         lines += [table(["", "service", "address", "answer"], services), Text()]
         lines += [table(["part", "condition", "pid", "since (UTC)", "restarts"], parts), Text()]
+        for part in result.supervisor.parts:
+            if part.reason:
+                lines.append(Text(f"{part.name} was restarted, because {part.reason}", style="yellow"))
         lines.append(Text(f"SQL's logins (JDBC): reader and writer, passwords in {settings.logins_file}"))
         if result.supervisor.part("airflow-api-server"):
             lines.append(Text(f"Airflow's login: admin, password in {settings.airflow_home / 'passwords.json'}"))

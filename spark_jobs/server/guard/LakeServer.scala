@@ -22,6 +22,7 @@ import org.apache.hive.service.server.HiveServer2
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType
+import org.apache.spark.sql.connect.tidemark.ConnectSocket
 import org.apache.spark.sql.hive.HiveUtils
 import org.apache.spark.sql.hive.thriftserver.{HiveThriftServer2, ReflectionUtils, SparkSQLEnv}
 import org.apache.spark.sql.internal.SQLConf
@@ -45,6 +46,7 @@ object LakeServer {
     ShutdownHookManager.addShutdownHook { () => SparkSQLEnv.stop() }
     val root = SparkSQLEnv.sparkSession
     Scratch.start(root)
+    ConnectSocket.start(root.sparkContext.conf)
     val conf = HiveUtils.newClientForExecution(root.sparkContext.conf, root.sessionState.newHadoopConf()).conf
     val server = new HiveThriftServer2(root)
     server.init(conf)

@@ -1,0 +1,116 @@
+"""How this installation's own programs reach Spark Connect: through a Unix socket in a folder that is theirs alone.
+
+Spark's port gives the token to whoever listens there, and opens lost connections anew by itself, so no check before
+could help. The lake server makes the socket beside Spark's port, and it serves the same sessions. Spark's port is left
+to programs of other machines, and to those that bring the token themselves (`TIDEMARK_TOKEN`).
+"""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from spark_jobs.config import Settings
+from spark_jobs.server.errors import ServerUnreachable
+from spark_jobs.server.listeners import expect_private_folder, expect_trusted_listener, socket_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+_NAME = "connect.sock"
+
+
+def connect_socket(settings: Settings) -> Path:
+    """Where the lake server's Unix socket of Spark Connect is."""
+    return settings.connect_socket or socket_folder(settings, settings.server_dir, _NAME) / _NAME
+
+
+def connect_address(settings: Settings) -> str:
+    """What this process connects to: the socket's path, or host and port."""
+    return f"{settings.server_host}:{settings.connect_port}" if _by_port(settings) else str(connect_socket(settings))
+
+
+def channel_builder(settings: Settings, app_name: str = "tidemark") -> DefaultChannelBuilder:
+    """The builder of pyspark's channel to the lake server, which answers at this moment.
+
+    Raises:
+        ServerUnreachable: nobody answers.
+        ForeignListener: another user's process listens at the port.
+        ConfigurationError: others may enter the socket's folder.
+    """
+    _expect_server(settings)  # before the slow imports
+    token = settings.connect_token() or ""
+    if _by_port(settings):
+        from pyspark.sql.connect.client import DefaultChannelBuilder
+
+        return DefaultChannelBuilder(_url(settings, token, app_name))
+    return _through_socket(connect_socket(settings), token, app_name)
+
+
+def unreachable(settings: Settings, reason: str) -> ServerUnreachable:
+    """The error that the lake server does not answer."""
+    address = connect_address(settings)
+    return ServerUnreachable(
+        expected=f"the lake server at {address}",
+        found=reason,
+        next_step="start it with `tidemark up`, look at it with `tidemark status`, or set TIDEMARK_SPARK=classic",
+        address=address,
+    )
+
+
+def _by_port(settings: Settings) -> bool:
+    """Whether the server is that of another home: none runs in this one, and somebody named its token."""
+    return settings.token is not None and not connect_socket(settings).exists()
+
+
+def _expect_server(settings: Settings) -> None:
+    try:
+        if _by_port(settings):
+            address = (settings.server_host, settings.connect_port)
+            with socket.create_connection(address, settings.connect_timeout_s) as connection:
+                expect_trusted_listener(settings, connection)
+            return
+        path = connect_socket(settings)
+        expect_private_folder(settings, path.parent)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(settings.connect_timeout_s)
+            connection.connect(str(path))
+    except OSError as error:
+        raise unreachable(settings, f"no answer ({error.strerror or error})") from None
+
+
+def _url(settings: Settings, token: str, app_name: str) -> str:
+    """The `sc://` address with the token. pyspark speaks TLS to every host but one that is called localhost."""
+    try:
+        host = "localhost" if ip_address(settings.server_host).is_loopback else settings.server_host
+    except ValueError:
+        host = settings.server_host
+    parts = [f"user_agent={quote(app_name)}"] + ([f"token={quote(token, safe='')}"] if token else [])
+    return f"sc://{host}:{settings.connect_port}/;{';'.join(parts)}"
+
+
+def _through_socket(path: Path, token: str, app_name: str) -> DefaultChannelBuilder:
+    import grpc
+    from pyspark.sql.connect.client import ChannelBuilder
+
+    class Through(ChannelBuilder):
+        @property
+        def host(self) -> str:
+            return str(path)
+
+        @property
+        def token(self) -> str | None:
+            return token or None
+
+        def toChannel(self) -> Any:  # noqa: N802  (pyspark's name)
+            credentials = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
+            if token:
+                bearer = grpc.access_token_call_credentials(token)
+                credentials = grpc.composite_channel_credentials(credentials, bearer)
+            return self._secure_channel(f"unix:{quote(str(path))}", credentials)
+
+    # pyspark takes any builder of channels, and declares its own
+    return cast("DefaultChannelBuilder", Through(params={ChannelBuilder.PARAM_USER_AGENT: app_name}))

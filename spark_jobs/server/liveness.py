@@ -1,0 +1,169 @@
+"""The liveness probe of a lake server, a part of the supervisor: it asks statements, and reports a server that gives no
+answer. A process that lives proves nothing: its executor may have ended, or its heap may be full.
+
+`python -m spark_jobs.server.liveness PID` asks the server with that process id, as a writer over one connection that it
+keeps. It ends with `DEAD` as soon as it has found:
+
+- statements that fail, one after the other, for `FAILING_S` seconds;
+- no answer to a statement without a task for `SILENT_S` seconds;
+- no first answer for `START_LIMITS` times `startup_timeout_s`;
+- no answer to a statement with a task for `STUCK_S` seconds, while this machine has no thread of an executor. A server
+  that has such threads is busy: its tasks take all cores, and a statement waits for its turn as long as it takes.
+
+Time is measured while the machine runs: neither a clock that is set nor a machine that sleeps is a server's silence.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import psutil
+
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.errors import TidemarkError
+from spark_jobs.server.logins import login
+from spark_jobs.server.processes import Part, of_module
+from spark_jobs.server.thrift_client import thrift_connection
+
+NAME = "liveness"
+
+GRACE_S = 1.0
+
+DEAD = 3
+"""Exit code of a probe whose server does not answer."""
+
+PAUSE_S = 10.0
+"""Between two questions; each costs some hundredths of a second of a processor."""
+
+FAILING_S = 30.0
+SILENT_S = 180.0
+"""A collection of a full heap takes seconds, and a connection beside 20 readers on two cores took 12."""
+STUCK_S = 60.0
+START_LIMITS = 3
+"""A start that nobody waits for may take so many times `startup_timeout_s`; `up` looks at whether something moves."""
+
+WITHOUT_TASK, WITH_TASK = "SELECT 1", "SELECT sum(id) FROM range(2)"
+
+
+def liveness_part(settings: Settings, server: int) -> Part:
+    """The probe of the lake server with the process id `server`; what it finds is in `death_file`."""
+    death_file(settings).unlink(missing_ok=True)
+    return of_module(settings, NAME, "spark_jobs.server.liveness", GRACE_S, str(server))
+
+
+def death_file(settings: Settings) -> Path:
+    """Why the last probe found its server dead, a sentence."""
+    return settings.server_dir / "death"
+
+
+class Liveness:
+    """The answers of a server so far, and whether they prove it dead. All times are seconds of one clock.
+
+    `now`: when the server was started; `start_s`: how long its first answer may take.
+    """
+
+    def __init__(self, now: float, start_s: float) -> None:
+        self._start_ends = now + start_s
+        self._answered: dict[str, float] = {}
+        self._failing_since: dict[str, float] = {}
+
+    def answer(self, statement: str, now: float, error: str | None = None) -> str | None:
+        """Note an answer; why the server is dead, if it is."""
+        if error is None:
+            # a statement with a task proves as much as one without
+            for answered in {WITHOUT_TASK, statement}:
+                self._answered[answered] = now
+                self._failing_since.pop(answered, None)
+            return None
+        failing = now - self._failing_since.setdefault(statement, now)
+        if not self._has_started() or failing < FAILING_S:
+            return None
+        return f"statements have failed for {failing:.0f} s, the last with: {error}"
+
+    def silence(self, now: float, *, executes: Callable[[], bool]) -> str | None:
+        """Note that there is no answer yet; why the server is dead, if it is. `executes`: whether tasks run."""
+        if not self._has_started():
+            return "no statement was answered since it was started" if now >= self._start_ends else None
+        silent, stuck = (now - self._answered[statement] for statement in (WITHOUT_TASK, WITH_TASK))
+        if silent >= SILENT_S:
+            return f"no statement was answered for {silent:.0f} s"
+        if stuck >= STUCK_S and not executes():
+            return f"no statement with a task was answered for {stuck:.0f} s, and no task runs"
+        return None
+
+    def _has_started(self) -> bool:
+        return WITH_TASK in self._answered
+
+
+class _Asker:
+    """Asks a statement again and again in a thread of its own, over one connection."""
+
+    def __init__(self, settings: Settings, statement: str, answers: Queue[tuple[str, str | None]]) -> None:
+        self._settings, self._statement, self._answers = settings, statement, answers
+        self._connection: Any = None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._answers.put((self._statement, self._asked()))
+            time.sleep(PAUSE_S)
+
+    def _asked(self) -> str | None:
+        """The error that the statement ended with, None if it was answered."""
+        try:
+            if self._connection is None:
+                self._connection = thrift_connection(self._settings, login(self._settings, "writer"), timeout_s=None)
+            with self._connection.cursor() as cursor:
+                cursor.execute(self._statement)
+                cursor.fetchall()
+        except TidemarkError as refusal:
+            # what keeps this probe from asking is no fault of the server
+            sys.stdout.write(f"{refusal}\n")
+        except Exception as error:  # any: what it means is decided by how long it lasts
+            with suppress(Exception):
+                self._connection._transport.close()
+            self._connection = None
+            return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return None
+
+
+def executes(server: int) -> bool:
+    """Whether the JVM has a thread of an executor: Linux gives the first 15 letters of a thread's name. Where executors
+    are processes of their own, their master replaces those that end, and a statement waits."""
+    threads = list(Path(f"/proc/{server}/task").glob("*/comm"))
+    names = []
+    for thread in threads:
+        with suppress(OSError):
+            names.append(thread.read_text().strip())
+    return not threads or any(name.startswith("Executor task") for name in names)
+
+
+def main() -> int:
+    """Ask until the server is dead; the supervisor ends this probe with its server."""
+    settings, server = load_settings(), int(sys.argv[1])
+    embedded = settings.master.startswith("local")
+    answers: Queue[tuple[str, str | None]] = Queue()
+    for statement in (WITHOUT_TASK, WITH_TASK):
+        _Asker(settings, statement, answers)
+    liveness = Liveness(time.monotonic(), START_LIMITS * settings.startup_timeout_s)
+    while psutil.pid_exists(server):
+        try:
+            statement, error = answers.get(timeout=1.0)
+            reason = liveness.answer(statement, time.monotonic(), error)
+        except Empty:
+            reason = liveness.silence(time.monotonic(), executes=lambda: not embedded or executes(server))
+        if reason is not None:
+            death_file(settings).write_text(reason)
+            return DEAD
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Connections through the Thrift port, as a JDBC client opens them: our own server alone is given a login.
+
+On this machine the owner of the listening process is checked. Under TLS the server must show a certificate of our
+keystore; the start of the server writes those beside the logins. Where that file is not, as on another machine, the
+authorities that the system trusts decide.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+from spark_jobs.config import Settings
+from spark_jobs.server.errors import ForeignListener
+from spark_jobs.server.listeners import expect_trusted_listener
+from spark_jobs.server.logins import Login, login
+
+
+def thrift_connection(settings: Settings, user: Login, timeout_s: float | None = 30.0, **wishes: Any) -> Any:
+    """A connection of PyHive; `wishes` go to `hive.Connection`. `timeout_s`: of each answer; None waits.
+
+    Raises:
+        ForeignListener: another user's process listens at the port, or one with another certificate.
+    """
+    import thrift_sasl
+    from pyhive import hive
+
+    def sasl() -> Any:
+        return hive.get_installed_sasl(
+            host=settings.server_host, sasl_auth="PLAIN", username=user.user, password=user.password
+        )
+
+    channel = _channel(settings)
+    channel.setTimeout(None if timeout_s is None else timeout_s * 1000)
+    return hive.Connection(thrift_transport=thrift_sasl.TSaslClientTransport(sasl, "PLAIN", channel), **wishes)
+
+
+def thrift_query(
+    settings: Settings, statement: str, timeout_s: float = 30.0, *, role: str = "reader", user: Login | None = None
+) -> list[tuple[Any, ...]]:
+    """The rows of one statement through the Thrift port, as a JDBC client of a role, or of this user, would get them;
+    of a statement without rows, none."""
+    from thrift.transport.TTransport import TTransportException
+
+    connection = thrift_connection(settings, user or login(settings, role), timeout_s)
+    try:
+        cursor = connection.cursor()
+        cursor.execute(statement)
+        rows = list(cursor.fetchall()) if cursor.description else []
+    except TTransportException:
+        # an answer that comes late would be read as that to the closing of the session
+        connection._transport.close()
+        raise
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    return rows
+
+
+def certificates_file(settings: Settings) -> Path:
+    """The certificates of the server's keystore, as PEM; written when the server starts."""
+    return settings.server_dir / "jdbc.pem"
+
+
+def _channel(settings: Settings) -> Any:
+    """A socket of Thrift that is checked once it is open, before anything is sent."""
+    from thrift.transport.TSocket import TSocket
+    from thrift.transport.TSSLSocket import TSSLSocket
+
+    plain = settings.tls_keystore is None
+    pinned = set() if plain else _pinned(settings)
+    sockets: Any = TSocket if plain else TSSLSocket
+
+    class Checked(sockets):
+        def open(self) -> None:
+            super().open()
+            expect_trusted_listener(settings, self.handle)
+            if pinned and self.handle.getpeercert(binary_form=True) not in pinned:
+                self.handle.close()
+                raise _other_certificate(settings)
+
+    tls = {} if plain else {"ssl_context": _context(verified=not pinned), "validate_callback": lambda *_: None}
+    return Checked(settings.server_host, settings.thrift_port, **tls)
+
+
+def _context(*, verified: bool) -> ssl.SSLContext:
+    """TLS with a server that an authority vouches for, or with any: its certificate is compared with ours then."""
+    context = ssl.create_default_context()
+    if not verified:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _pinned(settings: Settings) -> set[bytes]:
+    """Certificates that our server may show, as DER; none where its files are not on this machine."""
+    try:
+        text = certificates_file(settings).read_text()
+    except FileNotFoundError:
+        return set()
+    end = "-----END CERTIFICATE-----"
+    return {ssl.PEM_cert_to_DER_cert(f"{part.strip()}\n{end}") for part in text.split(end) if part.strip()}
+
+
+def _other_certificate(settings: Settings) -> ForeignListener:
+    address = f"{settings.server_host}:{settings.thrift_port}"
+    return ForeignListener(
+        expected=f"the certificate of {settings.tls_keystore} at {address}",
+        found="another certificate",
+        consequence="nothing was sent there: no password",
+        next_step="if the keystore was changed, restart the lake server (`tidemark down` and `up`); else find out who"
+        " listens there",
+        address=address,
+        user=None,
+    )
