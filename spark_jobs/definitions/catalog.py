@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
 
 from spark_jobs.definitions.definition import Definition, definitions
 from spark_jobs.errors import TidemarkError
@@ -26,10 +25,7 @@ from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.sql import qualified
 from spark_jobs.storage.tables import (
-    BELOW_HORIZON,
     DATABASES,
-    LANDINGS,
-    OF_ONE_LANDING,
     SHARED,
     STATE,
     VALIDITY,
@@ -38,8 +34,8 @@ from spark_jobs.storage.tables import (
 )
 
 _VIEW = re.compile(r"CREATE OR REPLACE VIEW `(\w+)`\.`(\w+)`")
-_OF_ALL_SOURCES = {("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections")}
-"""Views over all sources; they are there once one has run."""
+_OF_EARLIER_RELEASES = (("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections"))
+"""Views over all sources, which earlier releases had: one text for all of them ends where the metastore's does."""
 
 
 class LakeOlder(TidemarkError):
@@ -118,22 +114,6 @@ def lake_older(source: Source, lacking: dict[str, list[str]]) -> LakeOlder:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The part of `source` in the views over all sources, as SQL: its chunks, its landed rows, what is not due."""
-
-    source: str
-    chunks: str
-    deltas: str
-    due: list[str]
-
-
-def share_of(source: Source, shown: Collection[str] | None = None) -> Share:
-    """The source's share; `shown` are the names of silver that stand, None: all of its own."""
-    due = [*_due(source, source.windows if shown is None else shown)]
-    return Share(source.source, bronze_views.chunks_of(source), bronze_views.deltas_of(source), due)
-
-
 def names_lacking(lake: Lake, source: Source) -> list[str]:
     """The views that users read of the source and the catalog lacks."""
     return sorted(".".join(lacking) for lacking in _lacking(lake, _views(source)))
@@ -148,8 +128,7 @@ def sources_lacking_names(lake: Lake, sources: Collection[Source]) -> list[Sourc
 
 def _views(source: Source) -> set[tuple[str, str]]:
     """Database and name of each view that users read of the source."""
-    views = {match.groups() for statement in _own_names(source) if (match := _VIEW.match(statement))}
-    return {(database, view) for database, view in views} | _OF_ALL_SOURCES
+    return {(match[1], match[2]) for statement in name_definitions(source) if (match := _VIEW.match(statement))}
 
 
 def _lacking(lake: Lake, views: set[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -160,53 +139,37 @@ def _lacking(lake: Lake, views: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
 def names_version(source: Source) -> str:
     """Equal for equal definitions of all names that users read of the source."""
-    statements = [*_own_names(source), *_shared_views([share_of(source)])]
-    return hashlib.sha256("\n".join(statements).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(name_definitions(source)).encode()).hexdigest()[:32]
 
 
-def define_names(
-    lake: Lake, source: Source, known: Collection[Source], before: Iterable[str] = (), shares: Iterable[Share] = ()
-) -> None:
-    """Let the names that users read show the definition as it is now.
-
-    `known` are all sources whose files can be read: views over several sources hold those that have tables, and the
-    `shares` of others. `before`: the windows that had names until now.
-    """
-    _define(lake, _own_names(source))
-    elsewhere = {window for other in known for window in other.windows}
-    for gone in sorted({*before} - elsewhere - {*source.windows}):
-        _drop_reads(lake, "silver", gone)
-    silver, bronze = lake.names("silver"), lake.names("bronze")
-    stand = [_share_as_it_stands(lake, one, silver) for one in _present(source, known, bronze)]
-    _define(lake, _shared_views([*stand, *(share for share in shares if f"{share.source}_chunks" in bronze)]))
+def define_names(lake: Lake, source: Source, gone: Iterable[str] = ()) -> None:
+    """Let the names that users read show the definition as it is now; `gone`: the windows that lose their names."""
+    for statement in name_definitions(source):
+        lake.define(statement)
+    for window in sorted(gone):
+        _drop_reads(lake, "silver", window)
+    kept = {window for window, spec in source.windows.items() if spec.keep_us is not None}
+    unkept = [("silver", f"{window}_corrections") for window in sorted({*source.windows} - kept)]
+    for database, view in (*unkept, *_OF_EARLIER_RELEASES):
+        lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
-def drop_names(
-    lake: Lake, source: str, windows: Collection[str], known: Collection[Source], shares: Iterable[Share] = ()
-) -> None:
-    """Remove the names that users read of a source and its windows; views over several sources go on without it.
-    `known` and `shares`: as `define_names`."""
+def drop_names(lake: Lake, source: str, windows: Collection[str]) -> None:
+    """Remove the names that users read of a source and its windows."""
     present = lake.databases()
     for database, gone in (("silver", sorted(windows)), ("gold", [source])):
         for name in gone if database in present else ():
             _drop_reads(lake, database, name)
-    if not {"silver", "bronze"} <= present:
-        return
-    silver, bronze = lake.names("silver"), lake.names("bronze")
-    others = sorted((s for s in known if s.name != source and chunks(s).table in bronze), key=lambda s: s.name)
-    stand = [_share_as_it_stands(lake, one, silver) for one in others]
-    stand += [share for share in shares if share.source != source and f"{share.source}_chunks" in bronze]
-    if stand:
-        _define(lake, _shared_views(stand))
-        return
-    for database, view in (("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections")):
-        lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
+    for database, view in (("bronze", f"{source}_deltas"), ("trace", f"{source}_corrections")):
+        if database in present:
+            lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
 def _drop_reads(lake: Lake, database: str, gone: str) -> None:
-    """Drop a published name, the function that reads it as of a time, its changelog and what caused each change."""
+    """Drop a published name, the function that reads it as of a time, its changelog, what caused each change, and what
+    is to come."""
     lake.define(f"DROP FUNCTION IF EXISTS {qualified(database, f'{gone}_as_of')}")
-    for view in (f"{gone}_causes", f"{gone}_changes", gone):
+    for view in (f"{gone}_corrections", f"{gone}_causes", f"{gone}_changes", gone):
         lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
@@ -226,30 +189,30 @@ def _own_tables(source: Source) -> list[Table]:
     return [updates(source), *[definition.table() for definition in definitions(source)], chunks(source)]
 
 
-def _define(lake: Lake, statements: Iterable[str]) -> None:
-    for statement in statements:
-        lake.define(statement)
-
-
-def _own_names(source: Source) -> Iterator[str]:
+def name_definitions(source: Source) -> Iterator[str]:
     """The names that all sources share, the publications first since changelogs read them, and the source's own."""
     yield from (past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of())
     yield from (bronze_views.quarantine_view(), bronze_views.duplicates_view())
     if source.keeps_chains:
         yield from chain_views()
+    yield from (bronze_views.deltas_view(source), past.future_deltas_view(source))
     for definition in definitions(source):
         yield from _window_names(definition)
     yield from _state_names(source)
 
 
 def _window_names(definition: Definition) -> Iterator[str]:
-    """A window's view, the function that reads it as of a time, its changelog and what caused each change."""
+    """A window's view, the function that reads it as of a time, its changelog, what caused each change, and of windows
+    that are kept for a while when they leave."""
     source, table = definition.source, definition.table()
     yield views.window_view(source, definition.name, table, definition.identity, definition.final_condition())
     yield past.window_as_of(source, definition.name, table, definition.identity)
     yield past.changes_view("silver", definition.name, source, table, definition.value_columns())
     listed = list(dict.fromkeys([*definition.identity, "window_end"]))
     yield past.causes_view("silver", definition.name, source, listed, definition.behind_condition())
+    if definition.window.keep_us is not None:
+        columns = [column for column in table.columns if column.name in definition.identity]
+        yield past.window_corrections_view(source, definition.name, columns, definition.window.keep_us)
 
 
 def _state_names(source: Source) -> Iterator[str]:
@@ -261,47 +224,3 @@ def _state_names(source: Source) -> Iterator[str]:
     yield past.source_state_as_of(source)
     yield past.changes_view("gold", source.name, source, STATE, [c for c in STATE.columns if c.name not in held])
     yield past.causes_view("gold", source.name, source, ["entity"], "u.entity = c.entity")
-
-
-def _shared_views(shares: Collection[Share]) -> Iterator[str]:
-    """What all sources landed, as chunks and as rows, and what of them is not due."""
-    yield bronze_views.chunks_view([share.chunks for share in shares])
-    yield bronze_views.deltas_view([share.deltas for share in shares])
-    yield past.corrections_view([select for share in shares for select in share.due])
-
-
-def _tells_due(lake: Lake, source: Source) -> bool:
-    """Whether the source's table has what tells which updates count; else its next run has it join."""
-    return BELOW_HORIZON.name in lake.read(updates(source)).columns
-
-
-def _due(source: Source, shown: Collection[str]) -> Iterator[str]:
-    """What of one source is not due; `shown` are the names of silver, without windows that nobody has accepted yet."""
-    yield past.due_deltas(source)
-    for definition in definitions(source):
-        if definition.window.keep_us is not None and definition.name in shown:
-            yield past.due_windows(source, definition.name, definition.identity, definition.window.keep_us)
-
-
-def _present(source: Source, known: Collection[Source], bronze: set[str]) -> list[Source]:
-    """The sources that have tables, by name."""
-    others = [s for s in known if s.name != source.name and chunks(s).table in bronze]
-    return sorted([source, *others], key=lambda s: s.name)
-
-
-def _share_as_it_stands(lake: Lake, source: Source, shown: set[str]) -> Share:
-    """The share of a source without what its tables do not have yet."""
-    share = share_of(_as_it_stands(lake, source), shown)
-    if LANDINGS.name not in lake.read(chunks(source)).columns:
-        share = replace(share, deltas=bronze_views.deltas_of(_as_it_stands(lake, source), OF_ONE_LANDING))
-    return share if _tells_due(lake, source) else replace(share, due=[])
-
-
-def _as_it_stands(lake: Lake, source: Source) -> Source:
-    """The source without what its file declares and its table does not have: a change that nobody has accepted yet."""
-    stands = {*lake.read(chunks(source)).columns}
-    held = {
-        field: {name: value for name, value in declared.items() if f"{prefix}_{name}" in stands}
-        for field, prefix, declared in (("columns", "c", source.columns), ("timelines", "t", source.timelines))
-    }
-    return source.model_copy(update=held)

@@ -1,28 +1,20 @@
 """The names that users read follow the definition that is published, once, also after a crash in between.
 
-They follow the code too: what a newer version of Tidemark defines otherwise is defined anew with the next run. What a
-source shows is noted beside the lake, so that views over all sources keep the rows of one whose file is broken now.
+They follow the code too: what a newer version of Tidemark defines otherwise is defined anew with the next run. The
+parts of the definition that a source's names show are noted beside the lake.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import (
-    Share,
-    define_names,
-    drop_names,
-    names_lacking,
-    names_version,
-    share_of,
-)
+from spark_jobs.definitions.catalog import define_names, drop_names, names_lacking, names_version
 from spark_jobs.jobs.context import Stage
-from spark_jobs.sources import Source, SourceFileError, SourceFolder, read_sources
+from spark_jobs.sources import Source, SourceFileError, read_sources
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED
 
@@ -49,13 +41,8 @@ def check_names(stage: Stage) -> None:
 
 def names_follow(settings: Settings, lake: Lake, source: Source) -> None:
     """Define the source's names anew, and remember what they show."""
-    folder = read_sources(settings.sources)
-    others = _without_file(settings, folder, source.name)
-    shares = [Share(**note["share"]) for note in others if "share" in note]
-    windows = _windows(_noted(settings, source.name))
-    elsewhere = {window for note in others for window in _windows(note)}
-    gone = [window for window in windows if window not in elsewhere]
-    define_names(lake, source, [*folder.sources.values()], gone, shares)
+    given_up = {*_windows(_noted(settings, source.name))} - {*source.windows}
+    define_names(lake, source, _of_no_other(settings, source.name, given_up))
     marker = _marker(settings, source.name)
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text(_shown(source))
@@ -63,19 +50,22 @@ def names_follow(settings: Settings, lake: Lake, source: Source) -> None:
 
 def forget_names(settings: Settings, lake: Lake, source: str, windows: Iterable[str]) -> None:
     """Remove what users read of a source that goes, and of these windows and those that it showed."""
-    folder = read_sources(settings.sources)
-    shares = [Share(**note["share"]) for note in _without_file(settings, folder, source) if "share" in note]
-    known = [one for one in folder.sources.values() if one.name != source]
-    elsewhere = {window for one in known for window in one.windows}
-    gone = {*windows, *_windows(_noted(settings, source))} - elsewhere
-    drop_names(lake, source, gone, known, shares)
+    shown = {*windows, *_windows(_noted(settings, source))}
+    drop_names(lake, source, _of_no_other(settings, source, shown))
     _marker(settings, source).unlink(missing_ok=True)
 
 
-def _without_file(settings: Settings, folder: SourceFolder, but: str) -> list[dict[str, Any]]:
-    """What sources showed whose files are broken, or gone, but for one of them."""
-    notes = _marker(settings, but).parent.glob(f"*{_MARK}")
-    return [_noted(settings, note.stem) for note in sorted(notes) if note.stem not in {*folder.sources, but}]
+def _of_no_other(settings: Settings, source: str, windows: set[str]) -> set[str]:
+    """The windows that no other source declares, or shows where its file is broken or gone."""
+    if not windows:
+        return windows
+    sources = read_sources(settings.sources).sources
+    others = {window for name, one in sources.items() if name != source for window in one.windows}
+    for note in _marker(settings, source).parent.glob(f"*{_MARK}"):
+        name = note.name.removesuffix(_MARK)
+        if name not in {*sources, source}:
+            others |= {*_windows(_noted(settings, name))}
+    return windows - others
 
 
 def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | None:
@@ -87,9 +77,8 @@ def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | No
 
 
 def _shown(source: Source) -> str:
-    """The definition by parts, what all names are made of, and the source's share in the views of all sources."""
-    version = {"names": names_version(source), "share": asdict(share_of(source))}
-    return json.dumps({**source.definition_parts(), **version}, sort_keys=True)
+    """The definition by parts, and a hash of the statements that define its names."""
+    return json.dumps({**source.definition_parts(), "names": names_version(source)}, sort_keys=True)
 
 
 def _noted(settings: Settings, source: str) -> dict[str, Any]:

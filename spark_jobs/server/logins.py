@@ -17,8 +17,8 @@ from spark_jobs.server.errors import LoginMissing, PlaintextRefused
 
 READABLE = (
     *("silver.*", "gold.*", "marts.*", "quality.*", "pins.*"),
-    *("bronze.deltas", "bronze.files", "bronze.extracts", "bronze.quarantine", "bronze.duplicates"),
-    "trace.publications",
+    *("bronze.*_deltas", "bronze.files", "bronze.extracts", "bronze.quarantine", "bronze.duplicates"),
+    *("trace.publications", "trace.*_corrections"),
     *("*__silver.*", "*__gold.*"),
 )
 """What a reader reads, as `database.table`; `*` is any part of a name. `__` parts an environment from a layer."""

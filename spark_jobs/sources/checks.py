@@ -40,7 +40,7 @@ RESERVED_WINDOWS = frozenset({"late", "changelog", "windows", "publications", "p
 OWN_TABLES = frozenset(
     {"silver.late_history", "silver.corrections", "gold.state", "gold.state_history", "gold.chain_history"}
     | {"gold.checkpoints", "gold.chains", "gold.refused", "gold.compactions", "trace.published", "trace.publications"}
-    | {"trace.frontiers", "bronze.files", "bronze.quarantine", "bronze.duplicates", "bronze.chunks", "bronze.deltas"}
+    | {"trace.frontiers", "bronze.files", "bronze.quarantine", "bronze.duplicates"}
 )
 """Other tables and views of our own, with which those that are named after sources and windows stand."""
 
@@ -292,8 +292,9 @@ def tables_of(source: str, windows: Iterable[str]) -> Iterator[tuple[str, list[s
     yield "source", [
         *(f"gold.{source}{ending}" for ending in ("", "_changes", "_causes")),
         *(f"pins.{source}{ending}" for ending in ("_late", "_state", "_versions")),
-        f"trace.{source}_updates", f"bronze.{source}_chunks",
+        *(f"trace.{source}{ending}" for ending in ("_updates", "_corrections")),
+        *(f"bronze.{source}{ending}" for ending in ("_chunks", "_deltas")),
     ]  # fmt: skip
     for window in windows:
-        endings = ("", "_history", "_changes", "_causes")
+        endings = ("", "_history", "_changes", "_causes", "_corrections")
         yield f"windows.{window}", [f"pins.{window}", *(f"silver.{window}{ending}" for ending in endings)]

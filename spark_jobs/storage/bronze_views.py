@@ -13,21 +13,6 @@ from spark_jobs.storage.views import create_view
 
 _LEDGER = qualified(FILES.database, FILES.table)
 
-CHUNK_COLUMNS = (
-    Column("entity", "STRING", "The entity that the chunk's rows change."),
-    Column("chunk_id", "STRING", "Identity of the chunk."),
-    Column("seq_no", "BIGINT", "Number of the drop that brought the rows; of a merged chunk the last of them."),
-    Column("rows", "INT", "Number of rows."),
-    Column("row_ids", "ARRAY<BIGINT>", "Ids of the rows, ascending."),
-    Column("event_times", "ARRAY<TIMESTAMP>", "Times on the primary timeline, one per row."),
-    Column("event_min", "TIMESTAMP", "Least of them."),
-    Column("event_max", "TIMESTAMP", "Greatest of them."),
-    Column("diff", "BIGINT", "+1 the rows came, -1 they were taken back."),
-    Column("landing", "BIGINT", "Fence token of the landing that brought the rows; of a merged chunk the last merged."),
-)
-CHUNK_LIST = tuple(column.name for column in CHUNK_COLUMNS)
-"""The columns that the chunk tables of all sources have in common."""
-
 
 def quarantine_view() -> str:
     """`bronze.quarantine`: every record that was ever rejected, with what became of it."""
@@ -105,89 +90,12 @@ def _counted(table: Table) -> str:
     return f"SELECT t.* FROM {physical} t LEFT SEMI JOIN {_LEDGER} c ON c.source = t.source AND c.landing = t.landing"
 
 
-def _json_values(source: Source, text: str, prefix: str = "") -> dict[str, str]:
-    """Per declared column SQL of what stands in JSON: decimals as `text`, as readers would take them for doubles."""
-    columns = {column: name(prefix + column) for column in source.columns}
-    return {c: sql if source.columns[c].digits is None else f"CAST({sql} AS {text})" for c, sql in columns.items()}
+def deltas_view(source: Source) -> str:
+    """`bronze.<source>_deltas`: the landed rows of a source that were not taken back, its columns as JSON.
 
-
-def landed_chunks(source: Source) -> str:
-    """The chunks of a source that count: their landing is in the ledger."""
-    return (
-        f"SELECT h.* FROM (SELECT DISTINCT landing FROM bronze.files WHERE source = {literal(source.source)}) f"
-        f" JOIN {qualified('bronze', chunks(source).table)} h ON h.landing = f.landing"
-    )
-
-
-def chunks_of(source: Source) -> str:
-    """A source's part of `bronze.chunks`: what all sources' chunks have in common, bounds per timeline as a map."""
-    bounds = ", ".join(
-        f"{literal(t)}, named_struct('min', min_{t}, 'max', max_{t}, 'sorted', sorted_{t}, 'times', t_{t})"
-        for t in source.timelines
-    )
-    values = _json_values(source, "ARRAY<STRING>", "c_")
-    components = ", ".join(f"{literal(c)}, to_json({sql})" for c, sql in values.items())
-    listed = ", ".join(name(c) for c in CHUNK_LIST)
-    return (
-        f"SELECT {literal(source.source)} AS source, {listed}, map({bounds}) AS timelines,"
-        f" map({components}) AS components FROM ({landed_chunks(source)})"
-    )
-
-
-def chunks_view(selects: list[str]) -> str:
-    """`bronze.chunks`, made of each source's part."""
-    return create_view(
-        "bronze",
-        "chunks",
-        "All landed chunks, one row each: diff 1 of rows that came, -1 of rows that were taken back.",
-        [
-            SOURCE,
-            *CHUNK_COLUMNS,
-            Column("timelines", "", "By timeline: min, max, whether its times are sorted, and the times, one per row."),
-            Column("components", "", "By column of the file: its values as a JSON list, one per row."),
-        ],
-        " UNION ALL ".join(selects),
-    )
-
-
-def source_deltas(source: Source, landing_of_rows: str = LANDING_OF_ROWS) -> str:
-    """The landed rows of a source that were not taken back, one per row, typed."""
-    arrays = [f"t_{t}" for t in source.timelines] + [f"c_{c}" for c in source.columns]
-    # a chunk none of whose rows has a value holds no array: zipping needs one all the same
-    padded = [f"coalesce({name(a)}, array_repeat(null, rows)) AS {name(a)}" for a in ["delta_ids", *arrays, "extra"]]
-    zipped = ", ".join(name(a) for a in ["row_ids", "event_times", "delta_ids", *arrays, "extra", "landing"])
-    fields = ", ".join(
-        ["r.row_ids AS row_id", "r.event_times AS event_time", "r.delta_ids AS delta_id"]
-        + [f"r.{name(a)} AS {name(a[2:] if a.startswith('c_') else a)}" for a in arrays]
-        + ["r.extra AS extra", f"shiftright(r.row_ids, {PLACE_BITS}) AS seq_no", "r.landing AS landing"]
-    )
-    came = (
-        f"SELECT entity AS _entity, chunk_id, {fields} FROM (SELECT entity, chunk_id, row_ids, event_times,"
-        f" {', '.join(padded)}, {landing_of_rows} AS landing FROM ({landed_chunks(source)}) WHERE diff > 0)"
-        f" LATERAL VIEW explode(arrays_zip({zipped})) AS r"
-    )
-    went = (
-        "SELECT r.row_ids AS row_id, max(r.landing) AS landing"
-        f" FROM (SELECT row_ids, {landing_of_rows} AS landing FROM ({landed_chunks(source)}) WHERE diff < 0)"
-        " LATERAL VIEW explode(arrays_zip(row_ids, landing)) AS r GROUP BY r.row_ids"
-    )
-    return f"SELECT c.* FROM ({came}) c LEFT ANTI JOIN ({went}) g ON g.row_id = c.row_id AND g.landing > c.landing"
-
-
-def deltas_of(source: Source, landing_of_rows: str = LANDING_OF_ROWS) -> str:
-    """A source's part of `bronze.deltas`: its landed rows, components as JSON. `landing_of_rows`: SQL that a table of
-    chunks understands."""
-    times = ", ".join(f"{literal(t)}, t_{t}" for t in source.timelines)
-    components = ", ".join(f"{literal(c)}, {sql}" for c, sql in _json_values(source, "STRING").items())
-    return (
-        f"SELECT {literal(source.source)} AS source, _entity AS entity, event_time, row_id, delta_id,"
-        f" seq_no, chunk_id, map({times}) AS times, to_json(named_struct({components})) AS components, extra"
-        f" FROM ({source_deltas(source, landing_of_rows)})"
-    )
-
-
-def deltas_view(selects: list[str]) -> str:
-    """`bronze.deltas`, made of each source's part."""
+    The metastore takes 32,700 characters of a view, so a column is named as seldom as can be.
+    """
+    times = ", ".join(f"{literal(timeline)}, {name(f'_t_{timeline}')}" for timeline in source.timelines)
     columns = [
         SOURCE,
         Column("entity", "STRING", "The entity that the row changes."),
@@ -195,10 +103,62 @@ def deltas_view(selects: list[str]) -> str:
         Column("row_id", "BIGINT", "Id of the row; ties in time go to the greater."),
         Column("delta_id", "STRING", "Identity of the delta; null if the source declares none."),
         Column("seq_no", "BIGINT", "Number of the drop that brought the row."),
-        Column("chunk_id", "STRING", "The chunk that holds the row."),
+        Column("chunk_id", "STRING", "The chunk that has the row."),
         Column("times", "MAP<STRING, TIMESTAMP>", "The row's time by timeline."),
         Column("components", "STRING", "The row's values by column of the file, as JSON."),
         Column("extra", "MAP<STRING, STRING>", "Values of columns that the source file does not declare."),
     ]
-    comment = "All landed rows that were not taken back, one per row."
-    return create_view("bronze", "deltas", comment, columns, " UNION ALL ".join(selects))
+    select = (
+        f"SELECT {literal(source.source)} AS source, _entity AS entity, _event_time AS event_time, _row_id AS row_id,"
+        f" _delta_id AS delta_id, shiftright(_row_id, {PLACE_BITS}) AS seq_no, _chunk_id AS chunk_id,"
+        f" map({times}) AS times, to_json(_values) AS components, _extra AS extra"
+        f" FROM ({_rows_that_came(source)}) c LEFT ANTI JOIN ({_rows_that_went(source)}) g"
+        " ON g.row_id = c._row_id AND g.landing > c._landing"
+    )
+    comment = f"Landed rows of {source.source} that were not taken back, one per row."
+    return create_view("bronze", f"{source.source}_deltas", comment, columns, select)
+
+
+def _landed_chunks(source: Source) -> str:
+    """The chunks of a source that count, as their landing is in the ledger."""
+    return (
+        f"SELECT h.* FROM (SELECT DISTINCT landing FROM {_LEDGER} WHERE source = {literal(source.source)}) f"
+        f" JOIN {qualified('bronze', chunks(source).table)} h ON h.landing = f.landing"
+    )
+
+
+def _rows_that_came(source: Source) -> str:
+    """Each row of each chunk that came; `_values` is a struct of the source's columns, decimals in it as texts, since
+    readers of JSON would take them for doubles. Our own names begin with `_`, as no column of a source does."""
+    own = {
+        "_row_id": "row_ids",
+        "_event_time": "event_times",
+        "_delta_id": "delta_ids",
+        "_extra": "extra",
+        "_landing": LANDING_OF_ROWS,
+        **{f"_t_{timeline}": name(f"t_{timeline}") for timeline in source.timelines},
+    }
+    # a chunk none of whose rows has a value holds no array, and zipping needs one of each
+    padded = ", ".join(f"coalesce({sql}, _null) AS {name(alias)}" for alias, sql in own.items())
+    values = ", ".join(f"coalesce({_readable(source, column)}, _null) AS {name(column)}" for column in source.columns)
+    zipped = ", ".join(name(column) for column in source.columns)
+    return (
+        f"SELECT _entity, _chunk_id, r.* FROM (SELECT *, arrays_zip({zipped}) AS _values"
+        f" FROM (SELECT entity AS _entity, chunk_id AS _chunk_id, {padded}, {values}"
+        f" FROM (SELECT *, array_repeat(null, rows) AS _null FROM ({_landed_chunks(source)}) WHERE diff > 0)))"
+        f" LATERAL VIEW inline(arrays_zip({', '.join(map(name, own))}, _values)) r"
+    )
+
+
+def _readable(source: Source, column: str) -> str:
+    values = name(f"c_{column}")
+    return values if source.columns[column].digits is None else f"CAST({values} AS ARRAY<STRING>)"
+
+
+def _rows_that_went(source: Source) -> str:
+    """Each row that was taken back, with the last landing that did so."""
+    return (
+        "SELECT r.row_ids AS row_id, max(r.landing) AS landing"
+        f" FROM (SELECT row_ids, {LANDING_OF_ROWS} AS landing FROM ({_landed_chunks(source)}) WHERE diff < 0)"
+        " LATERAL VIEW explode(arrays_zip(row_ids, landing)) AS r GROUP BY r.row_ids"
+    )

@@ -39,7 +39,6 @@ DIFF = Column("diff", "BIGINT", "+1 the row came, -1 it went; a changed row has 
 RUN = Column("run_id", "STRING", "The run that published the change.")
 TICK = "INTERVAL '0.000001' SECOND"
 
-_MICROSECONDS = r"'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX'"
 _UPDATE = ("row_id", "seq_no", "entity", "event_time", "delta_id", "time", "diff", "token")
 _FRONTIERS, _PUBLISHED = (qualified(table.database, table.table) for table in (FRONTIERS, PUBLISHED))
 
@@ -233,45 +232,39 @@ def causes_view(database: str, view: str, source: Source, identity: Sequence[str
     return create_view(database, f"{view}_causes", comment, [*of_row, TIME, DIFF, RUN, *updates_shown], select)
 
 
-def corrections_view(selects: Sequence[str]) -> str:
-    """`silver.corrections`: updates that are known and not due yet; see `due_windows` and `due_deltas`."""
-    comment = (
-        "Updates (row, time, diff) dated in the future: retractions of windows that are kept for a while, and deltas "
-        "whose event time no run has reached. One takes effect with the first run that reaches beyond its time."
-    )
-    columns = [
-        SOURCE,
-        Column("definition", "STRING", "Window definition whose row leaves; null: a delta that is not due yet."),
-        Column("row", "STRING", "What tells the row apart, as JSON."),
-        Column("time", "TIMESTAMP", "When the update takes effect."),
-        Column("diff", "BIGINT", "+1 the row comes, -1 it goes."),
-    ]
-    return create_view("silver", "corrections", comment, columns, " UNION ALL ".join(selects))
+_DUE = Column("time", "TIMESTAMP", "When the update takes effect.")
 
 
-def due_windows(source: Source, definition: str, identity: Sequence[str], keep_us: int) -> str:
-    """The retractions of a definition's published windows: each one's date follows from its end."""
-    row = ", ".join(f"{literal(column)}, {name(column)}" for column in identity)
-    return (
-        f"SELECT {literal(source.source)} AS source, {literal(definition)} AS definition,"
-        f" {_as_json(row)} AS row, timestamp_micros(unix_micros(window_end) + {keep_us - 1}L) AS time,"
+def window_corrections_view(source: Source, definition: str, identity: Sequence[Column], keep_us: int) -> str:
+    """`silver.<definition>_corrections`: the retractions of published windows that are kept for a while; the date of
+    each follows from the window's end."""
+    listed = ", ".join(name(column.name) for column in identity)
+    select = (
+        f"SELECT {listed}, timestamp_micros(unix_micros(window_end) + {keep_us - 1}L) AS time,"
         f" CAST(-1 AS BIGINT) AS diff FROM {qualified('silver', definition)}"
     )
-
-
-def due_deltas(source: Source) -> str:
-    """The deltas of a source that are dated in the future: no published table holds them yet."""
-    row = "'entity', u.entity, 'row_id', u.row_id"
-    return (
-        f"SELECT {literal(source.source)} AS source, CAST(NULL AS STRING) AS definition, {_as_json(row)} AS row,"
-        f" u.time, u.diff FROM {publication(source.source)} p JOIN ({stored_rows(source, 'trace', 'unsealed')}) u"
-        f" ON u.time >= p.published OR u.event_time >= p.reached"
+    comment = (
+        f"Updates (row, time, diff) dated in the future: windows {definition} of {source.source} that will leave. One"
+        " leaves with the first run that reaches beyond its time."
     )
+    diff = Column("diff", "BIGINT", "-1: the window leaves.")
+    return create_view("silver", f"{definition}_corrections", comment, [*identity, _DUE, diff], select)
 
 
-def _as_json(fields: str) -> str:
-    """A row as JSON whose times keep their microseconds."""
-    return f"to_json(named_struct({fields}), map('timestampFormat', {_MICROSECONDS}))"
+def future_deltas_view(source: Source) -> str:
+    """`trace.<source>_corrections`: the deltas of a source that are dated in the future; no published table has them
+    yet."""
+    columns = ("entity", "row_id", "event_time", "time", "diff")
+    select = (
+        f"SELECT {', '.join(f'u.{column}' for column in columns)} FROM {publication(source.source)} p"
+        f" JOIN ({stored_rows(source, 'trace', 'unsealed')}) u ON u.time >= p.published OR u.event_time >= p.reached"
+    )
+    comment = (
+        f"Updates (row, time, diff) of {source.source} dated in the future: deltas whose event time no run has reached."
+        " One takes effect with the first run that reaches beyond its time."
+    )
+    known = {column.name: column for column in (*row_columns(source), *UPDATE)}
+    return create_view("trace", f"{source.source}_corrections", comment, [known[column] for column in columns], select)
 
 
 def stored_rows(source: Source, *kinds: str) -> str:

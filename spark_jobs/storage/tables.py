@@ -304,9 +304,8 @@ def updates(source: Source) -> Table:
 LANDINGS = Column(
     "landings", "ARRAY<BIGINT>", "Of a merged chunk the landing of each row; null where all are of `landing`."
 )
-OF_ONE_LANDING = "array_repeat(landing, rows)"
-LANDING_OF_ROWS = f"coalesce({LANDINGS.name}, {OF_ONE_LANDING})"
-"""SQL: the landing of each row of a chunk, of one that is never merged and of any."""
+LANDING_OF_ROWS = f"coalesce({LANDINGS.name}, array_repeat(landing, rows))"
+"""SQL: the landing of each row of a chunk."""
 
 
 def chunks(source: Source) -> Table:

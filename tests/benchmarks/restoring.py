@@ -19,7 +19,7 @@ from tests.benchmarks.commands import seconds
 from tests.installations import Installation
 
 COUNTS = (
-    "SELECT (SELECT count(*) FROM bronze.deltas), (SELECT count(*) FROM silver.departure_delays),"
+    "SELECT (SELECT count(*) FROM bronze.flights_deltas), (SELECT count(*) FROM silver.departure_delays),"
     " (SELECT count(*) FROM silver.rotations), (SELECT sum(flights) FROM gold.flights),"
     " (SELECT sum(departures) FROM marts.airport_delays), (SELECT count(*) FROM marts.aircraft_rotations)"
 )

@@ -22,7 +22,7 @@ OF_ORDER = {"known_from", "known_to", "revision", "era"}
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "flights": {
-        "bronze.deltas": "source = 'flights'",
+        "bronze.flights_deltas": "",
         "bronze.quarantine": "source = 'flights'",
         "silver.departure_delays": "",
         "silver.rotations": "",
@@ -34,7 +34,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "marts.aircraft_state": "",
     },
     "weather": {
-        "bronze.deltas": "source = 'weather'",
+        "bronze.weather_deltas": "",
         "bronze.quarantine": "source = 'weather'",
         "gold.weather": "",
         "gold.state": "source = 'weather'",

@@ -83,7 +83,7 @@ def test_the_first_scheduled_run_takes_the_days_that_nobody_ran_and_tells_what_i
     assert [(drop["drop"], drop["state"], drop["files"]) for drop in drops] == [
         (day(ahead), "landed", 0 if ahead == EMPTY else 1) for ahead in range(FIRST, LAST + 1)
     ]
-    assert world.installation.sql("SELECT count(*) AS n FROM bronze.deltas") == [{"n": 4}]
+    assert world.installation.sql("SELECT count(*) AS n FROM bronze.meters_deltas") == [{"n": 4}]
     log = str(api.get(f"{RUNS}/{name}/taskInstances/land/logs/1"))
     assert f"catches up: takes {day(FIRST + 1)} to {day(LAST)}, since drops before {day(LAST)} were never run" in log
 

@@ -60,5 +60,7 @@ def time(drop: int, minute: int = 0) -> datetime:
 
 def loads(spark: SparkSession) -> list[tuple[str, int]]:
     """Identity and load of the rows that stand in bronze, sorted."""
-    rows = spark.sql("SELECT delta_id, get_json_object(components, '$.load') AS load FROM bronze.deltas").collect()
+    rows = spark.sql(
+        "SELECT delta_id, get_json_object(components, '$.load') AS load FROM bronze.meters_deltas"
+    ).collect()
     return sorted((row.delta_id, int(row.load)) for row in rows)

@@ -88,7 +88,7 @@ def test_a_table_publishes_what_the_same_rows_in_files_do(
         "from": "2024-01-02T00:00:00.000000",
         "until": "2024-01-03T00:00:00.000000",
     }
-    extra = lake.sql("SELECT extra FROM bronze.deltas WHERE delta_id = 'a1'").collect()[0].extra
+    extra = lake.sql("SELECT extra FROM bronze.meters_deltas WHERE delta_id = 'a1'").collect()[0].extra
     assert (extra["price"], extra["note"]) == ("0.000001", 'a "quoted"\nßtext')
 
     # read once: what the table holds now is no matter, and a second run changes nothing
@@ -168,14 +168,14 @@ def test_a_snapshot_lands_as_what_differs(
     settings = home(spark_settings, tmp_path, shop, SNAPSHOT)
     insert(shop, ("a1", 0, 5, 1), ("a2", 0, 6, 2), ("a3", 0, 7, 3), ("a4", 0, 8, 4))
     land(lake, settings, 0, 0)
-    ids = {row.delta_id: row.row_id for row in lake.sql("SELECT delta_id, row_id FROM bronze.deltas").collect()}
+    ids = {row.delta_id: row.row_id for row in lake.sql("SELECT delta_id, row_id FROM bronze.meters_deltas").collect()}
     shop.execute("DELETE FROM meters WHERE id = 'a1'")
     shop.execute("UPDATE meters SET load = 30 WHERE id = 'a3'")
     insert(shop, ("b1", 1, 5, 5))
     landed = land(lake, settings, 1, 1)
     assert (landed["rows"], landed["rows_back"]) == (2, 2)
     assert loads(lake) == [("a2", 2), ("a3", 30), ("a4", 4), ("b1", 5)]
-    now = {row.delta_id: row.row_id for row in lake.sql("SELECT delta_id, row_id FROM bronze.deltas").collect()}
+    now = {row.delta_id: row.row_id for row in lake.sql("SELECT delta_id, row_id FROM bronze.meters_deltas").collect()}
     assert (now["a2"], now["a4"]) == (ids["a2"], ids["a4"]), "rows that stay keep their ids"
     shop.execute("DELETE FROM meters")
     landed = land(lake, settings, 2, 2)

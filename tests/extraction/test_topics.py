@@ -113,10 +113,10 @@ def test_what_is_no_record_is_in_quarantine_with_its_offset(
     assert [(row.file.rpartition("/")[2], row.line) for row in quarantine] == [
         ("topic-poison-0-0.ndjson.gz", line) for line in (1, 3, 4)
     ]
-    extra = {r.delta_id: r.extra for r in lake.sql("SELECT delta_id, extra FROM bronze.deltas").collect()}
+    extra = {r.delta_id: r.extra for r in lake.sql("SELECT delta_id, extra FROM bronze.meters_deltas").collect()}
     assert extra["a1"] == {"_key": "k", "_offset": "1"}
     assert extra["a2"] == {"_key": "k", "_offset": "6"}, "the aborted message and its mark have lines, and no rows"
-    ids = {r.delta_id: r.row_id for r in lake.sql("SELECT delta_id, row_id FROM bronze.deltas").collect()}
+    ids = {r.delta_id: r.row_id for r in lake.sql("SELECT delta_id, row_id FROM bronze.meters_deltas").collect()}
     assert ids["a2"] - ids["a1"] == 5
 
 

@@ -104,7 +104,7 @@ def test_whatever_a_drop_holds_every_record_is_somewhere_and_the_rest_lands(
         "out.ndjson": "outside_landing",
         "nowhere.ndjson": rules["nowhere.ndjson", None],
     }
-    landed = lake.table("bronze.deltas").select("entity", "delta_id").collect()
+    landed = lake.table("bronze.meters_deltas").select("entity", "delta_id").collect()
     assert {json.loads(line)["id"] for line in GOOD} <= {row.delta_id for row in landed}
     assert "secret" not in {row.entity for row in landed}
     assert len(landed) == sum(r.rows for r in ledger.values())

@@ -100,7 +100,7 @@ class Lake:
         """Rows in chunks, in quarantine and in duplicates; the ledger says the same."""
         where = f"source = '{source}'"
         found = [
-            self.spark.table("bronze.deltas").where(where).count(),
+            self.spark.table(f"bronze.{source}_deltas").count(),
             self.spark.table("bronze.quarantine").where(f"{where} AND replay_state = 'open'").count(),
             self.spark.table("bronze.duplicates").where(where).count(),
         ]

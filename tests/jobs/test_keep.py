@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,13 @@ def sessions(spark: SparkSession) -> set[tuple[Any, ...]]:
 
 def waiting(spark: SparkSession) -> set[tuple[Any, ...]]:
     """Sessions' retractions and deltas that are not due: their row, when they are (minutes), and their sign."""
-    rows = spark.sql("SELECT * FROM silver.corrections WHERE coalesce(definition, 'shifts') = 'shifts'").collect()
     found = set()
-    for r in rows:
-        row = json.loads(r.row)
-        what = row["meter"] if r.definition else row["entity"]
-        found.add((r.definition, what, round(minute_of(r.time), 3), r["diff"]))
+    for window, name, column in (
+        ("shifts", "silver.shifts_corrections", "meter"),
+        (None, "trace.meters_corrections", "entity"),
+    ):
+        for r in spark.table(name).collect():
+            found.add((window, r[column], round(minute_of(r.time), 3), r["diff"]))
     return found
 
 

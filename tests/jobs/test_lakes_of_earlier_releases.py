@@ -194,12 +194,12 @@ def compare(spark: SparkSession, home: Settings) -> None:
         assert published(spark, f"silver.{window}", "final") == published(spark, f"silver.{window}_fresh", "final")
     assert published(spark, "gold.meters", "at_delta") == published(spark, "gold.fresh", "at_delta")
     for table, columns in (
-        ("bronze.deltas", ["seq_no", "entity", "event_time", "delta_id", "components"]),
+        ("bronze.{}_deltas", ["seq_no", "entity", "event_time", "delta_id", "components"]),
         ("bronze.duplicates", ["seq_no", "delta_id"]),
         ("bronze.quarantine", ["file", "line", "rule"]),
     ):
-        frame = spark.table(table)
-        if "replay_state" in frame.columns:
-            frame = frame.where("replay_state = 'open'")
-        ours, theirs = (frame.where(f"source = '{name}'").select(*columns) for name in ("meters", "fresh"))
+        ours, theirs = (spark.table(table.format(name)).where(f"source = '{name}'") for name in ("meters", "fresh"))
+        if "replay_state" in ours.columns:
+            ours, theirs = (frame.where("replay_state = 'open'") for frame in (ours, theirs))
+        ours, theirs = (frame.select(*columns) for frame in (ours, theirs))
         assert sorted(map(repr, ours.collect())) == sorted(map(repr, theirs.collect())), table

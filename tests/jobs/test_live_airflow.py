@@ -50,8 +50,8 @@ def _check_equality(installation: Installation, days: int) -> None:
     """Fail unless the states of these days count each landed row that is due once."""
     (rows,) = installation.sql(
         "SELECT (SELECT sum(flights) FROM gold.flights) AS states, (SELECT sum(rows) FROM bronze.files) AS landed,"
-        " (SELECT count(*) FROM bronze.deltas) AS deltas,"
-        f" (SELECT count(*) FROM bronze.deltas WHERE event_time < timestamp'2013-01-{days + 1:02}') AS due"
+        " (SELECT count(*) FROM bronze.flights_deltas) AS deltas,"
+        f" (SELECT count(*) FROM bronze.flights_deltas WHERE event_time < timestamp'2013-01-{days + 1:02}') AS due"
     )
     assert rows["landed"] == rows["deltas"] > 500 * days
     assert rows["states"] == rows["due"]

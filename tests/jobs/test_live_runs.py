@@ -47,7 +47,8 @@ def test_first_runs_of_two_sources_at_once_make_one_lake(tmp_path: Path) -> None
         for run in runs:
             output, _ = run.communicate(timeout=300)
             assert run.returncode == 0, output
-        rows = fresh.sql("SELECT source, count(*) AS deltas FROM bronze.deltas GROUP BY source ORDER BY source")
+        both = " UNION ALL ".join(f"SELECT source FROM bronze.{source}_deltas" for source in ("flights", "weather"))
+        rows = fresh.sql(f"SELECT source, count(*) AS deltas FROM ({both}) GROUP BY source ORDER BY source")
         landed = fresh.sql("SELECT source, sum(rows) AS deltas FROM bronze.files GROUP BY source ORDER BY source")
     assert rows == landed
     assert [row["source"] for row in rows] == ["flights", "weather"]
@@ -108,8 +109,9 @@ def test_runs_killed_at_any_moment_leave_what_an_undisturbed_one_leaves(installa
         installation.json("run", "flights", "--from", day, "--to", day)
     in_files = sum(_aircraft_rows(installation, day) for day in ("2013-01-01", "2013-01-02"))
     found, *_ = installation.sql(
-        "SELECT (SELECT sum(flights) FROM gold.flights) AS states, (SELECT count(*) FROM bronze.deltas) AS deltas,"
-        " (SELECT count(DISTINCT delta_id) FROM bronze.deltas) AS distinct_deltas"
+        "SELECT (SELECT sum(flights) FROM gold.flights) AS states,"
+        " (SELECT count(*) FROM bronze.flights_deltas) AS deltas,"
+        " (SELECT count(DISTINCT delta_id) FROM bronze.flights_deltas) AS distinct_deltas"
     )
     assert set(found.values()) == {in_files}
 

@@ -52,7 +52,7 @@ def everything(spark: SparkSession, home: Settings, *days: int) -> dict[str, Any
         for read in ("silver.hourly_as_of", "silver.shifts_as_of", "gold.meters_as_of"):
             told[f"{read} {day}"] = rows_of(spark.sql(f"SELECT * FROM {read}({known})"))
         told[f"late {day}"] = rows_of(spark.sql(f"SELECT * FROM silver.late_as_of('meters', {known})"))
-    for name in ("silver.hourly_changes", "silver.shifts_changes", "gold.meters_changes", "silver.corrections"):
+    for name in ("silver.hourly_changes", "silver.shifts_changes", "gold.meters_changes", "trace.meters_corrections"):
         told[name] = rows_of(spark.table(name))
     told["publications"] = rows_of(spark.table("trace.publications"))
     told["why of a window"] = why(Lake(spark), source_of(home), "silver.hourly", window_of(spark))

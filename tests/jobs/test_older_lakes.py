@@ -3,7 +3,6 @@ then reads as in a lake that never lacked it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.cli.arguments import older_lakes_told
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import LakeOlder, check_tables, define_names, ensure_source
+from spark_jobs.definitions.catalog import LakeOlder, check_tables
 from spark_jobs.reads.as_of import states_at
 from spark_jobs.reads.chain_metrics import chain_metrics
 from spark_jobs.reads.why import why
-from spark_jobs.sources import Source, load_source, parse_source
+from spark_jobs.sources import Source, load_source
 from spark_jobs.storage.chain_tables import CHAINS, METRICS
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
@@ -47,27 +46,6 @@ def refused(spark: SparkSession, home: Settings, read: Callable[[], object]) -> 
     with pytest.raises(LakeOlder) as refusal, older_lakes_told(spark, home):
         read()
     return refusal.value
-
-
-def test_names_over_all_sources_show_of_another_one_what_its_table_has(lake: SparkSession) -> None:
-    ours = parse_source(SOURCE, file="meters.yml")
-    theirs = SOURCE.replace("source: meters", "source: gauges").partition("windows:")[0]
-    before, changed = (
-        parse_source(theirs.replace("load: int", more), file="gauges.yml")
-        for more in ("load: int", "load: int, wind: int")
-    )
-    for source in (ours, before):
-        ensure_source(Lake(lake), source)
-    # the file says more than anybody has accepted
-    define_names(Lake(lake), ours, [ours, changed])
-    lake.sql("INSERT INTO bronze.files (source, seq_no, landing) VALUES ('gauges', 0, 1)")
-    lake.sql(
-        "INSERT INTO bronze.gauges_chunks (entity, seq_no, rows, row_ids, event_times, c_load, diff, landing) VALUES"
-        " ('g', 0, 1, array(7L), array(timestamp'2024-01-01'), array(5L), 1, 1)"
-    )
-    (row,) = lake.table("bronze.deltas").collect()
-    assert (row.source, row.row_id, json.loads(row.components)["load"]) == ("gauges", 7, 5)
-    assert "wind" not in row.components
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 def shown(lake: SparkSession) -> list[list[tuple]]:
-    return [published(lake, name) for name in ("silver.hourly", "silver.shifts", "gold.state", "bronze.deltas")]
+    return [published(lake, name) for name in ("silver.hourly", "silver.shifts", "gold.state", "bronze.meters_deltas")]
 
 
 def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_settings: Settings, tmp_path: Path) -> None:
@@ -41,11 +41,11 @@ def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_setti
 
     # views
     lake.sql("DROP VIEW silver.hourly")
-    lake.sql("DROP VIEW bronze.deltas")
+    lake.sql("DROP VIEW bronze.meters_deltas")
     (missing,) = examine_names(settings, lake)
     assert (missing.what, missing.verdict) == ("meters: names", "wrong")
     assert "silver.hourly" in missing.found
-    assert "bronze.deltas" in missing.found
+    assert "bronze.meters_deltas" in missing.found
     assert "silver.shifts" not in missing.found
     assert missing.do == "`tidemark doctor --repair`"
 

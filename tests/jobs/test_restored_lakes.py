@@ -16,7 +16,7 @@ from tests.jobs.harness import Reading, published, run, write_drops, write_sourc
 
 pytestmark = pytest.mark.spark
 
-NAMES = ("silver.hourly", "silver.shifts", "gold.state", "bronze.deltas", "silver.hourly_changes")
+NAMES = ("silver.hourly", "silver.shifts", "gold.state", "bronze.meters_deltas", "silver.hourly_changes")
 DROPS = [
     [Reading(0, 10, "a", 1), Reading(0, 700, "b", 2)],
     [Reading(1, 1500, "a", 2), Reading(1, 720, "b", 3)],

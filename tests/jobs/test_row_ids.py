@@ -142,10 +142,10 @@ def fresh(spark: SparkSession, home: Settings, gone: list[tuple[int, str]]) -> N
     for window in ("hourly", "shifts"):
         assert published(spark, f"silver.{window}", "final") == published(spark, f"silver.{window}_again", "final")
     assert published(spark, "gold.meters") == published(spark, "gold.again")
-    for table in ("bronze.deltas", "silver.late"):
-        frame = spark.table(table).drop("known_from", "time", "landing", "run_id", "definition", "chunk_id")
+    of_runs = ("source", "known_from", "time", "landing", "run_id", "definition", "chunk_id")
+    for table in ("bronze.{}_deltas", "silver.late"):
         ours, theirs = (
-            sorted(map(repr, frame.where(f"source = '{name}'").drop("source").collect()))
+            sorted(map(repr, spark.table(table.format(name)).where(f"source = '{name}'").drop(*of_runs).collect()))
             for name in ("meters", "again")
         )
         assert ours == theirs, table

@@ -74,7 +74,7 @@ def answers(spark: SparkSession, source: str, mark: str = "") -> dict[str, list[
     names = [f"silver.hourly{mark}", f"silver.hourly{mark}_as_of('{BETWEEN}')", f"silver.shifts{mark}_changes"]
     names += [f"gold.{source}", f"gold.{source}_as_of('{BETWEEN}')", f"silver.late_as_of('{source}', '{BETWEEN}')"]
     frames = {name: spark.sql(f"SELECT * FROM {name}") for name in names}
-    shared = ("gold.state", "trace.publications", "bronze.quarantine", "bronze.deltas")
+    shared = ("gold.state", "trace.publications", "bronze.quarantine", f"bronze.{source}_deltas")
     frames |= {name: spark.table(name).where(f"source = '{source}'").drop("source") for name in shared}
     return {name.replace(source, "it"): sorted(repr(row) for row in frame.collect()) for name, frame in frames.items()}
 
@@ -164,7 +164,7 @@ def test_a_source_is_renamed_another_dropped_and_the_first_reset(home: Settings,
     landed = run(lake, home, 2, 2, source="gauges")[0]
     assert (landed["rows"], landed["rows_back"]) == (1, 0), "nothing of before lands again, whatever became of leases"
     assert not audit(home, gauges, lake).failed
-    kept = [row for row in published(lake, "bronze.deltas") if row[0] == "gauges"]
+    kept = published(lake, "bronze.gauges_deltas")
     tables = stored(lake, "gauges")
 
     (home.sources / "others.yml").unlink()
@@ -174,7 +174,7 @@ def test_a_source_is_renamed_another_dropped_and_the_first_reset(home: Settings,
     assert killed_after(5, lambda: remove_source(home, lake, "others", "drop"), after=True)
     remove_source(home, lake, "others", "drop")
     assert stored(lake, "gauges") == tables
-    assert published(lake, "bronze.deltas") == kept
+    assert published(lake, "bronze.gauges_deltas") == kept
     assert not any(stored(lake, "others").values())
     assert not [name for name in Lake(lake).names("silver") if "_o" in name.replace("_of", "")]
     back_up(home, str(home.home / "sets"))
@@ -274,7 +274,7 @@ def test_files_that_lie_elsewhere_keep_their_rows(lake: SparkSession, spark_sett
     write_lines(home, 0, [Reading(0, 900, "back", 1).line()], "back")
     run(spark, home, 0, 0)
     run(spark, home, 0, 0, retract=True, only_file=path_of(0, "back"))
-    before = {name: published(spark, name) for name in ("silver.hourly", "gold.meters", "bronze.deltas")}
+    before = {name: published(spark, name) for name in ("silver.hourly", "gold.meters", "bronze.meters_deltas")}
 
     (home.landing / "meters").rename(home.landing / "Zähler 'neu' <b>")
     write_source(home, plain.replace('"meters/{date}', "\"Zähler 'neu' <b>/{date}"))
@@ -304,5 +304,5 @@ def test_files_that_lie_elsewhere_keep_their_rows(lake: SparkSession, spark_sett
         plan_run(home, source, source.drops.interval(0), spark, sample=0)
     run(spark, home, 0, 0, retract=True, only_file=place)
     assert run(spark, home, 0, 0)[0]["rows"] == 10
-    assert spark.table("bronze.deltas").count() == 11
+    assert spark.table("bronze.meters_deltas").count() == 11
     assert not audit(home, source, spark).failed

@@ -87,7 +87,7 @@ def test_wider_types_are_taken_up_and_others_refused(
     assert lake.table("silver.hourly").orderBy("window_end").collect()[0].total == Decimal("0.000")
     write_lines(home, 1, [whole(Reading(1, 1500, "x", 7))])
     run(lake, home, 1, 1)
-    assert lake.table("bronze.deltas").count() == 6
+    assert lake.table("bronze.meters_deltas").count() == 6
     assert not audit(home, source, lake).failed
     write_source(home, BEFORE)
     with pytest.raises(TableDiffers):

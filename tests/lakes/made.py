@@ -165,8 +165,10 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
         for seal in seals:
             as_of = f"{table}_as_of(timestamp'{seal:%Y-%m-%dT%H:%M:%S.%fZ}')"
             told[as_of] = rows(spark.sql(f"SELECT * FROM {as_of}"))
-    for table in ("bronze.deltas", "bronze.duplicates", "bronze.quarantine", "bronze.files"):
+    for table in ("bronze.duplicates", "bronze.quarantine", "bronze.files"):
         told[table] = rows(spark.table(table))
+    deltas = [spark.table(f"bronze.{source}_deltas") for source in ("meters", "gauges")]
+    told["bronze.deltas"] = rows(deltas[0].unionByName(deltas[1]))
     for source, table, key in keys(spark):
         of_row = why(Lake(spark), load_source(home.sources / f"{source}.yml"), table, key)
         told[f"why {table} {' '.join(key)}"] = json.loads(json.dumps(deltas_of(of_row), default=str))

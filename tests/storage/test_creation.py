@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.storage.delta_log import LOG_DIR, clear_unfinished, has_log
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.schema import Column, Table
+from spark_jobs.storage.schema import IDENTITY, Column, Table
+from spark_jobs.storage.standing_tables import TableDiffers
 from spark_jobs.storage.tables import DATABASES, SHARED
 from tests.at_once import at_once
 from tests.remains import leave_remains
@@ -35,6 +37,20 @@ def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> N
     assert second.exists(), "another run writes to the table"
     assert rows.exists()
     assert [has_log(folder) for folder in (stopped, committed, unlogged)] == [False, True, False]
+
+
+@pytest.mark.spark
+def test_a_table_tells_its_source_also_where_spark_redacts_the_name(spark: SparkSession, database: str) -> None:
+    identity = ("tokens", "url", "password")
+    table = Table(database, "secrets_history", "Windows.", COLUMNS, identity=identity)
+    lake = Lake(spark)
+    lake.ensure({}, [table])
+    shown = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {table.qualified}").collect()}
+    assert shown[IDENTITY] == "*********(redacted)"
+    lake.check_identity(table)
+    for other in (("meters", *identity[1:]), ("tokens", "url")):
+        with pytest.raises(TableDiffers):
+            lake.check_identity(replace(table, identity=other))
 
 
 @pytest.mark.spark
