@@ -82,6 +82,11 @@ def parameters(source: Source) -> dict[str, Param]:
         "to": Param(
             None, type=["null", "string"], format=format_, description="Last drop, included; empty: the first."
         ),
+        "accept_definition": Param(
+            False,
+            type="boolean",
+            description="Accept the changed source file: recompute what the change affects, and publish it.",
+        ),
         "pass_gap": Param(
             False,
             type="boolean",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -30,23 +30,23 @@ are the same the next time: not retried."""
 
 
 @contextmanager
-def failures_told(log: logging.Logger) -> Iterator[None]:
-    """If the block fails, log what the lake server said meanwhile, and the refusal; end the task for good where it
-    would be the same the next time."""
+def failures_told(log: logging.Logger, keep: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """If the block fails, log what the lake server said meanwhile, and the error, which `keep` is given, too; end the
+    task for good where it would be the same the next time."""
     begun = datetime.now(UTC)
     try:
         yield
     except AirflowSkipException:
         raise
-    except TidemarkError as error:
-        _tell_server(log, begun)
-        log.error("%s", error)
-        if error.code in RETRIED:
-            raise
-        raise AirflowFailException(str(error)) from error
     except Exception as error:
         _tell_server(log, begun)
-        log.error("%s", explained(error, load_settings()))
+        found = explained(error, load_settings())
+        log.error("%s", found)
+        # the log has it; an Airflow that does not take it must not decide how the task ends
+        with suppress(Exception):
+            keep(str(found))
+        if isinstance(error, TidemarkError) and error.code not in RETRIED:
+            raise AirflowFailException(str(error)) from error
         raise
 
 

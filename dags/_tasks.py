@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from _drops import earlier_run, instants, named_drops, planned_files, run_interval
@@ -18,7 +19,7 @@ from structlog.contextvars import bind_contextvars
 from spark_jobs.config import load_settings
 from spark_jobs.model import FIRST, LAST, is_backfill
 from spark_jobs.sources import find_source
-from spark_jobs.sources.dag_runs import REJECTED
+from spark_jobs.sources.dag_runs import FAILURE, REJECTED
 from spark_jobs.sources.drops import Schedule
 from spark_jobs.sources.quantities import instant_at
 from spark_jobs.storage.times import micros
@@ -64,7 +65,7 @@ class StageOperator(BaseOperator):
 
     def _run(self, context: Any, planned: str | None) -> dict[str, Any]:
         begun, params = time.monotonic(), context["params"]
-        with failures_told(self.log):
+        with failures_told(self.log, partial(context["ti"].xcom_push, FAILURE)):
             lo, hi = run_interval(context["dag_run"], params, self.drops)
             self._bind_log(context, lo, hi)
             if params.get("dry_run"):
@@ -315,7 +316,8 @@ def stage_request(params: Mapping[str, Any], planned: str | None) -> Any:
     if planned is not None:
         return Request.of_plan(Base.from_json(planned, "the approved plan"), pass_gap=pass_gap, overrides=overridden)
     # who approves a plan approves the definition that it was made on
-    return Request(accept_definition=bool(params.get("plan")), pass_gap=pass_gap, overrides=overridden)
+    accepted = bool(params.get("plan") or params.get("accept_definition"))
+    return Request(accept_definition=accepted, pass_gap=pass_gap, overrides=overridden)
 
 
 def _leases() -> Any:

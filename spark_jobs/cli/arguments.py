@@ -25,6 +25,9 @@ LastDrop = Annotated[str, typer.Option("--to", help=LAST_DROP)]
 FileOption = Annotated[
     str | None, typer.Option("--file", help="Only this file, relative to the landing directory; others stay aside.")
 ]
+AcceptDefinitionOption = Annotated[
+    bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
+]
 PassGapOption = Annotated[
     bool,
     typer.Option("--pass-gap", help="Move the seal past drops that were never run; reads as of their times lose them."),

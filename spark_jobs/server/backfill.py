@@ -25,7 +25,7 @@ from spark_jobs.server.airflow_runs import drops_of_run
 from spark_jobs.server.state import write_json
 from spark_jobs.server.status import runs_airflow
 from spark_jobs.sources import Source
-from spark_jobs.sources.dag_runs import REJECTED
+from spark_jobs.sources.dag_runs import FAILURE, REJECTED
 
 POLL_S = 1.0
 DAG_WAIT_S = 120.0
@@ -45,7 +45,8 @@ class DagPaused(TidemarkError):
 
 
 class BackfillFailed(TidemarkError):
-    """A run of a backfill failed. Facts: `dag`, `runs` (run id -> state)."""
+    """A run of a backfill failed. Facts: `dag`, `runs` (run id -> state), `run` that failed, `stage` and `error` of its
+    first failed task; None where Airflow does not say."""
 
     code = "backfill_failed"
 
@@ -68,6 +69,7 @@ class Backfill:
     slices: tuple[Slice, ...]
     pass_gap: bool = False
     identity: str = ""
+    accept_definition: bool = False
 
     def run_id(self, number: int, attempt: int = 1) -> str:
         """The id of the run of a slice."""
@@ -94,9 +96,11 @@ class SliceRun:
         return self.state in ("queued", "running")
 
 
-def new_backfill(source: str, slices: Sequence[Slice], *, pass_gap: bool) -> Backfill:
+def new_backfill(
+    source: str, slices: Sequence[Slice], *, pass_gap: bool = False, accept_definition: bool = False
+) -> Backfill:
     """A backfill of these slices."""
-    return Backfill(source, tuple(slices), pass_gap, f"{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    return Backfill(source, tuple(slices), pass_gap, f"{datetime.now(UTC):%Y%m%dT%H%M%S}", accept_definition)
 
 
 def last_backfill(settings: Settings, source: str) -> Backfill:
@@ -161,7 +165,7 @@ def carry_out(
                 runs[number] = watch.look(runs[number])
             on_look(runs)
             if runs[number].state != "success":
-                raise _failed(dag, runs)
+                raise _failed(api, dag, runs)
         return runs
     finally:
         # not before the last run has ended: runs of a paused DAG don't get on
@@ -209,7 +213,8 @@ def _parts(run_id: str) -> tuple[str, str, int]:
 
 def _start(api: AirflowApi, backfill: Backfill, number: int, attempt: int) -> SliceRun:
     each, run_id = backfill.slices[number], backfill.run_id(number, attempt)
-    conf = {"from": each.first, "to": each.last, **({"pass_gap": True} if backfill.pass_gap else {})}
+    asked = {"pass_gap": backfill.pass_gap, "accept_definition": backfill.accept_definition}
+    conf = {"from": each.first, "to": each.last, **{name: True for name, is_asked in asked.items() if is_asked}}
     note = f"{each.drops} drops, {each.first} to {each.last}: {number + 1} of {len(backfill.slices)} of a backfill"
     request = {"dag_run_id": run_id, "logical_date": None, "conf": conf, "note": note}
     deadline = time.monotonic() + AWAY_S
@@ -302,10 +307,10 @@ def _rows(api: AirflowApi, dag: str, run_id: str) -> int:
     return int((_xcom(api, dag, run_id, "return_value") or {}).get("rows", 0))
 
 
-def _xcom(api: AirflowApi, dag: str, run_id: str, key: str) -> Any:
-    """What a run's first stage said under `key`; None where it said nothing."""
+def _xcom(api: AirflowApi, dag: str, run_id: str, key: str, stage: str = FIRST) -> Any:
+    """What a stage of a run said under `key`; None where it said nothing."""
     try:
-        path = f"dags/{dag}/dagRuns/{run_id}/taskInstances/{FIRST}/xcomEntries/{key}"
+        path = f"dags/{dag}/dagRuns/{run_id}/taskInstances/{stage}/xcomEntries/{key}"
         return api.get(path, stringify=False)["value"]
     except AirflowRefused as refusal:
         if refusal.facts["status"] != httpx.codes.NOT_FOUND:
@@ -348,16 +353,33 @@ def _paused(dag: str) -> DagPaused:
     )
 
 
-def _failed(dag: str, runs: list[SliceRun]) -> BackfillFailed:
-    failed = [run for run in runs if run.state == "failed"]
+def _failed(api: AirflowApi, dag: str, runs: list[SliceRun]) -> BackfillFailed:
+    failed = next(run for run in runs if run.state == "failed")
+    stage, error = _failed_task(api, dag, failed.run_id)
     done = sum(run.slice.drops for run in runs if run.state == "success")
-    listed = ", ".join(f"{run.slice.first} to {run.slice.last} ({run.run_id})" for run in failed)
+    at_stage = "" if stage is None else f" at `{stage}`"
+    said = "" if error is None else f" ({error})"
     return BackfillFailed(
         expected=f"every run of {dag} to succeed",
-        found=f"{listed} failed; {done} drops are done",
+        found=f"run {failed.run_id} of {failed.slice.first} to {failed.slice.last} failed{at_stage}{said}; {done} drops"
+        " are done",
         consequence="no run after it was started; it has published nothing, unless it failed at `publish`: what follows"
         " the publication itself, such as marts, fails there, too",
-        next_step=f"look at the run in Airflow's UI, or at its tasks' logs; then `tidemark backfill {dag} --resume`",
+        next_step="do what the error says, or look at the log of the task in Airflow's UI; then"
+        f" `tidemark backfill {dag} --resume`",
         dag=dag,
         runs={run.run_id: run.state for run in runs if run.state != "waiting"},
+        run=failed.run_id,
+        stage=stage,
+        error=error,
     )
+
+
+def _failed_task(api: AirflowApi, dag: str, run_id: str) -> tuple[str | None, str | None]:
+    """The stage whose task failed, and the error that ended it, as far as Airflow says so."""
+    try:
+        tasks = api.get(f"dags/{dag}/dagRuns/{run_id}/taskInstances")["task_instances"]
+    except AirflowRefused:
+        return None, None  # that the run failed is said without it
+    stage = next((task["task_id"] for task in tasks if task["state"] == "failed"), None)
+    return stage, None if stage is None else _xcom(api, dag, run_id, FAILURE, stage)

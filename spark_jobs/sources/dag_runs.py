@@ -12,6 +12,8 @@ MANUAL = "manual"
 """The type of runs that somebody started."""
 REJECTED = "rejected"
 """The XCom of the first task of a run whose plan was not approved: nothing was done."""
+FAILURE = "failure"
+"""The XCom of a task that failed: the error as text, its code first."""
 
 
 @dataclass(frozen=True, slots=True)

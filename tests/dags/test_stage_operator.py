@@ -154,8 +154,10 @@ def test_a_task_runs_its_stage_under_the_runs_id(tasks: Any, monkeypatch: pytest
     task, calls = ending(tasks, monkeypatch, {"rows": 3})
     assert task.execute(context(dag_run(*JANUARY_2))) == {"rows": 3}
     assert task.execute(context(dag_run(*JANUARY_2), pass_gap=True)) == {"rows": 3}
+    assert task.execute(context(dag_run(*JANUARY_2), accept_definition=True)) == {"rows": 3}
     run = {"source": "flights", "lo": at("2013-01-02"), "hi": at("2013-01-03"), "run_id": "r"}
-    assert calls == [("seal", {**run, "request": Request()}), ("seal", {**run, "request": Request(pass_gap=True)})]
+    asked = (Request(), Request(pass_gap=True), Request(accept_definition=True))
+    assert calls == [("seal", {**run, "request": request}) for request in asked]
 
 
 def test_the_log_has_a_stages_summary_as_a_table(tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ def midnight(day: int) -> datetime:
 
 def backfill(settings: Settings, api: AirflowApi, *ranges: tuple[int, int]) -> list[SliceRun]:
     slices = [Slice(date(first), date(last), last - first + 1, 1) for first, last in ranges]
-    return carry_out(settings, api, new_backfill("meters", slices, pass_gap=False), by_itself=False)
+    return carry_out(settings, api, new_backfill("meters", slices), by_itself=False)
 
 
 def noted(settings: Settings, days: range) -> list[list[str]]:

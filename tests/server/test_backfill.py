@@ -30,6 +30,7 @@ from tests.server.test_airflow_runs import supervised
 
 SLICES = [Slice("2015-01-01", "2015-01-02", 2, 20), Slice("2015-01-03", "2015-01-03", 1, 10)]
 DAY_US = 86_400_000_000
+REFUSAL = "gate_failed: expected the checks of window to hold, found one that does not"
 
 
 class Airflow:
@@ -40,6 +41,7 @@ class Airflow:
     def __init__(self, *, paused: bool = False, away: int = 0, rejected: Sequence[str] = (), **outcomes: str) -> None:
         self.rejected = rejected
         self.paused, self.away, self.busy, self.outcomes = paused, away, away, outcomes
+        self.tasks = {"land": "success", "seal": "success", "window": "failed", "compact": "upstream_failed"}
         self.calls: list[tuple[str, Any]] = []
         self.made: dict[str, dict[str, Any]] = {}
         self.looks: dict[str, int] = {}
@@ -51,6 +53,10 @@ class Airflow:
             begins = parameters.get("run_id_pattern", "%").split("%")[0]
             found = [run for run in self.made.values() if run["dag_run_id"].startswith(begins)]
             return {"dag_runs": found, "next_cursor": None}
+        if path.endswith("/taskInstances"):
+            return {"task_instances": [{"task_id": name, "state": state} for name, state in self.tasks.items()]}
+        if path.endswith("window/xcomEntries/failure"):
+            return {"value": REFUSAL}
         if path.endswith("return_value"):
             assert parameters == {"stringify": False}
             return {"value": {"rows": 7}}
@@ -99,7 +105,7 @@ RUN_2 = ("run", {"from": "2015-01-03", "to": "2015-01-03"})
 
 
 def run(settings: Settings, airflow: Airflow, *, by_itself: bool = False, **options: Any) -> list[SliceRun]:
-    backfill = new_backfill("meters", SLICES, pass_gap=False)
+    backfill = new_backfill("meters", SLICES)
     return carry_out(settings, cast(AirflowApi, airflow), backfill, by_itself=by_itself, **options)
 
 
@@ -115,6 +121,14 @@ def test_each_slice_is_one_run_after_the_other_and_says_its_range(settings: Sett
     assert done[0].run_id.startswith("drops__2015-01-01__2015-01-02__")
     assert looks[0] == ["queued", "waiting"]
     assert looks[-1] == ["success", "success"]
+
+
+def test_a_run_is_asked_for_what_the_backfill_was(settings: Settings) -> None:
+    airflow = Airflow()
+    backfill = new_backfill("meters", SLICES[1:], accept_definition=True, pass_gap=True)
+    carry_out(settings, cast(AirflowApi, airflow), backfill, by_itself=False)
+    assert airflow.calls == [("run", {**RUN_2[1], "accept_definition": True, "pass_gap": True})]
+    assert last_backfill(settings, "meters") == backfill
 
 
 def test_a_paused_dag_that_nothing_starts_is_unpaused_until_the_runs_have_ended(settings: Settings) -> None:
@@ -134,8 +148,11 @@ def test_a_paused_dag_with_a_schedule_stays_paused_unless_told(settings: Setting
 
 def test_after_a_failure_nothing_is_started_and_the_next_time_goes_on_there(settings: Settings) -> None:
     airflow = Airflow(paused=True, of_01="failed")
-    with pytest.raises(BackfillFailed, match=r"2015-01-01 to 2015-01-02 .* failed; 0 drops are done"):
+    with pytest.raises(BackfillFailed, match=r"of 2015-01-01 to 2015-01-02 failed at `window`") as failure:
         run(settings, airflow)
+    assert f"({REFUSAL}); 0 drops are done" in failure.value.found
+    assert failure.value.facts["run"] == next(iter(airflow.made))
+    assert (failure.value.facts["stage"], failure.value.facts["error"]) == ("window", REFUSAL)
     assert airflow.calls == [("paused", False), RUN_1, ("paused", True)]
     airflow.outcomes.clear()
     done = go_on(settings, airflow)
@@ -168,7 +185,7 @@ def test_a_run_that_has_gone_on_meanwhile_is_waited_for_and_not_started_again(se
 
 def test_a_backfill_that_is_refused_leaves_the_last_one_to_be_resumed(settings: Settings) -> None:
     run(settings, Airflow())
-    other = new_backfill("meters", SLICES[1:], pass_gap=False)
+    other = new_backfill("meters", SLICES[1:])
     with pytest.raises(DagPaused):
         carry_out(settings, cast(AirflowApi, Airflow(paused=True)), other, by_itself=True)
     assert last_backfill(settings, "meters").slices == tuple(SLICES)

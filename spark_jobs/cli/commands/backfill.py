@@ -11,7 +11,15 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from spark_jobs.cli.arguments import FIRST_DROP, LAST_DROP, PassGapOption, SourceArgument, known_source, server_session
+from spark_jobs.cli.arguments import (
+    FIRST_DROP,
+    LAST_DROP,
+    AcceptDefinitionOption,
+    PassGapOption,
+    SourceArgument,
+    known_source,
+    server_session,
+)
 from spark_jobs.cli.backfill_progress import STOPPED, shown, stopping
 from spark_jobs.cli.drops import drops_asked_for
 from spark_jobs.cli.output import JsonOption, emit, note, table
@@ -51,6 +59,7 @@ def backfill(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say which runs it takes, with rows and time; `tidemark plan` says more.")
     ] = False,
+    accept_definition: AcceptDefinitionOption = False,
     pass_gap: PassGapOption = False,
     unpause: Annotated[
         bool, typer.Option("--unpause", help="Unpause a DAG that has a schedule; its scheduled runs begin, too.")
@@ -67,7 +76,7 @@ def backfill(
     settings = load_settings()
     checked = known_source(settings, source)
     if resume:
-        if any((first, last, batch, only_missing, failed, pass_gap, dry_run)):
+        if any((first, last, batch, only_missing, failed, accept_definition, pass_gap, dry_run)):
             raise ParameterError(
                 expected="--resume alone: it goes on with what was asked for then",
                 found="--resume with an option that says what to run, or --dry-run",
@@ -87,7 +96,7 @@ def backfill(
             emit(as_json, plan, lambda: _plan_shown(plan))
             return
         slices = [_slice(checked, each) for each in sliced(checked, drops, batch)]
-        work = backfills.new_backfill(source, slices, pass_gap=pass_gap)
+        work = backfills.new_backfill(source, slices, pass_gap=pass_gap, accept_definition=accept_definition)
     runs = through_airflow(settings, checked, work, unpause=unpause)
     emit(as_json, [asdict(run) for run in runs], lambda: _runs_table(runs))
     if any(run.state != "success" for run in runs):
@@ -108,7 +117,7 @@ def backfill_range(settings: Settings, source: Source, first: str, last: str, *,
 
     drops = drops_asked_for(settings, source, first, last)
     slices = [_slice(source, each) for each in sliced(source, drops, batch)]
-    work = backfills.new_backfill(source.name, slices, pass_gap=False)
+    work = backfills.new_backfill(source.name, slices)
     return through_airflow(settings, source, work)
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from spark_jobs.cli.arguments import (
     FIRST_DROP,
     LAST_DROP,
+    AcceptDefinitionOption,
     FileOption,
     PassGapOption,
     SourceArgument,
@@ -51,9 +52,7 @@ def run(
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Apply the plan in this file; refused if it is stale.", dir_okay=False)
     ] = None,
-    accept_definition: Annotated[
-        bool, typer.Option("--accept-definition", help="Recompute what a changed source file affects, and publish it.")
-    ] = False,
+    accept_definition: AcceptDefinitionOption = False,
     pass_gap: PassGapOption = False,
     reread: Annotated[
         bool, typer.Option("--reread", help="Read drops of a table or topic once more; what differs lands.")
