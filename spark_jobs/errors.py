@@ -6,6 +6,7 @@ on `code` (or on the class), people read the sentence, programs read `as_json()`
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 
@@ -55,3 +56,13 @@ class ParameterError(ConfigurationError):
     """A parameter of a public function is outside what the function accepts; found before a job starts."""
 
     code = "parameter"
+
+
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)((?:\.[A-Z0-9_]+)*)\]")
+
+
+def conditions_in(text: str) -> frozenset[str]:
+    """The conditions that Spark and Delta name in the text of an error, such as `FAILED_JDBC` and
+    `FAILED_JDBC.CONNECTION` of `[FAILED_JDBC.CONNECTION] …`. Spark Connect, JDBC and dbt all keep that text; not all of
+    them keep the error's class."""
+    return frozenset(name for match in _CONDITION.finditer(text) for name in (match[1], match[1] + match[2]))

@@ -7,6 +7,7 @@ and none of them says what it means for a run.
 from __future__ import annotations
 
 import errno
+import os
 import re
 import traceback
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.config import Settings
-from spark_jobs.errors import TidemarkError
+from spark_jobs.errors import TidemarkError, conditions_in
 
 _AS_BEFORE = "published tables read as before; what a run had written beyond them does not count"
 _SENTENCE = 300
@@ -72,74 +73,87 @@ class Unexpected(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The error for a kind of failure: the pattern of what is raised then, and what the error says of it."""
+    """The error for a kind of failure, what it says, and how the failure is told: by the number of an error of the
+    operating system, by a condition of Spark or Delta, or by what a program says that names neither."""
 
     error: type[TidemarkError]
-    pattern: re.Pattern[str]
     expected: str
     found: str
     next_step: str
+    numbers: tuple[int, ...] = ()
+    conditions: frozenset[str] = frozenset()
+    texts: re.Pattern[str] | None = None
+
+    def is_told_by(self, text: str) -> bool:
+        """Whether a text, of one line or many, tells of such a failure. Java and Rust repeat the system's own words for
+        the number of an error."""
+        if self.conditions & conditions_in(text) or any(os.strerror(number) in text for number in self.numbers):
+            return True
+        return self.texts is not None and self.texts.search(text) is not None
 
 
 _KINDS = [
     _Kind(
         DiskFull,
-        re.compile(r"No space left on device|Disk quota exceeded|ENOSPC", re.IGNORECASE),
         "room on the disks of the home, the lake and the scratch folder",
         "a full disk",
         "free some space (`tidemark doctor` says how much there is) and do the same again: a run goes on where it was",
+        numbers=(errno.ENOSPC, errno.EDQUOT),
     ),
     _Kind(
         DiskFailed,
-        re.compile(r"File too large|Input/output error|Read-only file system"),
         "the disks of the home, the lake and the scratch folder to take what is written",
         "one that refuses",
         "see what the kernel says of it (`dmesg`), how it is mounted and how large files may be (`ulimit -f`); then do"
         " the same again: a run goes on where it was",
+        numbers=(errno.EFBIG, errno.EIO, errno.EROFS),
     ),
     _Kind(
         MemoryExhausted,
-        re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit|Cannot allocate memory"),
         "enough memory for the work",
         "none left",
         "give the JVM more (TIDEMARK_HEAP), or run fewer drops at once; then `tidemark up`, and do the same again",
+        numbers=(errno.ENOMEM,),
+        # Spark Connect gives the message of Java's error, and not always its class
+        texts=re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit exceeded"),
     ),
     _Kind(
         WorkerDied,
-        re.compile(r"Python worker exited unexpectedly|Python worker crashed|crashed unexpectedly|ExecutorLostFailure"),
         "each worker to live as long as its task",
         "one that ended in the middle of it, however often it was tried",
         "see in the kernel's log whether it was killed for its memory (`dmesg`), make `memory.max_bytes` of the source"
         " smaller if so, and do the same again",
+        texts=re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure"),
     ),
     _Kind(
         ScratchLost,
-        re.compile(
-            r"(NoSuchFile|FileNotFound|Failed to create|No such file).*/(blockmgr|spark)-[0-9a-f]{8}-", re.DOTALL
-        ),
         "Spark's scratch folder (`tmp` of the home) to stay while the lake server runs",
         "that somebody has removed it",
         "the server is started anew by itself, and `tidemark up` waits until it serves; then do the same again",
+        texts=re.compile(
+            r"(NoSuchFile|FileNotFound|Failed to create|No such file).*/(blockmgr|spark)-[0-9a-f]{8}-", re.DOTALL
+        ),
     ),
     _Kind(
         CatalogLost,
-        # what Derby says of a file of its own that is away
-        re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
         "the catalog (`metastore` of the home) to stay while the lake server runs",
         "that somebody has removed it, or a part of it",
         "the server is started anew by itself, and makes the names again from the lake; `tidemark up` waits until it"
         " serves; then do the same again",
+        # Hive passes on what Derby says of a file of its own that is away, or its state alone
+        texts=re.compile(r"MetaException.*Container \S+ (not found|cannot be opened)|ERROR 40XD2", re.DOTALL),
     ),
     _Kind(
         FileDamaged,
-        re.compile(
-            r"DELTA_FILE_NOT_FOUND|FAILED_READ_FILE|is not a Parquet file|DELTA_LOG_FILE_NOT_FOUND|"
-            r"DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_STATE_RECOVER_ERROR|CANNOT_READ_FILE_FOOTER|Parquet magic bytes|"
-            r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
-        ),
         "each file of the lake to be there, and whole",
         "one that is not",
         "`tidemark doctor --deep` names it; restore it from a backup",
+        conditions=frozenset(
+            {"FAILED_READ_FILE", "DELTA_FILE_NOT_FOUND", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS"}
+            | {"DELTA_STATE_RECOVER_ERROR", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
+        ),
+        # what Spark's reader of Parquet says, and what pyarrow does
+        texts=re.compile(r"is not a Parquet file|Parquet magic bytes not found"),
     ),
 ]
 
@@ -188,8 +202,8 @@ def _kind_in(texts: Sequence[str]) -> tuple[_Kind | None, str]:
     """The first kind that any of the texts tells of, and the line that does."""
     for kind in _KINDS:
         for text in texts:
-            if kind.pattern.search(text):
-                return kind, _sentence(text, kind.pattern)
+            if kind.is_told_by(text):
+                return kind, _sentence(text, kind)
     return None, ""
 
 
@@ -201,17 +215,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _text(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"No space left on device: {error}"
-    if isinstance(error, MemoryError):
-        return f"Cannot allocate memory: {error}"
-    return f"{type(error).__name__}: {error}"
+    number = error.errno if isinstance(error, OSError) else errno.ENOMEM if isinstance(error, MemoryError) else None
+    told = f"{type(error).__name__}: {error}"
+    return told if number is None or os.strerror(number) in told else f"{os.strerror(number)}: {told}"
 
 
-def _sentence(text: str, pattern: re.Pattern[str] | None = None) -> str:
+def _sentence(text: str, kind: _Kind | None = None) -> str:
     """The line that says it, without the pages around."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = next((line for line in lines if pattern and pattern.search(line)), lines[0] if lines else text)
+    said = next((line for line in lines if kind and kind.is_told_by(line)), lines[0] if lines else text)
     return said if len(said) <= _SENTENCE else f"{said[:_SENTENCE]}…"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType
 
+from spark_jobs.errors import conditions_in
 from spark_jobs.extraction.connections import Connection
 from spark_jobs.extraction.errors import OriginUnreachable, OriginUnsuitable
 from spark_jobs.extraction.readings import ExtractFile, Readings
@@ -157,7 +158,7 @@ class Table:
                 "run `make setup-postgresql`, or name another database's driver with TIDEMARK_JDBC_JARS; then `tidemark"
                 " down` and `tidemark up`",
             )
-        if _UNREACHABLE in text:
+        if _UNREACHABLE in conditions_in(text):
             return OriginUnreachable(
                 expected=f"the database of the connection {self.connection.name} to answer, and to accept its user and"
                 " password",

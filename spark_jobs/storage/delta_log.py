@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.places import file_system
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 LOG_DIR = "_delta_log"
 """Where a table's folder has its log."""
 _VERSION_DIGITS = 20
-_LOST = "is newer than log segment"
-"""What the library says of a log with the checksum of a version whose commit is not there."""
 _LISTING_S = 0.05
 
 
@@ -46,7 +45,7 @@ def open_table(uri: str, options: Mapping[str, str], version: int | None = None)
         try:
             return DeltaTable(uri, version=version, storage_options=dict(options) or None)
         except DeltaError as error:
-            if _LOST not in str(error):
+            if not _lacks_newest_commit(uri, options):
                 raise
             if pause_s is None:
                 raise CommitLost(
@@ -59,6 +58,19 @@ def open_table(uri: str, options: Mapping[str, str], version: int | None = None)
                 ) from error
             time.sleep(pause_s)
     raise AssertionError("the last try returns or raises")
+
+
+def _lacks_newest_commit(uri: str, options: Mapping[str, str]) -> bool:
+    """Whether the log has the checksum of a version whose commit is not there, as the newest of its files."""
+    from pyarrow.fs import FileSelector
+
+    listed = file_system(uri, options).get_file_info(FileSelector(LOG_DIR, allow_not_found=True))
+    of_versions = [name for file in listed if (name := file.base_name).partition(".")[0].isdecimal()]
+    newest = {
+        suffix: max((name for name in of_versions if name == f"{name[:_VERSION_DIGITS]}.{suffix}"), default="")
+        for suffix in ("json", "crc")
+    }
+    return newest["crc"].partition(".")[0] > newest["json"].partition(".")[0]
 
 
 def version_file(version: int, suffix: str = "json") -> str:

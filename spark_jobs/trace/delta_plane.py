@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark_jobs.errors import conditions_in
 from spark_jobs.kernels.arrangement import AdvanceRequest, Buckets, Description, StoredBatch, check_trace_batch
 from spark_jobs.kernels.arrangement.future import LEVELS
 from spark_jobs.kernels.consolidate import DIFF, TIME
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 BATCH, TOKEN = "batch", "token"
 _NEW = "is_new"
 """Column of updates on their way: whether they are new, or move."""
-_OVERTAKEN = "[DELTA_CONCURRENT_"
-"""How Delta's refusals begin of a commit whose inputs another one has removed: Spark Connect gives them no class."""
+_OVERTAKEN = "DELTA_CONCURRENT_"
+"""How the conditions begin with which Delta refuses a commit whose inputs another one has removed."""
 _OBSERVED = ("updates", "times", "diffs", "least", "greatest", "below")
 _ZERO = "zero_"
 """Prefix of a column that tells the two zeros of a column of doubles apart."""
@@ -200,7 +201,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         try:
             self._lake.append(self._table, spread.sortWithinPartitions(BATCH, *self._order, TIME), None)
         except PySparkException as error:
-            if _OVERTAKEN not in str(error):
+            if not any(condition.startswith(_OVERTAKEN) for condition in conditions_in(str(error))):
                 raise
             # what these rows were read from has been replaced and removed: the state that named it is not in force
             raise StateConflict([self._table.qualified]) from error

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import errno
+import json
+import socket
+import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
 import pytest
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TTransportException
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import ParameterError
-from spark_jobs.failures import explained, recognized
+from spark_jobs.extraction.tables import _UNREACHABLE
+from spark_jobs.failures import _KINDS, CatalogLost, FileDamaged, WorkerDied, explained, recognized
+from spark_jobs.publish.marts import _SERVER_LOST
+from spark_jobs.trace.delta_plane import _OVERTAKEN
+from tests.installations import free_port
+
+SPARK = Path(pyspark.__file__).parent / "jars"
+JARS = Settings().jars
 
 CASES = [
     (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
@@ -19,6 +34,9 @@ CASES = [
     (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), "memory_exhausted"),
     (MemoryError(), "memory_exhausted"),
     (RuntimeError("SparkException: Python worker exited unexpectedly (crashed)\n\tat x"), "worker_died"),
+    (OSError(errno.EDQUOT, "whatever it is called"), "disk_full"),
+    (RuntimeError("[DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (0, 2) are not contiguous."), "file_damaged"),
+    (ValueError("no column DELTA_FILE_NOT_FOUND"), "unexpected"),
     (RuntimeError("java.nio.file.NoSuchFileException: /home/tmp/blockmgr-a8bac8fb-be44/0c/temp_1"), "scratch_lost"),
     (
         RuntimeError(
@@ -56,3 +74,85 @@ def test_what_it_came_from_counts_and_a_refusal_speaks_for_itself(settings: Sett
 def test_others_are_not_recognized_and_leave_no_file(settings: Settings) -> None:
     assert recognized(ValueError("a statement that cannot be parsed"), settings) is None
     assert not (settings.logs_dir / "failures").exists()
+
+
+def test_what_other_programs_say_is_what_their_pinned_versions_say(tmp_path: Path) -> None:
+    """A condition that an upgrade renames, or a sentence that it words otherwise, would end as `unexpected`."""
+    named = {condition for kind in _KINDS for condition in kind.conditions} | {_UNREACHABLE}
+    known = conditions_of(SPARK / "spark-common-utils_2.13-*.jar", "error/error-conditions.json")
+    known |= conditions_of(JARS / "delta-spark_*.jar", "error/delta-error-classes.json")
+    assert named <= known
+    assert any(condition.startswith(_OVERTAKEN) for condition in known)
+    python = "org/apache/spark/api/python/BasePythonRunner$ReaderIterator$$anonfun$1.class"
+    said = {
+        WorkerDied: [
+            text_in(SPARK / "spark-core_*.jar", python, b"Python worker exited unexpectedly"),
+            text_in(SPARK / "spark-core_*.jar", "org/apache/spark/ExecutorLostFailure.class", b"ExecutorLostFailure"),
+        ],
+        CatalogLost: [
+            f"MetaException(message:{derby('40XD2').replace('{0}', '384')}",
+            f"MetaException(message:{derby('XSCH1.S').replace('{0}', '384')}",
+            "ERROR 40XD2: ",
+        ],
+        FileDamaged: [
+            text_in(
+                SPARK / "parquet-hadoop-*.jar",
+                "org/apache/parquet/hadoop/ParquetFileReader.class",
+                b"is not a Parquet file",
+            ),
+            of_pyarrow(tmp_path),
+        ],
+    }
+    for kind in _KINDS:
+        for text in said.get(kind.error, []):
+            assert kind.is_told_by(text), (kind.error, text)
+
+
+def test_thrift_says_of_a_server_that_is_gone_what_marts_look_for() -> None:
+    away = TSocket("127.0.0.1", free_port())
+    with pytest.raises(TTransportException) as refused:
+        away.open()
+    assert _SERVER_LOST.search(str(refused.value))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        served = TSocket(*listener.getsockname())
+        served.open()
+        listener.accept()[0].close()
+        with pytest.raises(TTransportException) as closed:
+            served.read(1)
+        served.close()
+    assert _SERVER_LOST.search(str(closed.value))
+
+
+def only(pattern: Path) -> zipfile.ZipFile:
+    """The one jar that a pattern names."""
+    (found,) = pattern.parent.glob(pattern.name)
+    return zipfile.ZipFile(found)
+
+
+def conditions_of(jar: Path, member: str) -> set[str]:
+    """The conditions that a jar describes, those with a part after the point too."""
+    described = json.loads(only(jar).read(member))
+    parts = {f"{name}.{part}" for name, each in described.items() for part in each.get("subClass", {})}
+    return {*described} | parts
+
+
+def text_in(jar: Path, member: str, text: bytes) -> str:
+    """A text that a class of a jar has."""
+    assert text in only(jar).read(member), member
+    return text.decode()
+
+
+def derby(state: str) -> str:
+    """What Derby says in a state."""
+    with only(SPARK / "derby-1*.jar") as jar:
+        texts = [jar.read(name).decode("latin1") for name in jar.namelist() if name.endswith("_en.properties")]
+    lines = (line for text in texts for line in text.splitlines())
+    return next(line.partition("=")[2] for line in lines if line.startswith(f"{state}="))
+
+
+def of_pyarrow(folder: Path) -> str:
+    """What pyarrow says of a file that is no Parquet."""
+    (folder / "a.parquet").write_bytes(b"no Parquet at all, and long enough")
+    with pytest.raises(pa.ArrowInvalid) as refusal:
+        pq.read_table(folder / "a.parquet")
+    return str(refusal.value)

@@ -98,6 +98,14 @@ def test_making_dags_reads_every_source_file_once(shipped: Any) -> None:
     assert shipped["read"] == sorted(str(path) for path in (DAGS / "sources").glob("*.yml"))
 
 
+def test_a_task_reads_the_file_of_its_own_source_alone(tmp_path: Path) -> None:
+    # how Airflow says for which DAG it parses a file
+    of_task = {"_AIRFLOW_PARSING_CONTEXT_DAG_ID": "weather"}
+    found = parsed("sources.py", DAGS / "sources", tmp_path, **of_task)
+    assert [*found["dags"]] == ["weather"]
+    assert found["read"] == [str(DAGS / "sources" / "weather.yml")]
+
+
 def test_the_stages_follow_each_other(shipped: Any) -> None:
     for dag in shipped["dags"].values():
         assert {name: task["after"] for name, task in dag["tasks"].items()} == {

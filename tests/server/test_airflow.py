@@ -355,7 +355,9 @@ def test_the_command_picks_drops_that_failed_or_are_missing_and_goes_on_where_it
     # its stages do not ask what was left out before
     failed = tidemark(airflow, "backfill", "meters", *days, "--batch", "1", "--pass-gap")
     assert failed.returncode == 1
-    assert "then `tidemark backfill meters --resume`" in " ".join(failed.stderr.split())
+    told = " ".join(failed.stderr.split())
+    assert "failed at `land` (unexpected: " in told and "as the test wishes" in told
+    assert "then `tidemark backfill meters --resume`" in told
     assert [(stage, day) for stage, _, day, _ in noted(airflow, range(21, 25))] == [(s, date(21)) for s in STAGES]
     assert planned("--failed") == [(date(22), date(22))]
     # the stages of this test land nothing, which is nobody's failure

@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from spark_jobs.storage.checksums import write_checksum
-from spark_jobs.storage.delta_log import LOG_DIR
+from spark_jobs.storage.delta_log import LOG_DIR, CommitLost, open_table, version_file
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_commits import append_files, destination
 from spark_jobs.storage.file_upkeep import compact_small_files
@@ -110,3 +111,21 @@ def test_without_a_checksum_or_a_commit_to_start_from_it_is_left_out(tmp_path: P
     }
     (log / f"{1:020d}.crc").write_text("cut")
     assert not write_checksum(tmp_path, 2)
+
+
+def test_a_log_whose_newest_commit_is_gone_is_told_from_one_that_is_damaged(tmp_path: Path) -> None:
+    for n in range(2):
+        write_deltalake(tmp_path, pa.table({"n": [n]}), mode="append")
+    log = tmp_path / LOG_DIR
+    newest, checksum = (log / version_file(1, suffix) for suffix in ("json", "crc"))
+    commit = newest.read_text()
+    newest.write_text("no JSON")
+    with pytest.raises(DeltaError):
+        open_table(str(tmp_path), {}).to_pyarrow_table()
+    newest.unlink()
+    described = {"tableSizeBytes": 1, "numFiles": 2, "numMetadata": 1, "numProtocol": 1, "metadata": {}}
+    checksum.write_text(json.dumps({**described, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}))
+    with pytest.raises(CommitLost, match="its checksum alone"):
+        open_table(str(tmp_path), {})
+    newest.write_text(commit)
+    assert open_table(str(tmp_path), {}).version() == 1
