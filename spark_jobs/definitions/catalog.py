@@ -114,27 +114,17 @@ def lake_older(source: Source, lacking: dict[str, list[str]]) -> LakeOlder:
     )
 
 
-def names_lacking(lake: Lake, source: Source) -> list[str]:
-    """The views that users read of the source and the catalog lacks."""
-    return sorted(".".join(lacking) for lacking in _lacking(lake, _views(source)))
-
-
-def sources_lacking_names(lake: Lake, sources: Collection[Source]) -> list[Source]:
-    """Those of which the catalog lacks a view; it is asked once for all."""
+def names_lacking(lake: Lake, sources: Iterable[Source]) -> dict[str, list[str]]:
+    """The views that users read and the catalog lacks, by source; it is asked once for all sources."""
     views = {source.name: _views(source) for source in sources}
-    lacking = _lacking(lake, set().union(*views.values()))
-    return [source for source in sources if views[source.name] & lacking]
+    databases = {database for of in views.values() for database, _ in of} & lake.databases()
+    present = {(database, name) for database, names in lake.names_in(databases).items() for name in names}
+    return {source: sorted(map(".".join, of - present)) for source, of in views.items() if of - present}
 
 
 def _views(source: Source) -> set[tuple[str, str]]:
     """Database and name of each view that users read of the source."""
     return {(match[1], match[2]) for statement in name_definitions(source) if (match := _VIEW.match(statement))}
-
-
-def _lacking(lake: Lake, views: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    databases = {database for database, _ in views} & lake.databases()
-    present = {(database, name) for database, names in lake.names_in(databases).items() for name in names}
-    return views - present
 
 
 def names_version(source: Source) -> str:

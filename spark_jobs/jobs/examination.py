@@ -113,16 +113,18 @@ def _unfinished_changes(folder: Path) -> Iterator[Finding]:
 def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
     """The views and marts that the catalog of a running server should have, and has not."""
     lake = Lake(spark)
-    for source in read_sources(settings.sources).sources.values():
-        if not lake.is_stored(PUBLISHED.database, PUBLISHED.table):
-            return
+    if not lake.is_stored(PUBLISHED.database, PUBLISHED.table):
+        return
+    sources = read_sources(settings.sources).sources.values()
+    of_sources = names_lacking(lake, sources)
+    for source in sources:
         try:
             shown = publication.load(lake, source)
         except TidemarkError:
             continue  # told by the files
         if shown.published_us == 0 or changed_parts(source, shown):
             continue
-        lacking = [*names_lacking(lake, source), *marts_lacking(settings, lake, source)]
+        lacking = [*of_sources.get(source.name, []), *marts_lacking(settings, lake, source)]
         if lacking:
             yield Finding(f"{source.name}: names", "wrong", f"the catalog lacks {', '.join(lacking)}", f"{_REPAIR}")
 

@@ -105,7 +105,7 @@ def _remove_remains(lake: Lake, result: MartsResult, begun: float) -> bool:
 def marts_lacking(settings: Settings, lake: Lake, source: Source) -> list[str]:
     """The marts of the source that people saw last, and that the catalog does not have."""
     versions = shown_marts(settings.home, source.name).versions
-    return sorted(f"{MARTS}.{mart}" for mart in {*versions} - lake.names_if_present(MARTS))
+    return sorted(f"{MARTS}.{mart}" for mart in {*versions} - lake.names_if_present(MARTS)) if versions else []
 
 
 def _stored(lake: Lake, project: Project) -> dict[str, NotedTable]:

@@ -71,7 +71,7 @@ def _of_no_other(settings: Settings, source: str, windows: set[str]) -> set[str]
 
 def let_names_follow(settings: Settings, lake: Lake, source: Source) -> str | None:
     """`names_follow`, unless they are there and show this already; what was healed, where some were missing."""
-    lacking = names_lacking(lake, source)
+    lacking = names_lacking(lake, [source]).get(source.name)
     if lacking or _noted(settings, source.name) != json.loads(_shown(source)):
         names_follow(settings, lake, source)
     return f"names that users read were missing, and are defined anew: {', '.join(lacking)}" if lacking else None

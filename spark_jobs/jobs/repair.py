@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings
-from spark_jobs.definitions.catalog import check_tables, source_tables, sources_lacking_names
+from spark_jobs.definitions.catalog import check_tables, names_lacking, source_tables
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
 from spark_jobs.jobs.in_force import in_force
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 def lacks_names(settings: Settings, spark: SparkSession) -> bool:
     """Whether the catalog lacks a view that users read of a source that has run."""
-    lake, sources = Lake(spark), read_sources(settings.sources).sources.values()
-    tables = map(chunks, sources_lacking_names(lake, sources))
+    lake, sources = Lake(spark), read_sources(settings.sources).sources
+    tables = (chunks(sources[name]) for name in names_lacking(lake, sources.values()))
     return any(lake.is_stored(table.database, table.table) for table in tables)
 
 
