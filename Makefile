@@ -46,12 +46,13 @@ demo: setup ## the whole way on real input: a week of flights through Airflow, t
 	$(BIN)/tidemark demo
 
 # the servers' first: they leave the archive of Java's classes for all others
+test: export TIDEMARK_TEST_SHARE ?= 0.3
 test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones, two files at a time: those with servers, then the others
 	$(BIN)/pytest -n 2 --dist loadfile -m "(server or airflow) and not long" --durations=40
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
 
-test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more (most of an hour)
-	$(BIN)/pytest -m long
+test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more; all random cases (over an hour)
+	$(BIN)/pytest -m "long or (hypothesis and not server)"
 
 attack: setup ## what SECURITY.md promises, tried against a running server: statements as a reader and as a writer, and listeners
 	$(BIN)/pytest -m attack

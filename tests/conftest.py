@@ -15,11 +15,25 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from spark_jobs.config import Settings
-from tests.effort import tries
+from tests.effort import SEED, SHARE, tries
 from tests.empty_lake import empty
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.support.template_lake import TemplateLakes
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Seed all random cases by one number. xdist hands the option on to its workers."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> str:
+    """What is needed to try the same random cases again."""
+    return f"random cases: TIDEMARK_TEST_SHARE={SHARE} TIDEMARK_TEST_SEED={SEED}"
+
 
 hypothesis_settings.register_profile(
     "tidemark",
@@ -98,8 +112,28 @@ def database(spark: SparkSession) -> Iterator[str]:
     spark.sql(f"DROP DATABASE {name} CASCADE")
 
 
+@pytest.fixture(scope="session")
+def template_lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TemplateLakes:
+    """The lakes that tests of the shared session begin with."""
+    # not where this file is imported: tests that start no JVM import it, too
+    from tests.support.template_lake import TemplateLakes
+
+    return TemplateLakes.of_session(spark, tmp_path_factory.mktemp("lakes"))
+
+
 @pytest.fixture
-def lake(spark: SparkSession) -> Iterator[SparkSession]:
+def lake(spark: SparkSession, template_lakes: TemplateLakes, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The shared session over a lake in which no source has run: the tables that sources share, without rows.
+
+    Runs write no pages of the Data Docs, which take a tenth of a run: tests that look at them build them.
+    """
+    template_lakes.begin()
+    monkeypatch.setattr("spark_jobs.jobs.publish.build_data_docs", lambda _settings: 0)
+    return spark
+
+
+@pytest.fixture
+def empty_lake(spark: SparkSession) -> Iterator[SparkSession]:
     """The shared session over an empty lake: none of Tidemark's databases exists, before and after the test."""
     empty(spark)
     yield spark

@@ -15,7 +15,7 @@ from spark_jobs.jobs.checks import check_landed, verify_checks
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import pass_gate
 from spark_jobs.jobs.metrics import keep_metrics
-from spark_jobs.jobs.names import check_names, names_follow
+from spark_jobs.jobs.names import check_names, let_names_follow
 from spark_jobs.landing import ledger
 from spark_jobs.landing.erasures import check_finished
 from spark_jobs.landing.landing import Landing
@@ -32,7 +32,7 @@ def land(stage: Stage) -> None:
     """Land the interval's files, then hold them against the bronze gate."""
     land_files(stage)
     if not stage.publication.definition:
-        names_follow(stage.settings, stage.lake, stage.source)
+        let_names_follow(stage.settings, stage.lake, stage.source)
     _pass_gate(stage)
 
 

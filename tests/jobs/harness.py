@@ -16,6 +16,7 @@ from spark_jobs.config import Settings
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
 from spark_jobs.model import STAGES
+from tests.support.template_lake import take_in
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -124,6 +125,7 @@ def run(
         request = Request.of_plan(options["planned"], pass_gap=pass_gap)
     else:
         request = Request(pass_gap=pass_gap, **options)
+    take_in(settings, source)
     return [run_stage(name, **given, settings=settings, spark=spark, request=request) for name in stages]
 
 

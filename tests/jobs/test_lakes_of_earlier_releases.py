@@ -26,6 +26,12 @@ SUMMED = ("rows", "rows_back", "rejects", "rejects_back", "duplicates", "duplica
 
 
 @pytest.fixture
+def lake(empty_lake: SparkSession) -> SparkSession:
+    """The shared session over an empty lake."""
+    return empty_lake
+
+
+@pytest.fixture
 def at_home(spark_settings: Settings, tmp_path: Path) -> Settings:
     """Settings with a home of the test's own."""
     return spark_settings.model_copy(update={"home": tmp_path})

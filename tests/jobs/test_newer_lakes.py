@@ -25,6 +25,12 @@ pytestmark = pytest.mark.spark
 METERS = parse_source(SOURCE, file="meters.yml")
 
 
+@pytest.fixture
+def lake(empty_lake: SparkSession) -> SparkSession:
+    """The shared session over an empty lake."""
+    return empty_lake
+
+
 def say(spark: SparkSession, text: str) -> None:
     spark.sql(f"ALTER TABLE {DISMISSALS.qualified} SET TBLPROPERTIES ('{PROPERTY}' = '{text}')")
 

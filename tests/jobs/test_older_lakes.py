@@ -31,6 +31,12 @@ READINGS = [Reading(0, 10 * i, "a", i) for i in range(6)] + [Reading(1, 24 * 60 
 NAMES = ("silver.hourly", "silver.late", "gold.meters", "gold.checkpoints", "gold.compactions")
 
 
+@pytest.fixture
+def lake(empty_lake: SparkSession) -> SparkSession:
+    """The shared session over an empty lake."""
+    return empty_lake
+
+
 def as_an_older_version(spark: SparkSession, table: Table, columns: list[str]) -> None:
     """The table with its rows as it would be if it had been made without the columns."""
     rows = spark.table(table.qualified).drop(*columns).localCheckpoint()

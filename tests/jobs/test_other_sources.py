@@ -70,15 +70,17 @@ def test_each_name_has_a_text_that_the_metastore_takes() -> None:
     assert len(longest) < LONGEST_IN_DERBY, longest[:200]
 
 
-def test_names_that_two_sources_claim_stop_a_run_before_anything_is_written(lake: SparkSession, home: Settings) -> None:
+def test_names_that_two_sources_claim_stop_a_run_before_anything_is_written(
+    empty_lake: SparkSession, home: Settings
+) -> None:
     write_source(home, ROOMS.replace("by_hour", "hourly"), "rooms")
     write_drops(home, [Reading(0, 10, "a", 5)])
     for source, other in (("meters", "rooms.yml"), ("rooms", "meters.yml")):
         with pytest.raises(SourceFileError) as refusal:
-            run(lake, home, 0, 0, source=source)
+            run(empty_lake, home, 0, 0, source=source)
         assert refusal.value.file == f"{source}.yml"
         assert [(p["path"], other in p["found"]) for p in refusal.value.problems] == [("windows.hourly", True)]
-        assert not {"bronze", "trace", "silver"} & {row.namespace for row in lake.sql("SHOW DATABASES").collect()}
+        assert not {"bronze", "trace", "silver"} & {row.namespace for row in empty_lake.sql("SHOW DATABASES").collect()}
 
 
 def test_a_source_that_has_published_a_name_keeps_it(lake: SparkSession, home: Settings) -> None:

@@ -81,19 +81,19 @@ def previewed(plan: Plan) -> dict[str, Counter]:
 
 @pytest.mark.spark
 def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
-    lake: SparkSession, home: Settings, spark_settings: Settings
+    empty_lake: SparkSession, home: Settings, spark_settings: Settings
 ) -> None:
     roots = (home.home, spark_settings.lake_path)
     before = listing(*roots)
-    first = plan(lake, home, 0, 0)
+    first = plan(empty_lake, home, 0, 0)
     assert listing(*roots) == before
-    assert not {"bronze", "silver"} & {r.namespace for r in lake.sql("SHOW DATABASES").collect()}
+    assert not {"bronze", "silver"} & {r.namespace for r in empty_lake.sql("SHOW DATABASES").collect()}
     assert first.drops[0].new == ["meters/2024-01-01/a.ndjson"]
     assert first.estimate_s is None
-    run(lake, home, 0, 0, planned=first.base)
-    assert changelog(lake, "test-0-0", first) == previewed(first)
+    run(empty_lake, home, 0, 0, planned=first.base)
+    assert changelog(empty_lake, "test-0-0", first) == previewed(first)
     before = listing(*roots)
-    second = plan(lake, home, 0, 2)
+    second = plan(empty_lake, home, 0, 2)
     assert listing(*roots) == before
     assert [(d.drop, len(d.new), len(d.known), d.rows) for d in second.drops] == [
         ("2024-01-01", 0, 1, 0),
@@ -106,8 +106,8 @@ def test_a_plan_writes_nothing_and_the_run_does_what_it_says(
     assert [*gold.sample[0]] == ["change", "diff", "meter", "readings", "load", "timestamp", "delta_count"]
     assert counts["silver.shifts"]["changed"] == 2
     assert second.estimate_s is not None
-    run(lake, home, 0, 2, planned=second.base)
-    assert changelog(lake, "test-0-2", second) == previewed(second)
+    run(empty_lake, home, 0, 2, planned=second.base)
+    assert changelog(empty_lake, "test-0-2", second) == previewed(second)
 
 
 @pytest.mark.spark

@@ -24,6 +24,12 @@ DROPS = [
 ]
 
 
+@pytest.fixture
+def lake(empty_lake: SparkSession) -> SparkSession:
+    """The shared session over an empty lake."""
+    return empty_lake
+
+
 def shown(lake: SparkSession) -> list[list[tuple]]:
     return [published(lake, name, "time", "run_id", "chunk_id") for name in NAMES]
 

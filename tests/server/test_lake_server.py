@@ -348,9 +348,7 @@ def test_a_server_whose_folders_were_removed_is_started_anew(lake_server):
 
 def recovered(settings: Settings) -> Status:
     """The status once the supervisor has noticed the end of a part and the new one answers."""
-    deadline = time.monotonic() + 30
-    while running_supervisor(settings).part("lake").restarts == 0 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: running_supervisor(settings).part("lake").restarts > 0, 30, "nothing was restarted")
     return status(settings, wait_s=180)
 
 

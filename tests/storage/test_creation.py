@@ -19,6 +19,12 @@ from tests.remains import leave_remains
 COLUMNS = (Column("k", "STRING", "Key."), Column("n", "BIGINT", "Number."))
 
 
+@pytest.fixture
+def lake(empty_lake: SparkSession) -> SparkSession:
+    """The shared session over an empty lake."""
+    return empty_lake
+
+
 def test_what_a_stopped_creation_left_goes_and_nothing_else(tmp_path: Path) -> None:
     stopped, committed, unlogged = (tmp_path / name for name in ("stopped", "committed", "unlogged"))
     for folder in (stopped, committed, unlogged):

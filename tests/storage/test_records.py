@@ -129,8 +129,8 @@ def test_columns_that_an_older_table_lacks_are_filled_in_one_commit_and_keep_the
 
 
 @pytest.mark.spark
-def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(lake: SparkSession) -> None:
-    held = Lake(lake)
+def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(empty_lake: SparkSession) -> None:
+    held = Lake(empty_lake)
     assert held.records(FRONTIERS) == [], "before the first run there is no table"
     held.ensure(DATABASES, [FRONTIERS, PUBLISHED])
     for token in range(1, 15):  # beyond a checkpoint of the log
@@ -138,13 +138,13 @@ def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(lake: S
         held.replace_record(
             PUBLISHED, {"source": "a", "token": token, "tokens": [token], "published": AT}, Fence("a", token)
         )
-        assert lake.table("trace.frontiers").count() == token
-        assert [r.token for r in lake.table("trace.published").collect()] == [token]
-    seals = lake.sql("SELECT DISTINCT unix_micros(seal) AS seal FROM trace.frontiers WHERE token > 3").collect()
+        assert empty_lake.table("trace.frontiers").count() == token
+        assert [r.token for r in empty_lake.table("trace.published").collect()] == [token]
+    seals = empty_lake.sql("SELECT DISTINCT unix_micros(seal) AS seal FROM trace.frontiers WHERE token > 3").collect()
     assert [r.seal for r in seals] == [int(AT.timestamp()) * 1_000_000 + 123457]
     assert held.commits == 28
     comments = {c.name: c.comment for c in FRONTIERS.columns}
-    described = {r.col_name: r.comment for r in lake.sql("DESCRIBE trace.frontiers").collect()}
+    described = {r.col_name: r.comment for r in empty_lake.sql("DESCRIBE trace.frontiers").collect()}
     shutil.rmtree(Path(held.uri(FRONTIERS)) / "_delta_log")
     with pytest.raises(RecordsLost, match="which the catalog has"):
         held.records(FRONTIERS)
@@ -152,8 +152,8 @@ def test_spark_reads_what_is_recorded_and_creates_what_it_is_recorded_in(lake: S
 
 
 @pytest.mark.spark
-def test_a_table_of_an_earlier_release_gets_its_columns_without_a_commit_of_sparks(lake: SparkSession) -> None:
-    held = Lake(lake)
+def test_a_table_of_an_earlier_release_gets_its_columns_without_a_commit_of_sparks(empty_lake: SparkSession) -> None:
+    held = Lake(empty_lake)
     columns = [c for c in FILES.columns if c.name not in ("version", "replaces")]
     older = Table("bronze", "files", FILES.comment, tuple(columns), FILES.partitions, FILES.skipping)
     held.ensure(DATABASES, [older])
@@ -166,4 +166,4 @@ def test_a_table_of_an_earlier_release_gets_its_columns_without_a_commit_of_spar
     history = DeltaTable(held.uri(FILES)).history()
     assert [entry.get("engineInfo", "").startswith("Apache-Spark") for entry in history] == [False, False, True]
     assert dict(DeltaTable(held.uri(FILES)).metadata().configuration)["delta.dataSkippingStatsColumns"]
-    assert lake.table("bronze.files").count() == 1
+    assert empty_lake.table("bronze.files").count() == 1

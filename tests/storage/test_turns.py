@@ -15,6 +15,7 @@ import pytest
 from spark_jobs.storage import turns
 from spark_jobs.storage.fence import SourceBusy
 from spark_jobs.storage.turns import Line, NoDriver, Turn, end_turn, hold_turn
+from tests.effort import SEED
 
 
 class Runs:
@@ -112,8 +113,9 @@ def test_those_in_line_go_in_the_order_of_their_drops(folder: Path) -> None:
         assert each.step() == "run first of day 0"
     first.end()
     went = []
+    chance = random.Random(SEED)
     while waiting:
-        for day in random.sample(sorted(waiting), len(waiting)):
+        for day in chance.sample(sorted(waiting), len(waiting)):
             if waiting[day].step() is None:
                 went.append(day)
                 waiting.pop(day).end()
