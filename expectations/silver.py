@@ -32,15 +32,16 @@ INVARIANTS = (
     Invariant("closings_of_nothing", "Every closing row closes a row that is published.", _AGAIN),
     Invariant(
         "late_rows_due",
-        "Every row that is late for a window of a definition is in silver.late, once a definition, and no other.",
+        "Every row that is late for a window of a definition, has no key or is out of range is in silver.late, once a"
+        " definition, and no other.",
         _AGAIN,
         "equal",
         "late_rows_recorded",
     ),
     Invariant(
         "rows_due",
-        "Nothing is lost: every row that came or went, with a key and a time, is counted by each definition, discarded"
-        " as late, or skipped for want of a value.",
+        "Nothing is lost: every row that came or went is counted by each definition, discarded as late, or in none of"
+        " its windows for a reason: no key, time or value, or a time out of range.",
         _AGAIN,
         "equal",
         "rows_accounted",

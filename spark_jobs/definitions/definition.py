@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_jobs.definitions.calls import columns_read, described, kernel_aggregate, result_type, with_vectors
 from spark_jobs.definitions.kinds import kind_of
+from spark_jobs.kernels.accounts import REASONS
 from spark_jobs.kernels.lateness import POLICIES, Lateness, Policy, judge
+from spark_jobs.kernels.plain import Flags, numbers, present
+from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
 from spark_jobs.kernels.windows import Adaptive, Aggregate, Found, Inputs, Kind, SkippedRows, SqlTicks, stats_type
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, HotKey
 from spark_jobs.kernels.windows.streams import Windowing, find_windows
@@ -103,6 +107,21 @@ class Definition:
         if self.is_adaptive:
             return list(_ADAPTIVE_INPUTS)
         return [f"v_{c}" for c in self.values_read] if self.kind.null_values == "skip_row" else []
+
+    def left_out(self, updates: pa.Table) -> dict[str, Flags]:
+        """Per reason (`accounts.REASONS`) which updates are in no window, whatever other rows there are; each has one
+        reason at most. `updates`: columns of the trace, among them the definition's time and key."""
+        time = updates[f"t_{self.time}"]
+        has_key = np.ones(updates.num_rows, np.bool_)
+        for key in self.key:
+            has_key &= present(updates[f"c_{key}"])
+        has_time = has_key & present(time)
+        inside = self.kind.within(numbers(time), LEAST_US, GREATEST_US)
+        return dict(zip(REASONS, (~has_key, has_key & ~has_time, has_time & ~inside), strict=True))
+
+    def can_count(self, updates: pa.Table) -> Flags:
+        """Which updates no reason leaves out of all windows."""
+        return ~np.logical_or.reduce([*self.left_out(updates).values()])
 
     @property
     def groups(self) -> list[str]:

@@ -20,6 +20,9 @@ LANDED_PARTS = ("parse", "delta")
 FIXED_PART = "drops"
 """The part that no run can apply."""
 
+_READING, _READ_AS_NOW = "reading", "1"
+"""What a publication notes beside the parts: which of its rows this code counts and lists (`restatement.misread`)."""
+
 
 class DefinitionChanged(TidemarkError):
     """The source file says something else than what the published rows follow. Facts: `source`, `parts`."""
@@ -29,7 +32,12 @@ class DefinitionChanged(TidemarkError):
 
 def version(source: Source) -> str:
     """The definition's version, as a publication keeps it."""
-    return json.dumps(source.definition_parts(), sort_keys=True, separators=(",", ":"))
+    return json.dumps({**source.definition_parts(), _READING: _READ_AS_NOW}, sort_keys=True, separators=(",", ":"))
+
+
+def is_read_as_now(published: Publication) -> bool:
+    """Whether the publication's rows were read as this code reads them."""
+    return bool(published.definition) and json.loads(published.definition).get(_READING) == _READ_AS_NOW
 
 
 def changed_parts(source: Source, published: Publication) -> list[str]:
@@ -37,7 +45,7 @@ def changed_parts(source: Source, published: Publication) -> list[str]:
     if not published.definition:
         return []
     before, now = json.loads(published.definition), source.definition_parts()
-    return sorted(part for part in {*before, *now} if before.get(part) != now.get(part))
+    return sorted(part for part in {*before, *now} - {_READING} if before.get(part) != now.get(part))
 
 
 def check_version(

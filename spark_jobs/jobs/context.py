@@ -13,6 +13,7 @@ from spark_jobs.jobs.beginning import begun_frontiers, gap_of
 from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.request import ALL, Request
 from spark_jobs.model import FIRST
+from spark_jobs.restatement.misread import is_misread
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence, Lease
@@ -95,6 +96,8 @@ class Stage:
     @cached_property
     def scope(self) -> Scope:
         """What this run publishes, seen against what is published."""
+        if is_misread(self.lake, self.source, self.publication):
+            return Scope(self.source, self.frontiers, self.publication, everything=True)
         changed = frozenset(changed_parts(self.source, self.publication))
         return Scope(self.source, self.frontiers, self.publication, bool(changed), changed)
 

@@ -21,6 +21,7 @@ from spark_jobs.jobs.in_force import in_force
 from spark_jobs.jobs.marts import marts_lacking
 from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
+from spark_jobs.restatement.misread import is_misread
 from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
@@ -154,7 +155,7 @@ class _Examined:
             advice = _RESTORE.format("what counts of the lake can't be told")
             yield self._finding(table.qualified, f"no Delta log in {self.lake.uri(table)}", advice)
         looks: list[Callable[[], Iterator[Finding]]] = [self._tables, self._lease]
-        for look in looks if lost else [self._pointer, self._records, *looks]:
+        for look in looks if lost else [self._pointer, self._records, self._reading, *looks]:
             try:
                 yield from look()
             except TidemarkError as error:
@@ -265,6 +266,16 @@ class _Examined:
         if missing:
             finding = f"{len(missing)} batches of its trace have no files: {', '.join(missing[:3])}"
             yield self._finding("trace", finding, _RESTORE.format("land its drops again in a new home"))
+
+    def _reading(self) -> Iterator[Finding]:
+        """A publication of an earlier version, which left rows out."""
+        has_updates = self._has_log(updates(self.source))
+        if has_updates and is_misread(self.lake, self.source, publication.load(self.lake, self.source)):
+            left_out = "files with a time before year 1000 or of year 9999, or rows without a value in a window's key"
+            advice = (
+                f"run any drop of {self.source.name}, a landed one will do: it publishes all windows and states anew"
+            )
+            yield self._finding("publication", f"an earlier version made it, which left out {left_out}", advice)
 
     def _lease(self) -> Iterator[Finding]:
         path = self.settings.home / "leases" / f"{self.source.name}.lease"

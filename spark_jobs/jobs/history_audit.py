@@ -17,7 +17,7 @@ from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.measures.histories import FAULTS, judge_history
 from spark_jobs.kernels.plain import Ints
 from spark_jobs.reads.publications import publications
-from spark_jobs.restatement.late import LISTED, judged_files, other_late_rows
+from spark_jobs.restatement.late import LISTED, judged_rows, other_late_rows
 from spark_jobs.restatement.touched import Scope
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
@@ -75,7 +75,7 @@ def unlisted_late_rows(overlay: OverlayLake, scope: Scope, definitions: list[Def
     if scope.has_horizon:
         return []  # of rows below it nothing can be told any more
     taken_back = other_late_rows(overlay, scope, definitions, 0)
-    overlay.append_files(LATE, judged_files(overlay, scope, definitions, 0))
+    overlay.append_files(LATE, judged_rows(overlay, scope, definitions, 0).files)
     judged = overlay.written(LATE) if overlay.wrote(LATE) else None
     both = [rows.select(*LISTED, "diff") for rows in (taken_back, judged) if rows is not None]
     differ = reduce(DataFrame.unionByName, both).groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")

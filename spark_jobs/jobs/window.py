@@ -11,7 +11,7 @@ from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import keep_verdicts, pass_gate
 from spark_jobs.jobs.overflows import KIND, report_windows
 from spark_jobs.kernels.accounts import Account
-from spark_jobs.restatement.late import judged_files, other_late_rows
+from spark_jobs.restatement.late import judged_rows, other_late_rows
 from spark_jobs.restatement.reach import touched_ranges
 from spark_jobs.restatement.touched import Range
 from spark_jobs.restatement.windows import corrections
@@ -50,19 +50,21 @@ def restate_windows(stage: Stage) -> tuple[dict[str, list[Range]], dict[str, Acc
         if definition.name in corrected and corrected[definition.name].files:
             stage.lake.append_files(definition.table(), corrected[definition.name].files)
     report_windows(stage, {name: of.overflows for name, of in corrected.items()})
-    accounts = {name: of.account for name, of in corrected.items()}
-    memory = {name: of.memory for name, of in corrected.items()}
-    stage.summary.update(accounts={name: asdict(found) for name, found in accounts.items()}, memory=memory)
+    judged = judged_rows(stage.lake, scope, stage.definitions, stage.fence.token)
+    if judged.files:
+        stage.lake.append_files(LATE, judged.files)
+    others = None
     if any(ranges.values()) or scope.everything or scope.has_horizon:
-        late = [] if not stage.definitions else judged_files(stage.lake, scope, stage.definitions, stage.fence.token)
         others = other_late_rows(stage.lake, scope, stage.definitions, stage.fence.token)
-        if late:
-            stage.lake.append_files(LATE, late)
-        if others is not None:
-            stage.lake.append(LATE, others, None)
-        if late or others is not None:
-            return ranges, accounts
-    return (ranges, accounts) if accounts or any(ranges.values()) else None
+    if others is not None:
+        stage.lake.append(LATE, others, None)
+    accounts = {name: of.account for name, of in corrected.items()}
+    for name, account in judged.accounts.items():
+        if name in accounts or account != Account():
+            accounts[name] = accounts.get(name, Account()) + account
+    memory = {name: of.memory for name, of in corrected.items()}
+    stage.summary.update(accounts={name: asdict(account) for name, account in accounts.items()}, memory=memory)
+    return (ranges, accounts) if accounts or others is not None or any(ranges.values()) else None
 
 
 def _is_changed(stage: Stage, definition: Definition) -> bool:

@@ -1,4 +1,4 @@
-"""The account of touched rows: what a definition made of each, so that no row is lost unseen.
+"""The account of touched rows: what a definition made of each, so that no row is lost in silence.
 
 Counted once a row, net of retractions (a row that went counts −1):
 
@@ -7,8 +7,12 @@ Counted once a row, net of retractions (a row that went counts −1):
     moved        late for all, counts in those over its drop's start (`next_window`)
     discarded    late for all, counts in none
     skipped      has no value where the kind asks for one
+    null_key     has no value in a column of the key
+    null_time    has no time on the definition's timeline
+    out_of_range a window over it would begin before year 1 or end after year 9999
 
-Two more are checks: `late` are the rows of these that `silver.late` must list; `astray` says by how much the windows
+A row with several reasons to be in no window is counted under the first of `REASONS`, or else as `skipped`. Two more
+numbers are checks: `late` are the rows of these that `silver.late` must list; `astray` says by how much the windows
 made differ from this account (0 in a sound run).
 """
 
@@ -25,6 +29,10 @@ from spark_jobs.kernels.lateness import Lateness
 from spark_jobs.kernels.windows import SkippedRows
 
 Flags = npt.NDArray[np.bool_]
+REASONS = ("null_key", "null_time", "out_of_range")
+"""Why a row is in no window, whatever other rows there are; the first that holds is named."""
+LISTED_REASONS = ("null_key", "out_of_range")
+"""Those of them that `silver.late` lists. A row without a time says by it that something did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,9 @@ class Account:
     moved: int = 0
     discarded: int = 0
     skipped: int = 0
+    null_key: int = 0
+    null_time: int = 0
+    out_of_range: int = 0
     late: int = 0
     astray: int = 0
 
@@ -45,7 +56,8 @@ class Account:
     @property
     def rows(self) -> int:
         """All rows of the account, net of retractions."""
-        return self.accepted + self.partial + self.moved + self.discarded + self.skipped
+        placed = self.accepted + self.partial + self.moved + self.discarded
+        return placed + self.skipped + self.null_key + self.null_time + self.out_of_range
 
 
 NAMES = tuple(field.name for field in fields(Account))

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.accounts import LISTED_REASONS
 from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.sources import Source
@@ -105,7 +106,8 @@ def quarantine(lake: HeldLake, source: Source) -> list[Row]:
 
 @dataclass(frozen=True)
 class LateRows:
-    """The published late rows: how many by drop; by definition and action, with the newest time; by how late."""
+    """What `silver.late` lists: by definition and action, with the newest time; of late rows how many by drop, and by
+    how late."""
 
     by_drop: Mapping[int, int]
     by_action: list[Row]
@@ -113,7 +115,7 @@ class LateRows:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All late rows."""
         return sum(self.by_drop.values())
 
 
@@ -138,8 +140,9 @@ def late(lake: HeldLake, source: Source) -> LateRows:
     for row in grouped.to_pylist():
         n = row["diff_sum"]
         if n:
-            by_drop[_seq_no(source, row["drop_lo"])] += n
-            by_kind[row["kind"]] += n
+            if row["action"] not in LISTED_REASONS:
+                by_drop[_seq_no(source, row["drop_lo"])] += n
+                by_kind[row["kind"]] += n
             key = (row["definition"], row["action"])
             summary = by_action.setdefault(key, {"definition": key[0], "action": key[1], "rows": 0, "newest": None})
             summary["rows"] += n

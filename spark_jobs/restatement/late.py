@@ -1,6 +1,7 @@
 """Late rows: which rows of a publication were late for a window of a definition, and what was done with them.
 
 One row per update and definition, whatever the kind: the kernel that the windows are made with says how late it is.
+Rows that are in no window for want of a key, or since a window would leave the years 1 to 9999, are listed too.
 Rows below the horizon are listed too, which are in no window, once more for the source's state; of a row that went
 below it the listing says that it still counts.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, answers
+from spark_jobs.kernels.accounts import LISTED_REASONS, Account
 from spark_jobs.kernels.lateness import Lateness
-from spark_jobs.kernels.plain import Ints, numbers, present
+from spark_jobs.kernels.plain import Flags, Ints, numbers, present
 from spark_jobs.restatement.touched import Scope, at
 from spark_jobs.restatement.update_columns import drop_start, has_required, required_columns
 from spark_jobs.sources import Source
@@ -45,23 +47,41 @@ LISTED = [c for c in LATE.column_names if c not in ("diff", "token", "known_from
 _STORED = {c.name: c.type for c in LATE.columns}
 
 
-def judged_files(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[WrittenFile]:
-    """Of the touching rows those that are late for windows of a definition, written for `silver.late_history`.
+@dataclass
+class Judged:
+    """What was judged of touching rows: `files` of those that `silver.late_history` lists, and the accounts, by
+    definition, of rows that are in no window whatever other rows there are."""
+
+    files: list[WrittenFile] = field(default_factory=list)
+    accounts: dict[str, Account] = field(default_factory=dict)
+
+    def take(self, answer: bytes) -> None:
+        """Add what one task judged."""
+        judged = json.loads(answer)
+        self.files += [WrittenFile(**file) for file in judged["files"]]
+        for name, numbers_of in judged["accounts"].items():
+            self.accounts[name] = self.accounts.get(name, Account()) + Account(**numbers_of)
+
+
+def judged_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> Judged:
+    """Of the touching rows those that are late for windows of a definition, or in none, written for
+    `silver.late_history`.
 
     Each row is judged by itself, so any number of tasks does; each writes a file.
     """
-    return [
-        file for of_some, some in scope.by_window(definitions) for file in _judged_files(lake, of_some, some, token)
-    ]
+    judged = Judged()
+    for of_some, some in scope.by_window(definitions):
+        for answer in _answers(lake, of_some, some, token):
+            judged.take(answer)
+    return judged
 
 
-def _judged_files(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[WrittenFile]:
+def _answers(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> list[bytes]:
     columns = {"seq_no", "row_id", "entity", "diff"}.union(*(_columns(definition) for definition in definitions))
     rows = scope.touching_rows(lake, sorted(columns))
     judge = _Judge(scope.source, tuple(definitions), lake.destination(LATE), scope.known_from_us, token)
     pieces = [rows] if rows.n_rows <= ROWS_ALONE else rows.split(ROWS_A_TASK)
-    judged = answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE)
-    return [WrittenFile(**file) for answer in judged for file in json.loads(answer)]
+    return list(answers(lake.spark, pieces, judge, here=rows.n_rows <= ROWS_HERE))
 
 
 def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
@@ -140,7 +160,7 @@ def _columns(definition: Definition) -> set[str]:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Touching rows to the late ones among them, written; says which files these are."""
+    """Touching rows to those that `silver.late` lists, written, and to accounts; see `Judged.take`."""
 
     source: Source
     definitions: tuple[Definition, ...]
@@ -149,35 +169,43 @@ class _Judge:
     token: int
 
     def __call__(self, rows: StoredRows) -> bytes:
-        return json.dumps(as_plain(self.to.write(self._late(rows)))).encode()
+        accounts = {definition.name: Account() for definition in self.definitions}
+        files = self.to.write(self._listed(rows, accounts))
+        return json.dumps({"files": as_plain(files), "accounts": {n: asdict(a) for n, a in accounts.items()}}).encode()
 
-    def _late(self, rows: StoredRows) -> Iterator[pa.Table]:
+    def _listed(self, rows: StoredRows, accounts: dict[str, Account]) -> Iterator[pa.Table]:
         drops = self.source.drops
         for table in rows.tables():
             lo = drops.starts(numbers(table["seq_no"]))
             for definition in self.definitions:
-                time = table[f"t_{definition.time}"]
+                left_out = definition.left_out(table)
+                accounts[definition.name] += _account(numbers(table["diff"]), left_out)
+                for reason in LISTED_REASONS:
+                    if left_out[reason].any():
+                        yield self._left_out(definition, table, lo, reason, left_out[reason])
                 # only a row from before its drop may be late
-                candidate = present(time) & (numbers(time) < lo)
-                for column in _columns(definition):
+                candidate = (numbers(table[f"t_{definition.time}"]) < lo) & ~np.logical_or.reduce([*left_out.values()])
+                for column in required_columns(definition):
                     candidate &= present(table[column])
                 if candidate.any():
                     yield self._judged(definition, table.filter(pa.array(candidate)), lo[candidate])
+
+    def _left_out(self, definition: Definition, table: pa.Table, lo: Ints, reason: str, chosen: Flags) -> pa.Table:
+        rows = table.filter(pa.array(chosen))
+        own = {
+            "event_time": rows[f"t_{definition.time}"].cast(pa.int64()),
+            "drop_lo": pa.array(lo[chosen]),
+            "action": pa.repeat(reason, rows.num_rows),
+        }
+        return pa.table({**self._common(definition, rows), **own})
 
     def _judged(self, definition: Definition, rows: pa.Table, lo: Ints) -> pa.Table:
         times = numbers(rows[f"t_{definition.time}"])
         found = definition.lateness(times, lo)
         end = int(definition.kind.half_open)
         last_late = definition.kind.latest_before(times, lo - 1)
-        same = {
-            "source": pa.scalar(self.source.name),
-            "definition": pa.scalar(definition.name),
-            "known_from": pa.scalar(self.known_from_us, pa.int64()),
-            "token": pa.scalar(self.token, pa.int64()),
-        }
         columns = {
-            **{name: pa.repeat(value, rows.num_rows) for name, value in same.items()},
-            **{name: rows[name] for name in ("row_id", "entity", "diff")},
+            **self._common(definition, rows),
             "event_time": pa.array(times),
             "drop_lo": pa.array(lo),
             "late_from": pa.array(found.first + end),
@@ -188,6 +216,23 @@ class _Judge:
             "action": pa.array(_actions(found)),
         }
         return pa.table(columns).filter(pa.array(found.late))
+
+    def _common(self, definition: Definition, rows: pa.Table) -> dict[str, pa.Array]:
+        """The columns that are alike for each row that is listed."""
+        same = {
+            "source": pa.scalar(self.source.name),
+            "definition": pa.scalar(definition.name),
+            "known_from": pa.scalar(self.known_from_us, pa.int64()),
+            "token": pa.scalar(self.token, pa.int64()),
+        }
+        repeated = {name: pa.repeat(value, rows.num_rows) for name, value in same.items()}
+        return {**repeated, **{name: rows[name] for name in ("row_id", "entity", "diff")}}
+
+
+def _account(diff: Ints, left_out: dict[str, Flags]) -> Account:
+    """The account of the rows that are in no window, by their diffs."""
+    net = {reason: int(diff[chosen].sum()) for reason, chosen in left_out.items()}
+    return Account(**net, late=sum(net[reason] for reason in LISTED_REASONS))
 
 
 def _actions(found: Lateness) -> list[str]:

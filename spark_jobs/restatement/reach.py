@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.kernels.plain import Ints, numbers, present
+from spark_jobs.kernels.plain import Ints, numbers
 from spark_jobs.kernels.records.times import GREATEST_US, LEAST_US
 from spark_jobs.restatement.published import published_files
 from spark_jobs.restatement.touched import Range, Scope, coalesce_ranges, instant
@@ -37,11 +37,9 @@ def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> d
 
 
 def touched_hours(updates: pa.Table, definition: Definition, lo: Ints) -> set[int]:
-    """The hours since 1970 in which updates with a key may count: each at its own time, or at `lo`, its drop's start,
+    """The hours since 1970 in which updates may count: each at its own time, or at `lo`, its drop's start,
     where the definition moves late rows there."""
-    counts = present(updates[f"t_{definition.time}"])
-    for key in definition.key:
-        counts &= present(updates[f"c_{key}"])
+    counts = definition.can_count(updates)
     times, starts = numbers(updates[f"t_{definition.time}"])[counts], lo[counts]
     hours = {*np.unique(times // BUCKET_US).tolist()}
     return hours | {*np.unique(starts[times < starts] // BUCKET_US).tolist()} if definition.moves_late_rows else hours

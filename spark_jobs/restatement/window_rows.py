@@ -23,7 +23,7 @@ _WIDTHS = {"int": 8, "float": 8, "decimal": 16, "timestamp": 8, "date": 4, "bool
 
 @dataclass(frozen=True)
 class WindowRows:
-    """Standing updates with a key that count in some ranges of a definition's time; parts of them may be sent to tasks.
+    """Standing updates that count in some ranges of a definition's time; parts of them may be sent to tasks.
 
     Args:
         stored: the files; which of their rows are standing is up to its `where`.
@@ -41,6 +41,11 @@ class WindowRows:
     def n_rows(self) -> int:
         """At least as many as there are."""
         return self.stored.n_rows
+
+    @property
+    def n_bytes(self) -> int:
+        """See `StoredRows.n_bytes`."""
+        return self.stored.with_columns(self.columns).n_bytes
 
     def split(self, most_rows: int) -> list[WindowRows]:
         """Parts of about so many rows."""
@@ -108,15 +113,13 @@ class WindowRows:
         return drops.starts(numbers(rows["seq_no"]))
 
     def _counting(self, table: pa.Table) -> Flags:
-        """Which rows have a key and count in one of the ranges."""
+        """Which rows can count, and do in one of the ranges."""
         times = numbers(table[self._time])
         counting = within_ranges(times, self.near)
         if self.definition.moves_late_rows:
             lo = self._drop_start(table)
             counting |= within_ranges(lo, self.near) & (times < lo)
-        for column in (self._time, *self._keys):
-            counting &= present(table[column])
-        return counting
+        return counting & self.definition.can_count(table)
 
     def _touching(self, rows: pa.Table) -> Flags:
         if self.since is None:

@@ -179,7 +179,7 @@ PUBLISHED = Table(
 LATE = Table(
     "silver",
     "late_history",
-    "Rows that were late for a window of a definition, and what was done with them.",
+    "Rows that were late for a window of a definition, or are in none of its windows, and what was done with them.",
     (
         SOURCE,
         Column("definition", "STRING", "Name of the window definition; null: the source's state."),
@@ -207,7 +207,8 @@ LATE = Table(
             "STRING",
             "reemit: counted. discard: in no window it is late for, all of them. partial: counted where the policy "
             "allows. next_window: at moved_to. below_horizon: came below it, counted nowhere. kept_below_horizon: "
-            "taken back below it, still counted.",
+            "taken back below it, still counted. null_key: a column of the key has no value; in no window. "
+            "out_of_range: a window over it would begin before year 1 or end after year 9999; in no window.",
         ),
         Column("diff", "BIGINT", "+1 the row came, -1 it was taken back."),
         Column("known_from", "TIMESTAMP", "Visible time of the change."),

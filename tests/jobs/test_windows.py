@@ -246,7 +246,7 @@ def test_windows_of_every_kind_are_what_the_landed_rows_define_whatever_the_orde
     wanted = {(window, r.row_id): action(spec_of(window), r) for window in WINDOWS for r in due(found, {0, 1, 2, 3})}
     listed = {(r.definition, r.row_id): r.action for r in lake.table("silver.late").collect()}
     assert listed == {place: done for place, done in wanted.items() if done is not None}
-    assert set(listed.values()) == {"next_window", "discard", "reemit", "partial"}
+    assert set(listed.values()) == {"next_window", "discard", "reemit", "partial", "null_key"}
 
 
 def _daily(spark: SparkSession, settings: Settings) -> None:

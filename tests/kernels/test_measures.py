@@ -198,13 +198,6 @@ def test_rows_are_counted_inside_a_struct_and_nowhere() -> None:
     assert not {"windows_without_rows", "rows_windowed"} & set(judge(counter=()))
 
 
-@settings(deadline=None)
-@given(tables({"diff": (st.integers(-1, 1), INT), "t": (perhaps, INT), "k": (st.none() | texts, TEXT)}))
-def test_rows_due(table: pa.Table) -> None:
-    wanted = [r["diff"] * ((r["t"] is not None) + (None not in (r["t"], r["k"]))) for r in table.to_pylist()]
-    assert twins.added(windows.rows_due(table, takers=[["t"], ["t", "k"]])) == {"rows_due": wanted}
-
-
 STATES = {
     "entity": (texts, TEXT),
     "timestamp": (perhaps, INT),

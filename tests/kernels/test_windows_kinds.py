@@ -153,3 +153,17 @@ def test_a_period_in_which_clocks_went_back_a_day_is_as_long_as_the_kind_says(un
     calendar = Calendar(1, unit, "America/Juneau")
     assert periods_of("America/Juneau", unit, -37_500, -37_100).max() == calendar.longest == (days + 1) * DAY
     assert calendar.halo == (calendar.longest - 1, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@settings(max_examples=tries(60), deadline=None)
+@given(TIMES)
+def test_windows_of_rows_within_a_range_stay_within_it(kind: Kind, times: list[int]) -> None:
+    least, greatest = -18, 27
+    inside = kind.within(np.array(times, np.int64), least, greatest)
+    made = windows_of(kind, [time for time, is_inside in zip(times, inside, strict=True) if is_inside])
+    assert all(least <= start and end <= greatest for start, end, _ in made)
+    for time in [time for time, is_inside in zip(times, inside, strict=True) if not is_inside]:
+        # another row just after it makes the last of the windows that a sliding one can be in
+        out = windows_of(kind, [time, *[time - 1, time + kind.span] * isinstance(kind, Sliding)])
+        assert any(start < least or end > greatest for start, end, _ in out)

@@ -233,7 +233,10 @@ def _adaptive(spec: Spec, rows: Sequence[Row]) -> dict[tuple[Any, ...], dict[str
 
 
 def action(spec: Spec, row: Row) -> str | None:
-    """What `silver.late` says was done with a row; None: it is late for no window, or in none."""
+    """What `silver.late` says was done with a row; None: it is late for no window, or in none for want of a time or a
+    value."""
+    if None in row.key:
+        return "null_key"
     if skipped(spec, row):
         return None
     assert row.time is not None

@@ -79,5 +79,8 @@ def test_the_hours_of_touched_times_are_exact_in_any_year(source: Source) -> Non
     hour, last = 3_600_000_000, 253_402_300_799_999_999
     times = [-1, 0, hour - 1, 2**53 - 1, 2**53 + 1, last // hour * hour - 1, last // hour * hour, last]
     updates = pa.table({"t_taken": [*times, None, 7 * hour], "c_meter": ["a"] * len(times) + ["a", None]})
-    found = touched_hours(updates, definitions(source)[0], np.zeros(len(updates), np.int64))
-    assert found == {time // hour for time in times}
+    sliding, sessions = definitions(source)
+    lo = np.zeros(len(updates), np.int64)
+    assert touched_hours(updates, sessions, lo) == {time // hour for time in times}
+    # a sliding window over a row of the last hour would end after year 9999
+    assert touched_hours(updates, sliding, lo) == {time // hour for time in times if time <= last - hour}

@@ -13,7 +13,7 @@ from spark_jobs.gates.measures.parts import AnyPart, Ground, Measurement, OfShar
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.kernels.measures.versions import faulty_things, judge_versions
-from spark_jobs.kernels.measures.windows import diffs, judge_windows, rows_due
+from spark_jobs.kernels.measures.windows import diffs, judge_windows
 from spark_jobs.restatement.late import BELOW, KEPT_BELOW
 from spark_jobs.restatement.touched import Range, Scope, instant
 from spark_jobs.sources.windows import AdaptiveWindow, CalendarWindow, SessionWindow, TumblingWindow
@@ -49,8 +49,8 @@ def silver(
 ) -> Measurement:
     """What the attempt `token` would publish of these definitions, against the publication that `scope` starts from.
 
-    Reads each history table where the attempt wrote, and the touching updates. `accounts` are what the workers made of
-    the touched rows, per definition that had any. `ranges` are the touched times per definition, by which files are
+    Reads each history table where the attempt wrote, and the touching updates. `accounts` say what became of the
+    touched rows, per definition that had any. `ranges` are the touched times per definition, by which files are
     skipped; of a definition without them all windows are read.
     """
     parts: list[AnyPart] = []
@@ -140,11 +140,10 @@ def _is_balanced(scope: Scope, definition: Definition) -> bool:
 
 
 def _rows_due(lake: Lake, scope: Scope, definitions: Sequence[Definition]) -> Part:
-    """How many of the touching updates, net, each definition must account for: those with a key and a time."""
-    takers = [[f"t_{d.time}", *(f"c_{key}" for key in d.key)] for d in definitions]
-    rows = scope.touching_rows(lake, ["diff", *(column for taker in takers for column in taker)])
+    """How many touching updates, net, the definitions must account for: each of them for all."""
     shows = ("row_id", "entity", "event_time", "time", "seq_no", "diff")
-    return Part(rows, partial(rows_due, takers=takers), shows)
+    due = partial(diffs, measure="rows_due", times=len(definitions))
+    return Part(scope.touching_rows(lake, ["diff"]), due, shows)
 
 
 def _late(lake: Lake, scope: Scope, definitions: Sequence[Definition], token: int) -> Part:

@@ -55,23 +55,6 @@ def judge_windows(
     return adds
 
 
-def rows_due(updates: pa.Table, *, takers: Sequence[Sequence[str]]) -> Adds:
-    """Per update how often it, or its end, must be accounted for: once by each taker whose columns all have a value.
-
-    Args:
-        updates: the column diff and those of the takers.
-        takers: per definition of windows its time and its key.
-    """
-    diff = numbers(updates["diff"])
-    due = np.zeros(len(diff), np.int64)
-    for columns in takers:
-        taken = np.ones(len(diff), np.bool_)
-        for column in columns:
-            taken &= present(updates[column])
-        due += np.where(taken, diff, 0)
-    return {"rows_due": due}
-
-
-def diffs(rows: pa.Table, *, measure: str) -> Adds:
-    """The rows' column diff."""
-    return {measure: numbers(rows["diff"])}
+def diffs(rows: pa.Table, *, measure: str, times: int = 1) -> Adds:
+    """The rows' column diff, `times` over."""
+    return {measure: numbers(rows["diff"]) * times}

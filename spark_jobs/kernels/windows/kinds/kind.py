@@ -93,6 +93,17 @@ class Kind(ABC):
     def last_instants(self, times: Ints) -> Bounds:
         """Per time the last instants of the first and of the last window that can hold a row there."""
 
+    def within(self, times: Ints, least: int, greatest: int) -> npt.NDArray[np.bool_]:
+        """Per time whether all windows that can hold a row there begin at or after `least`, and end by `greatest`."""
+        if self.halo is None:
+            return (times >= least) & (times <= greatest)
+        reach = self.span + 1
+        inside = (times >= least + reach) & (times <= greatest - reach)
+        near = np.flatnonzero(~inside)
+        first, last = self.last_instants(times[near])
+        inside[near] = (first >= least + self.halo[0]) & (last <= greatest - int(self.half_open))
+        return inside
+
     def latest_before(self, times: Ints, limit: Ints) -> Ints:
         """Per time the greatest last instant up to `limit` of a window over it; one such window there is."""
         return np.minimum(self.last_instants(times)[1], limit)

@@ -1,0 +1,46 @@
+"""Publications of earlier versions, which left out rows that this version reads; a run publishes all of them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from spark_jobs.definitions.definition import definitions
+from spark_jobs.definitions.versions import is_read_as_now
+from spark_jobs.sources import Source
+from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.tables import updates
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
+_LEAST_US, _GREATEST_US = -30_610_224_000_000_000, 253_370_764_799_999_999
+"""The first microsecond of year 1000 and the last of year 9998: times beyond them had no bounds in the log."""
+
+
+def is_misread(lake: Lake, source: Source, published: Publication) -> bool:
+    """Whether an earlier version made the publication, and the source has updates that it left out: files with times
+    before year 1000 or of year 9999 (decision 0245), or rows without a value in a window's key (decision 0246)."""
+    if published.published_us == 0 or is_read_as_now(published):
+        return False
+    times = {"event_time", *(f"t_{timeline}" for timeline in source.timelines)}
+    keys = {f"c_{key}" for definition in definitions(source) for key in definition.key}
+    files = lake.stored(updates(source), []).fragments
+    return any(_has_left_out(file.metadata, times, keys) for file in files)
+
+
+def _has_left_out(of_file: FileMetaData, times: Collection[str], keys: Collection[str]) -> bool:
+    """Whether a file has such rows, as its footer says."""
+    for place in range(of_file.num_columns):
+        name = of_file.schema.column(place).path
+        if name not in times and name not in keys:
+            continue
+        for group in range(of_file.num_row_groups):
+            column = of_file.row_group(group).column(place)
+            told = column.statistics
+            if told is None or (name in keys and told.null_count > 0):
+                return True
+            if name in times and told.has_min_max and not _LEAST_US <= told.min_raw <= told.max_raw <= _GREATEST_US:
+                return True
+    return False
