@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 ROWS_ALONE = 1 << 18
 """Rows of which one thread takes care."""
-ROWS_HERE = 1 << 22
-"""Rows that this process goes through itself; beyond it, memory would grow with them."""
-BLOCK_ROWS = 1 << 17
-"""Rows of a block, if there are so many for one task."""
+ROWS_HERE, BYTES_HERE = 1 << 22, 1 << 28
+"""Rows, and their bytes as Parquet has them, that this process goes through itself; beyond either, memory would grow
+with them."""
+BYTES_A_TASK = 1 << 27
+"""Bytes of the rows that are dealt to one task, about: it holds a few times as much while it sorts and writes them."""
+BLOCK_ROWS, BLOCK_BYTES = 1 << 17, 32 << 20
+"""Rows and bytes of a block, if there are so many for one task."""
 
 Piece = TypeVar("Piece")
 _BLOCK = "task INT, label STRING, payload BINARY"
@@ -48,12 +51,18 @@ Work = Callable[[int, Labelled], bytes]
 """What becomes of a task's blocks, which come in any order."""
 
 
-def tasks_for(n_rows: int, rows_a_task: int) -> int:
+def is_for_here(n_rows: int, n_bytes: int) -> bool:
+    """Whether this process goes through so many rows itself. Their bytes decide too: rows may be wide."""
+    return n_rows <= ROWS_HERE and n_bytes <= BYTES_HERE
+
+
+def tasks_for(n_rows: int, n_bytes: int, rows_a_task: int, bytes_a_task: int = BYTES_A_TASK) -> int:
     """Among how many tasks so many rows are dealt: one has to do with few rows, every thread with more."""
+    tasks = max(-(-n_bytes // bytes_a_task), 1)
     if n_rows <= ROWS_ALONE:
-        return 1
-    tasks = -(-n_rows // rows_a_task)
-    return max(tasks, THREADS) if n_rows <= ROWS_HERE else tasks
+        return tasks
+    tasks = max(tasks, -(-n_rows // rows_a_task))
+    return max(tasks, THREADS) if is_for_here(n_rows, n_bytes) else tasks
 
 
 def answers(
@@ -116,7 +125,7 @@ def _gathered(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
     for block in blocks:
         parts = waiting.setdefault((block.task, block.label), [])
         parts.append(block.rows)
-        if sum(part.num_rows for part in parts) >= BLOCK_ROWS:
+        if sum(part.num_rows for part in parts) >= BLOCK_ROWS or sum(part.nbytes for part in parts) >= BLOCK_BYTES:
             yield _sent(block.task, block.label, waiting.pop((block.task, block.label)))
     for (task, label), parts in waiting.items():
         yield _sent(task, label, parts)

@@ -39,12 +39,25 @@ class ChunkRows:
 
     def tables(self) -> Iterator[pa.Table]:
         """The columns of `tables.row_columns`, and `diff`, some rows at a time."""
-        columns = [c.name for c in row_columns(self.source) if c.name not in ("seq_no", "entity")]
-        arrays = {name: PLURAL.get(name, name) for name in columns}
-        read = self.stored.with_columns(["entity", "diff", "rows", *arrays.values()])
-        for table in read.tables():
+        arrays = self._arrays
+        for table in self._read.tables():
             rows = rows_of(table, rows="rows", arrays=arrays, same=("entity", "diff"))
             yield rows.append_column("seq_no", pa.array(numbers(rows["row_id"]) >> PLACE_BITS))
+
+    @property
+    def n_bytes(self) -> int:
+        """See `StoredRows.n_bytes`."""
+        return self._read.n_bytes
+
+    @property
+    def _arrays(self) -> dict[str, str]:
+        """Columns of rows, and under which names chunks have them."""
+        columns = [c.name for c in row_columns(self.source) if c.name not in ("seq_no", "entity")]
+        return {name: PLURAL.get(name, name) for name in columns}
+
+    @property
+    def _read(self) -> StoredRows:
+        return self.stored.with_columns(["entity", "diff", "rows", *self._arrays.values()])
 
 
 PLURAL = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids"}

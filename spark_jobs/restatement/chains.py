@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.checkpoints import ChainFrame
 from spark_jobs.checkpoints.frames import NEEDED, columns_needed
 from spark_jobs.definitions.meaning import chain_columns, chain_inputs, meaning_of, policy_of
-from spark_jobs.exchange import ROWS_HERE, Block, exchange, tasks_for
+from spark_jobs.exchange import Block, exchange, is_for_here, tasks_for
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.frontiers import ALWAYS, UNMOVED, Frontiers
 from spark_jobs.kernels.deltas.mapping import Meaning
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 ROWS_A_TASK, BYTES_A_TASK = 1 << 18, 1 << 28
 """Rows and segments of a task, about, and their bytes as Parquet knows them: whichever makes more tasks."""
-BYTES_HERE = 1 << 29
-"""Bytes that this process goes through itself."""
 Choice = Callable[[pa.Table], Flags]
 """Which rows of a table are needed."""
 _VISIBLE = ("known_from", "known_to")
@@ -122,12 +120,11 @@ def chain_corrections(
 
 def _exchanged(lake: Lake, read: dict[str, StoredRows], needs: Needs | None, task: ChainTask) -> list[bytes]:
     n_rows, n_bytes = (sum(getattr(rows, what) for rows in read.values()) for what in ("n_rows", "n_bytes"))
-    n_tasks = max(tasks_for(n_rows, ROWS_A_TASK), -(-n_bytes // BYTES_A_TASK))
+    n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK, BYTES_A_TASK)
     pieces = [(label, part) for label, rows in read.items() for part in rows.split(ROWS_A_TASK)]
     choices = {} if needs is None else {STATE_PART: needs.states, SEGMENT_PART: needs.segments}
     deal = partial(_blocks, choices=choices, n_tasks=n_tasks)
-    here = n_rows <= ROWS_HERE and n_bytes <= BYTES_HERE
-    return exchange(lake.spark, pieces, deal, n_tasks, task, here=here)
+    return exchange(lake.spark, pieces, deal, n_tasks, task, here=is_for_here(n_rows, n_bytes))
 
 
 def _blocks(piece: tuple[str, StoredRows], *, choices: Mapping[str, Choice], n_tasks: int) -> Iterator[Block]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.definitions.folding import columns_folded, columns_read, fold_rows, folded_columns
-from spark_jobs.exchange import ROWS_HERE, Block, Labelled, exchange, tasks_for
+from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.rows import RowsNeededError
 from spark_jobs.restatement.by_entity import dealt, stamped
@@ -68,7 +68,8 @@ def prior_states(lake: Lake, scope: Scope, where: pc.Expression | None = None) -
 def _folded(lake: Lake, folder: _Folder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
     """Files of corrections, and the entities that must be folded from all their rows."""
     n_rows = rows.n_rows + prior.n_rows
-    n_tasks, here = tasks_for(n_rows, ROWS_A_TASK), n_rows <= ROWS_HERE
+    n_bytes = rows.n_bytes + prior.n_bytes
+    n_tasks, here = tasks_for(n_rows, n_bytes, ROWS_A_TASK), is_for_here(n_rows, n_bytes)
     pieces = [(ROWS, part) for part in rows.split(ROWS_A_TASK)] + [(PRIOR, part) for part in prior.split(ROWS_A_TASK)]
     deal = partial(_blocks, n_tasks=n_tasks)
     answers = [json.loads(answer) for answer in exchange(lake.spark, pieces, deal, n_tasks, folder, here=here)]

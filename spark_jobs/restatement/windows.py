@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.definitions.definition import Definition
-from spark_jobs.exchange import ROWS_ALONE, ROWS_HERE, Block, Labelled, exchange
+from spark_jobs.exchange import ROWS_ALONE, Block, Labelled, exchange, is_for_here
 from spark_jobs.kernels.accounts import Account
 from spark_jobs.kernels.comparison import PLACED
 from spark_jobs.kernels.plain import Ints, numbers
@@ -109,7 +109,8 @@ class _Work:
 
     def _stamped(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         if self.by_time:
-            whole = pa.concat_tables(list(tables))
+            given = list(tables)
+            whole = pa.concat_tables(given) if given else row_schema(self.definition).empty_table()
             order = [("window_start", "ascending"), *((key, "ascending") for key in self.definition.key)]
             tables = iter([whole.sort_by(order)] if whole.num_rows else [])
         for table in tables:
@@ -173,8 +174,9 @@ def corrections(
 
 
 def _answers(lake: Lake, works: Sequence[_Work]) -> list[bytes]:
-    small = [work for work in works if work.rows.n_rows <= ROWS_HERE]
-    large = [work for work in works if work.rows.n_rows > ROWS_HERE]
+    here = [is_for_here(work.rows.n_rows, work.rows.n_bytes) for work in works]
+    small = [work for work, is_small in zip(works, here, strict=True) if is_small]
+    large = [work for work, is_small in zip(works, here, strict=True) if not is_small]
     # one definition after the other: of a small one nothing is kept that is not asked for
     answers = [answer for work in small for answer in _exchanged(lake, [work], here=True)]
     return answers + (_exchanged(lake, large, here=False) if large else [])
@@ -198,15 +200,16 @@ def _restated(task: int, blocks: Labelled, *, works: Sequence[_Work]) -> bytes:
 
 
 def _spread(lake: Lake, work: _Work) -> Spread:
-    rows_a_slice = min(_rows_a_slice(work.definition), max(work.rows.n_rows // THREADS, ROWS_ALONE))
+    bytes_a_row = work.rows.n_bytes // max(work.rows.n_rows, 1)
+    rows_a_slice = min(_rows_a_slice(work.definition, bytes_a_row), max(work.rows.n_rows // THREADS, ROWS_ALONE))
     return spread(lake.spark, work.rows, rows_a_slice) if work.rows.n_rows > rows_a_slice else Spread()
 
 
-def _rows_a_slice(definition: Definition) -> int:
+def _rows_a_slice(definition: Definition, bytes_a_row: int) -> int:
     """About how many rows a task is given: no more than it sorts without putting any on disk."""
     columns = len({*row_schema(definition, sliced=True).names, *window_schema(definition).names, PLACED, "min_end"})
     budget = MemoryBudget(definition.source.memory.max_bytes)
-    return min(DEFAULT_ROWS_A_SLICE, budget.rows_held(8 * columns))
+    return min(DEFAULT_ROWS_A_SLICE, max(budget.rows_held(max(8 * columns, bytes_a_row)), 1))
 
 
 def _work(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int) -> _Work | None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.exchange import ROWS_HERE, Block, Labelled, exchange, tasks_for
+from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
 from spark_jobs.kernels.arrangement import AdvanceRequest
 from spark_jobs.kernels.consolidate import DIFF, TIME
 from spark_jobs.kernels.measures.hashing import hashes
@@ -38,6 +38,11 @@ class LandedRows(Protocol):
     @property
     def n_rows(self) -> int:
         """How many there are."""
+        ...
+
+    @property
+    def n_bytes(self) -> int:
+        """Their bytes, about."""
         ...
 
     def split(self, most_rows: int) -> Sequence[LandedRows]:
@@ -184,11 +189,12 @@ def place(
     spark: SparkSession, to: Placement, landed: LandedRows | None, moving: StoredRows | None, n_rows: int
 ) -> Written:
     """Write what has landed and what moves; `n_rows`: about how many updates these are."""
-    n_tasks = tasks_for(n_rows, ROWS_A_TASK)
+    n_bytes = sum(rows.n_bytes for rows in (landed, moving) if rows is not None)
+    n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK)
     to = replace(to, n_tasks=n_tasks)
     pieces: list[_New | _Moving] = [] if landed is None else [_New(part) for part in landed.split(ROWS_A_TASK)]
     pieces += [] if moving is None else [_Moving(part) for part in moving.split(ROWS_A_TASK)]
-    answers = exchange(spark, pieces, to.blocks, n_tasks, to.write, here=n_rows <= ROWS_HERE)
+    answers = exchange(spark, pieces, to.blocks, n_tasks, to.write, here=is_for_here(n_rows, n_bytes))
     results = [json.loads(answer) for answer in answers]
     first = [of_task["first_below"] for of_task in results if of_task["first_below"] is not None]
     new = sum(of_task["new"] for of_task in results)

@@ -30,10 +30,10 @@ def test_keys_cut_into_slices_publish_the_same_days(
         cut += len(over.hot)
         return over
 
-    monkeypatch.setattr(windows, "_rows_a_slice", lambda _: 8)
+    monkeypatch.setattr(windows, "_rows_a_slice", lambda *_: 8)
     monkeypatch.setattr(windows, "spread", counted)
     if way == "in tasks":
-        monkeypatch.setattr(windows, "ROWS_HERE", 0)
+        monkeypatch.setattr(windows, "is_for_here", lambda n_rows, n_bytes: False)
     write_source(home, source_text())
     write(home, records(seed=31))
     for day in (2, 0, 3, 1):

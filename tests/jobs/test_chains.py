@@ -70,8 +70,8 @@ def home(spark_settings: Settings, tmp_path: Any) -> Settings:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where chains are worked on: the entities of a large day are dealt out to the tasks of a Spark job."""
     if request.param == "in tasks":
-        monkeypatch.setattr(restated_chains, "ROWS_HERE", 0)
-        monkeypatch.setattr(restated_chains, "tasks_for", lambda n_rows, rows_a_task: 3)
+        monkeypatch.setattr(restated_chains, "is_for_here", lambda n_rows, n_bytes: False)
+        monkeypatch.setattr(restated_chains, "tasks_for", lambda *sizes: 3)
     return str(request.param)
 
 

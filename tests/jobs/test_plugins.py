@@ -83,7 +83,7 @@ def test_a_run_reads_and_computes_by_plugins(
     lake: SparkSession, home: Settings, plugins: Path, here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not here:
-        monkeypatch.setattr(windows, "ROWS_HERE", 0)
+        monkeypatch.setattr(windows, "is_for_here", lambda n_rows, n_bytes: False)
     write_lines(home, 0, [*map(line, READINGS), "too short"])
     run(lake, home, 0, 0)
     assert divisors(lake) == expected(READINGS)

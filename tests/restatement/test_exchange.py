@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs import exchange as module
-from spark_jobs.exchange import Block, Labelled, answers, exchange
+from spark_jobs.exchange import Block, Labelled, answers, exchange, is_for_here, tasks_for
+from spark_jobs.threads import THREADS
 
 TASKS = 3
 
@@ -52,6 +53,21 @@ def test_each_task_gets_all_of_its_blocks(
     pieces = [piece for piece in PIECES if here or piece[1]]
     found = exchange(spark, pieces, deal, TASKS, work, here=here)
     assert sorted(map(json.loads, found)) == EXPECTED
+
+
+def test_rows_are_dealt_by_their_bytes_where_they_are_wide() -> None:
+    narrow, wide = (700_000, 8 * 700_000), (700_000, 1000 * 700_000)
+    assert [is_for_here(*rows) for rows in (narrow, wide, (module.ROWS_HERE + 1, 1))] == [True, False, False]
+    assert tasks_for(*narrow, 1 << 19) == max(2, THREADS)
+    assert tasks_for(*wide, 1 << 19) == -(-wide[1] // module.BYTES_A_TASK) > 2
+    assert [tasks_for(100, n, 1 << 19) for n in (800, 3 * module.BYTES_A_TASK)] == [1, 3]
+
+
+def test_blocks_are_sent_once_they_have_enough_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", 100)
+    wide = [Block(0, "", pa.table({"text": ["x" * 60]})) for _ in range(6)]
+    sent = [*module._gathered(iter(wide))]
+    assert [module.decoded(batch.column("payload")[0]).num_rows for batch in sent] == [2, 2, 2]
 
 
 @pytest.mark.spark

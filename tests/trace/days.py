@@ -38,6 +38,10 @@ class Landed:
     def n_rows(self) -> int:
         return self.table.num_rows
 
+    @property
+    def n_bytes(self) -> int:
+        return self.table.nbytes
+
     def split(self, most_rows: int) -> list[Landed]:
         return [self]
 
