@@ -90,7 +90,7 @@ def test_extreme_times_and_rows_without_a_key_hide_no_row_and_are_told(
     }
     reasons = {name: (account["null_key"], account["out_of_range"]) for name, account in accounts.items()}
     assert reasons == {"hourly": (0, 1), "shifts": (0, 0), "ends": (0, 1), "regions": (1, 0)}
-    states = {row.entity: row.load for row in lake.table("gold.meters").select("entity", "load").collect()}
+    states = {row.meter: row.load for row in lake.table("gold.meters").select("meter", "load").collect()}
     assert states == {"a": 6, "b": 5, "first": 7, "typo": 7, "open": 7, "nowhere": 7}
     assert audit(home, source, lake).failed == []
 
