@@ -25,6 +25,19 @@ INVARIANTS = (
         "Do as each finding says; `tidemark doctor --deep` shows them, too.",
     ),
     Invariant(
+        "tables_changed",
+        "Since the publication no table has lost commits, nobody but Tidemark has changed rows, and a sample of files"
+        " is as it was written.",
+        "`tidemark doctor --deep` names each table and file and the way back; `tidemark doctor --repair` works windows,"
+        " late rows and states out anew from the trace.",
+    ),
+    Invariant(
+        "rows_read_otherwise",
+        "Files read whole have the rows, bounds and sums that reads by the log's bounds find.",
+        "Reads skip files that hold wanted rows: do not trust what is published. `tidemark doctor --deep` says whether"
+        " files are damaged; if none is, report it with the table and file named below.",
+    ),
+    Invariant(
         "files_with_other_rows",
         "Of every file bronze holds as many rows as the ledger counts, and no rows are of no file.",
         _BRONZE,

@@ -18,8 +18,9 @@ from pyarrow import fs
 from spark_jobs.backup.stores import Store, plain
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.data_files import dataset_of
-from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import WAIT_S, hold_still
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.people_tables import SOURCE_CHANGES
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.tables import FILES, PUBLISHED

@@ -29,7 +29,7 @@ from spark_jobs.backup.stores import Store, as_pieces
 from spark_jobs.config import LAST_BACKUP, Settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources.folder import SOURCE_SUFFIXES
-from spark_jobs.storage.delta_log import LOG_DIR
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.shown_marts import notes
 from spark_jobs.storage.tables import FILES
 

@@ -19,7 +19,8 @@ from spark_jobs.backup.shown_settings import shown_settings
 from spark_jobs.backup.stores import Store
 from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.errors import TidemarkError
-from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.shown_marts import notes_folder
 from spark_jobs.storage.tables import PUBLISHED
 

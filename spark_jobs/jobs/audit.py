@@ -25,6 +25,7 @@ from spark_jobs.jobs.examination import examine_source
 from spark_jobs.jobs.gates import as_json
 from spark_jobs.jobs.history_audit import MOST_DIFFERENCES, broken_histories, unlisted_late_rows
 from spark_jobs.jobs.in_force import in_force
+from spark_jobs.jobs.table_audit import audited_tables
 from spark_jobs.jobs.version_audit import versions_otherwise
 from spark_jobs.kernels.deltas.ops import DuplicateDeltaError
 from spark_jobs.restatement.chains import chain_corrections
@@ -118,10 +119,12 @@ def _measured(settings: Settings, lake: Lake, source: Source, since: int) -> tup
     examples: Examples = {"records_at_odds": [{"table": f.what, "found": f.found, "do": f.do} for f in findings]}
     if findings:
         return measures, examples
-    _, now = in_force(lake, source)
+    _, now = in_force(lake, source, compares=False)
     check_version(source, now, accepted=False, consequence="nothing was judged")
     if now.published_us == 0:
         return {**measures, **dict.fromkeys(_all_measures(), 0)}, examples
+    for measure, rows in audited_tables(lake, source, now).items():
+        measures[measure], examples[measure] = len(rows), rows[:MAX_EXAMPLES]
     of_bronze = BronzeAudit.of(settings, lake, source, since)
     for measured, shown in (of_bronze.measured(), _published(lake, source, now)):
         measures |= measured

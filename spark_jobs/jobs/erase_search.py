@@ -16,8 +16,8 @@ from spark_jobs.jobs.erase_words import in_parquet, is_distinct, names_entity, p
 from spark_jobs.jobs.source_parts import histories
 from spark_jobs.landing.ledger import versions
 from spark_jobs.sources import Source
-from spark_jobs.storage.delta_log import LOG_DIR
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.people_tables import PINS
 from spark_jobs.storage.places import lake_root
 from spark_jobs.storage.schema import Table

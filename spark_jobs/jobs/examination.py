@@ -17,7 +17,7 @@ from spark_jobs.definitions.catalog import names_lacking, source_tables
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import changed_parts
 from spark_jobs.errors import TidemarkError
-from spark_jobs.jobs.in_force import in_force
+from spark_jobs.jobs.in_force import changed_tables, in_force, way_back
 from spark_jobs.jobs.marts import marts_lacking
 from spark_jobs.landing import ledger
 from spark_jobs.model import Finding
@@ -26,8 +26,9 @@ from spark_jobs.session import lost_catalog
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.chain_tables import CHAINS, CHAINS_PART
-from spark_jobs.storage.delta_log import LOG_DIR, has_log, is_unfinished
+from spark_jobs.storage.delta_log import has_log, is_unfinished
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.people_tables import ERASURES, FINISHED
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
@@ -65,10 +66,19 @@ def examine_lake(settings: Settings) -> Iterator[Finding]:
     if folder is None or not any(folder.glob("*.db/*")):
         return
     lake = StoredLake(folder)
-    findings = [*_unlogged(folder), *_catalog(settings), *_orphans(settings, folder), *_unfinished_changes(folder)]
+    findings = [*_unlogged(folder), *_catalog(settings), *_orphans(settings, folder)]
+    findings += _reported("lake", _unfinished_changes(folder))
     for source in read_sources(settings.sources).sources.values():
-        findings += _Examined(settings, lake, source).findings()
+        findings += _reported(f"{source.name}: records", _Examined(settings, lake, source).findings())
     yield from findings or [Finding("lake", "ok", "records, tables and trace agree")]
+
+
+def _reported(what: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings; where a damaged table ends them, that as well."""
+    try:
+        yield from findings
+    except TidemarkError as error:
+        yield Finding(what, "wrong", error.found, error.next_step)
 
 
 def _unlogged(folder: Path) -> Iterator[Finding]:
@@ -131,18 +141,20 @@ def examine_names(settings: Settings, spark: SparkSession) -> Iterator[Finding]:
 
 
 def examine_source(settings: Settings, source: Source) -> list[Finding]:
-    """What one source's tables and records say of each other; nothing of a lake that is elsewhere."""
+    """What one source's tables and records say of each other, whatever the publication noted of the tables; nothing of
+    a lake that is elsewhere."""
     folder = settings.lake_path
-    return [] if folder is None else [*_Examined(settings, StoredLake(folder), source).findings()]
+    return [] if folder is None else [*_Examined(settings, StoredLake(folder), source, compares=False).findings()]
 
 
 @dataclass(frozen=True)
 class _Examined:
-    """What one source's tables and files say of each other."""
+    """What one source's tables and files say of each other. `compares`: with what the publication noted, too."""
 
     settings: Settings
     lake: StoredLake
     source: Source
+    compares: bool = True
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong; nothing of a source that never ran."""
@@ -155,11 +167,9 @@ class _Examined:
             advice = _RESTORE.format("what counts of the lake can't be told")
             yield self._finding(table.qualified, f"no Delta log in {self.lake.uri(table)}", advice)
         looks: list[Callable[[], Iterator[Finding]]] = [self._tables, self._lease]
-        for look in looks if lost else [self._pointer, self._records, self._reading, *looks]:
-            try:
-                yield from look()
-            except TidemarkError as error:
-                yield self._finding("records", error.found, error.next_step)
+        compared = [self._fingerprints] if self.compares else []
+        for look in looks if lost else [self._pointer, self._records, self._reading, *compared, *looks]:
+            yield from _reported(f"{self.source.name}: records", look())
 
     def _has_run(self) -> bool:
         """Whether the source has what a first run creates last, or a record that names it."""
@@ -241,7 +251,7 @@ class _Examined:
         if twice:
             advice = _RESTORE.format("its version before is the way back, if no source has committed to it since")
             yield self._finding("frontiers", f"token {twice[0]} stands more than once", advice)
-        now, shown = in_force(self.lake, self.source)
+        now, shown = in_force(self.lake, self.source, compares=False)
         if now.seal_us < shown.published_us:
             finding = f"the newest frontiers seal {now.seal_us}, before what is published, {shown.published_us}"
             advice = _RESTORE.format("what was sealed last can't be told")
@@ -250,6 +260,8 @@ class _Examined:
         if now.landed_through > max(known, default=0):
             finding = f"the trace took in landing {now.landed_through}, which the ledger does not have"
             yield self._finding("ledger", finding, _RESTORE.format("`tidemark plan` shows what a run would land again"))
+        if not self._has_log(updates(self.source)):
+            return  # a table that is not there is told of with the others
         stored = {file.partition for file in self.lake.summaries(updates(self.source), "batch", None, ())}
         orphans = sorted(stored - now.arrangement.handles() - {handle for handle, _ in now.obsolete})
         if orphans:
@@ -276,6 +288,16 @@ class _Examined:
                 f"run any drop of {self.source.name}, a landed one will do: it publishes all windows and states anew"
             )
             yield self._finding("publication", f"an earlier version made it, which left out {left_out}", advice)
+
+    def _fingerprints(self) -> Iterator[Finding]:
+        """Tables that are not as the publication left them."""
+        shown = publication.load(self.lake, self.source)
+        changed = changed_tables(self.lake, self.source, shown)
+        for table, noted in shown.tables.items():
+            if table not in changed and (found := self.lake.miscount(table, self.source.name, noted)):
+                changed[table] = found
+        for table, found in changed.items():
+            yield self._finding(table, found, way_back(self.source, [table]))
 
     def _lease(self) -> Iterator[Finding]:
         path = self.settings.home / "leases" / f"{self.source.name}.lease"

@@ -1,16 +1,27 @@
-"""What is in force of a source: its frontiers, and a publication that is no older than what they know was published."""
+"""The frontiers and the publication in force of a source, and the tables that the publication rests on.
+
+No record may be older than another knows, and no table may have lost commits since, or been changed by others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import pyarrow.compute as pc
 
+from spark_jobs.definitions.catalog import source_tables
+from spark_jobs.definitions.definition import definitions
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
 from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS
+from spark_jobs.storage.fingerprints import Fingerprint, Fingerprints
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.publication import Publication
-from spark_jobs.storage.tables import FRONTIERS, PUBLISHED
+from spark_jobs.storage.quality_tables import QUALITY
+from spark_jobs.storage.tables import FRONTIERS, LATE, PUBLISHED, STATE
 from spark_jobs.storage.times import instant
+from spark_jobs.threads import in_threads
 from spark_jobs.trace import frontiers
 from spark_jobs.trace.frontiers import SourceFrontiers
 
@@ -21,19 +32,83 @@ class PublicationLost(TidemarkError):
     code = "publication_lost"
 
 
-def in_force(lake: Lake, source: Source, *, near: int = 0) -> tuple[SourceFrontiers, Publication]:
-    """The frontiers and the publication in force; `near`: see `frontiers.load`.
+class TablesChanged(TidemarkError):
+    """Tables have lost commits since the publication, or others have changed their rows. Facts: `source`, `tables`: by
+    name what was found."""
+
+    code = "tables_changed"
+
+
+def in_force(
+    lake: Lake, source: Source, *, near: int = 0, compares: bool = True
+) -> tuple[SourceFrontiers, Publication]:
+    """The frontiers and the publication in force; `near`: see `frontiers.load`. `compares`: with the tables, too.
 
     Raises:
-        PublicationLost: a later publication was made than the one that stands.
+        PublicationLost: a later publication was made than the one in the table.
         PublicationDoubled: several rows claim to be it.
+        TablesChanged: a table has lost commits, or others have changed it.
     """
     # in this order: reading the frontiers of a run brings the publication along
     standing = frontiers.load(lake, source, near=near)
     shown = publication.load(lake, source)
     if standing.published_us > shown.published_us or (shown.published_us == 0 and _was_published(lake, source)):
         raise _lost(lake, source, standing, shown)
+    if compares:
+        check_unchanged(source, changed_tables(lake, source, shown))
     return standing, shown
+
+
+def take_fingerprints(lake: Lake, source: Source, before: Fingerprints) -> dict[str, Fingerprint]:
+    """The fingerprints of all tables with rows that count of the source; `before`: those of its last publication."""
+    # what was checked and the runs are kept for people: no published row rests on them
+    tables = [table for table in source_tables(source) if table not in QUALITY]
+    taken = in_threads(lambda of: lake.fingerprint(of, source.name, before.get(of.qualified)), tables)
+    return dict(zip((table.qualified for table in tables), taken, strict=True))
+
+
+def changed_tables(lake: Lake, source: Source, shown: Publication) -> dict[str, str]:
+    """Of each table that has changed since the publication, other than by Tidemark, what was found."""
+    tables = sorted(shown.tables)
+    found = in_threads(lambda table: lake.change_since(table, source.name, shown.tables[table]), tables)
+    return {table: change for table, change in zip(tables, found, strict=True) if change is not None}
+
+
+def check_unchanged(source: Source, changed: Mapping[str, str]) -> None:
+    """Refuse to go on where tables have changed: by name, what was found.
+
+    Raises:
+        TablesChanged: one has.
+    """
+    if changed:
+        raise TablesChanged(
+            expected=f"the tables of {source.name} as its publication left them, and Tidemark's commits since",
+            found="; ".join(f"{table}: {change}" for table, change in changed.items()),
+            consequence="nothing was done: wrong rows would be published, or right ones twice",
+            next_step=way_back(source, changed),
+            source=source.name,
+            tables=dict(changed),
+        )
+
+
+def way_back(source: Source, changed: Iterable[str]) -> str:
+    """What to do about tables that have changed."""
+    if {*changed} <= {*derived_tables(source)}:
+        return (
+            "`tidemark doctor --repair` works these tables out anew from the trace, as one correction; or `tidemark"
+            " restore` a backup into an empty home, which also has the answers as of earlier times"
+        )
+    return (
+        "put the commits back, or `tidemark restore` a backup into an empty home: the rows follow from no other table."
+        " A change by hand is undone by `DeltaTable(FOLDER).restore(VERSION)` of deltalake, to the version before it"
+    )
+
+
+def derived_tables(source: Source) -> dict[str, frozenset[str]]:
+    """The tables that follow from the trace, by name, each with the parts of the definition that its rows follow."""
+    windows = {definition.table().qualified: frozenset({definition.part}) for definition in definitions(source)}
+    late = frozenset({"state"}).union(*windows.values())
+    return windows | {LATE.qualified: late} | {of.qualified: frozenset({"state"}) for of in (STATE, CHAINS)}
 
 
 def _was_published(lake: Lake, source: Source) -> bool:

@@ -11,6 +11,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.gates import build_data_docs
 from spark_jobs.jobs.context import Stage
 from spark_jobs.jobs.gates import write_verdicts
+from spark_jobs.jobs.in_force import take_fingerprints
 from spark_jobs.jobs.mart_tests import keep_mart_tests
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.names import let_names_follow
@@ -63,6 +64,7 @@ def _publish(stage: Stage) -> Publication:
         run_id=stage.run_id,
     )
     after = settled(stage.lake, stage.source, after)
+    after = replace(after, tables=take_fingerprints(stage.lake, stage.source, before.tables))
     publication.commit(stage.lake, stage.source, stage.fence, after)
     if after.settled > before.settled or stage.scope.everything:
         _fold(stage, after)

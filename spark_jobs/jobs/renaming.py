@@ -26,6 +26,7 @@ from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import FIXED_PART, check_version
 from spark_jobs.errors import ParameterError
 from spark_jobs.jobs.environments import drop_tables
+from spark_jobs.jobs.in_force import take_fingerprints
 from spark_jobs.jobs.names import forget_names, names_follow
 from spark_jobs.jobs.pins import pins
 from spark_jobs.jobs.published import check_published
@@ -37,6 +38,7 @@ from spark_jobs.sources.problems import SourceFileError
 from spark_jobs.sources.renaming import renamed_source
 from spark_jobs.storage import publication
 from spark_jobs.storage.fence import Fence, Lease
+from spark_jobs.storage.fingerprints import to_json
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import ERASURES, PINS
 from spark_jobs.storage.quality_tables import QUALITY
@@ -222,7 +224,9 @@ class _Work:
             definition[FIXED_PART] = source.definition_parts()[FIXED_PART]
             text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
             fence = Fence(self.new, self.coming.fence.token)
-            self.lake.replace_records(PUBLISHED, [{**row, "source": self.new, "definition": text}], fence)
+            tables = to_json(take_fingerprints(self.lake, source, {}))
+            row |= {"source": self.new, "definition": text, "tables": tables}
+            self.lake.replace_records(PUBLISHED, [row], fence)
         return bool(rows)
 
     def _describe(self, source: Source) -> None:

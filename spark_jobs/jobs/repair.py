@@ -1,6 +1,7 @@
 """Repair: whatever follows from the lake and is gone or wrong is made anew from it, source by source, under its lease.
 
-What cannot be derived (a table without its log, a missing commit) is never made up: that comes back from a backup.
+Windows, late rows and states that have lost commits, or that others have changed, follow from the trace. What follows
+from nothing else (a table without its log, a missing commit of the ledger or the trace) comes back from a backup alone.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.config import Settings
 from spark_jobs.definitions.catalog import check_tables, names_lacking, source_tables
-from spark_jobs.definitions.versions import changed_parts
+from spark_jobs.definitions.versions import changed_parts, check_version
 from spark_jobs.errors import TidemarkError
-from spark_jobs.jobs.in_force import in_force
+from spark_jobs.jobs.in_force import changed_tables, check_unchanged, derived_tables, in_force
 from spark_jobs.jobs.marts import marts_follow
 from spark_jobs.jobs.names import let_names_follow
+from spark_jobs.jobs.pipeline import new_run_id
+from spark_jobs.jobs.request import Request
+from spark_jobs.jobs.stage import run_stage
 from spark_jobs.jobs.visits import sweep_under, visit_source
-from spark_jobs.model import Finding
+from spark_jobs.model import STAGES, Finding
 from spark_jobs.session import session_kind
 from spark_jobs.sources import Source, read_sources
 from spark_jobs.storage import publication
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DATABASES, FILES, FRONTIERS, PUBLISHED, chunks
+from spark_jobs.storage.times import instant
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,12 +73,45 @@ def _mended(settings: Settings, lake: Lake, source: Source, stands: list[Table])
     with visit_source(settings, source, lake) as lease:
         if not had_lease:
             yield f"{lease_file} was lost: it counts on from token {lease.fence.token}"
+        if publication.keep_newest(lake, source, lease.fence):
+            yield f"{PUBLISHED.qualified} named a publication twice: the newest row is left"
+    yield from _restated(settings, lake, source)
+    with visit_source(settings, source, lake) as lease:
         yield from _mended_under(lease, settings, lake, source)
 
 
+def _restated(settings: Settings, lake: Lake, source: Source) -> Iterator[str]:
+    """Work out anew the tables that follow from the trace and have changed, and publish the difference.
+
+    Raises:
+        TablesChanged: others have changed, too: these follow from nothing.
+        DefinitionChanged: the source file says something else than what is published.
+    """
+    standing, shown = in_force(lake, source, compares=False)
+    changed, derived = changed_tables(lake, source, shown), derived_tables(source)
+    if not changed:
+        return
+    check_unchanged(source, changed if changed.keys() - derived else {})
+    check_version(source, shown, accepted=False, consequence="nothing was mended")
+    lo_us, hi_us = source.drops.interval(standing.landed[-1][1] - 1)
+    request = Request(replay=frozenset(), anew=frozenset().union(*(derived[table] for table in changed)))
+    run_id = new_run_id("repair")
+    for stage in STAGES:
+        run_stage(
+            stage,
+            source=source.name,
+            lo=instant(lo_us),
+            hi=instant(hi_us),
+            run_id=run_id,
+            settings=settings,
+            spark=lake.spark,
+            request=request,
+        )
+    for table, change in changed.items():
+        yield f"{table}: {change}; its rows are worked out anew from the trace, and published by run {run_id}"
+
+
 def _mended_under(lease: Lease, settings: Settings, lake: Lake, source: Source) -> Iterator[str]:
-    if publication.keep_newest(lake, source, lease.fence):
-        yield f"{PUBLISHED.qualified} named a publication twice: the newest row is left"
     _, shown = in_force(lake, source, near=lease.fence.token)
     if shown.published_us > 0 and not changed_parts(source, shown):
         check_tables(lake, source)

@@ -19,7 +19,8 @@ class Request:
     move past drops that were never run. `planned`: what a plan was made on, which must still stand. `overrides`: checks
     that may fail without stopping it, each with the reason that somebody gives. `promotes`: rows of the changed
     definition that were worked out before, on the same `planned`. `reread`: drops of a table or topic are read once
-    more, and what differs lands.
+    more, and what differs lands. `anew`: parts of the definition whose tables are damaged, and are worked out from the
+    trace as if these parts had changed.
     """
 
     only_file: str | None = None
@@ -31,6 +32,7 @@ class Request:
     overrides: Mapping[str, str] = field(default_factory=dict)
     promotes: KeptRows | None = None
     reread: bool = False
+    anew: frozenset[str] = frozenset()
 
     @classmethod
     def of_plan(

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from spark_jobs.session_settings import session_settings
-from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.places import file_system, lake_root, storage_options, table_uri
 from spark_jobs.storage.schema import Table
 

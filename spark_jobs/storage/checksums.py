@@ -1,8 +1,13 @@
-"""The checksum beside a version of a Delta table: how many files it has and how many bytes, which protocol and which
-columns. Delta's protocol describes it ("Version Checksum File").
+"""The checksums that Spark and Hadoop keep beside a Delta table on a local disk, for commits that `deltalake` makes.
 
-Spark writes one with each of its commits, `deltalake` none. Where there is none, each session of Spark that meets the
-version runs a job to work it out. It also lets `tidemark doctor` notice that the newest version was lost.
+The checksum of a version says how many files it has and how many bytes, which protocol and which columns. Delta's
+protocol describes it ("Version Checksum File"). Spark writes one with each of its commits, `deltalake` none. Where it
+lacks, each session of Spark that meets the version runs a job to work it out. It also lets `tidemark doctor` notice
+that the newest version was lost.
+
+The checksum of a file has a CRC-32 for each block, in Hadoop's format (`.NAME.crc`). Spark compares it whenever it
+reads the file; `tidemark doctor --deep` does for all files, the audit for some. It shows a change of a file that is
+still valid Parquet.
 """
 
 from __future__ import annotations
@@ -10,15 +15,43 @@ from __future__ import annotations
 import json
 import os
 import threading
+import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from spark_jobs.storage.delta_log import LOG_DIR, version_file
+from spark_jobs.storage.log_files import LOG_DIR, version_file
+from spark_jobs.threads import in_threads
 
 _NAMED = {"txn": ("setTransactions", "appId"), "domainMetadata": ("domainMetadata", "domain")}
 """Actions of which the last one of a name counts: what a checksum calls their list, and the name's key."""
 _MOST = 200
 """Versions that are gone through from the last checksum on. A log that has more without one goes on without."""
+
+
+_BLOCK_BYTES = 1 << 14
+"""Bytes of a file that one CRC-32 is of. Hadoop reads it from the file's head; its own are of 512."""
+
+
+def write_file_checksums(table: Path, version: int) -> None:
+    """Write the checksums of the commit of a version and of the data files that it adds."""
+    commit = table / LOG_DIR / version_file(version)
+    if not commit.exists():
+        return  # there was nothing to commit
+    actions = (json.loads(line) for line in commit.read_text().splitlines())
+    added = [table / unquote(action["add"]["path"]) for action in actions if "add" in action]
+    # a file that another process has removed meanwhile needs none
+    in_threads(_write_file_checksum, [file for file in (commit, *added) if file.exists()])
+
+
+def _write_file_checksum(file: Path) -> None:
+    beside = file.with_name(f".{file.name}.crc")
+    with file.open("rb") as content:
+        blocks = iter(lambda: content.read(_BLOCK_BYTES), b"")
+        sums = b"".join(zlib.crc32(block).to_bytes(4, "big") for block in blocks)
+    written = file.with_name(f".{file.name}.crc.{os.getpid()}.{threading.get_ident()}")
+    written.write_bytes(b"crc\0" + _BLOCK_BYTES.to_bytes(4, "big") + sums)
+    written.replace(beside)
 
 
 def write_checksum(table: Path, version: int) -> bool:

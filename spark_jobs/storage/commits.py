@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.storage.checksums import write_checksum
+from spark_jobs.storage.checksums import write_checksum, write_file_checksums
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fingerprints import NOTED
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -45,7 +46,7 @@ def commit(
 
     transactions = None if fence is None else [Transaction(fence.app_id, fence.token)]
     # without retries of its own a commit goes to the version after the one that was read, or fails
-    properties = CommitProperties(max_commit_retries=0, app_transactions=transactions)
+    properties = CommitProperties(NOTED, max_commit_retries=0, app_transactions=transactions)
     for _ in range(ATTEMPTS):
         table = open_table(uri, options)
         if fence is not None and (table.transaction_version(fence.app_id) or 0) >= fence.token:
@@ -58,6 +59,7 @@ def commit(
         # on S3 the requests for it would take as long as the job that it saves
         if "://" not in uri:
             write_checksum(Path(uri), following)
+            write_file_checksums(Path(uri), following)
         return True
     raise CommitsContended(
         expected=f"a commit to {uri} within {ATTEMPTS} tries",

@@ -6,15 +6,18 @@ columns that nobody asks for are not read, and what is read is held a row group 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from spark_jobs.storage.delta_log import open_table
+from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.delta_log import RESTORE, open_table
 from spark_jobs.storage.places import file_system
 
 if TYPE_CHECKING:
@@ -30,6 +33,12 @@ _READABLE = {"timestampNtz"}
 _MAPPED_COLUMNS = 2
 """The version of Delta's protocol for readers that brought columns of other names in the files."""
 _TICKS_CUT_OFF = 999
+
+
+class FileDamaged(TidemarkError):
+    """A data file that a table's log names is missing, or can't be read. Facts: `file`."""
+
+    code = "data_file_damaged"
 
 
 @dataclass(frozen=True)
@@ -71,11 +80,18 @@ class StoredRows:
         from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
         for fragment in self.fragments:
-            of_file = FileSystemDataset([fragment], self.schema, ParquetFileFormat(), fragment.filesystem)
-            scanner = of_file.scanner(
-                columns=list(self.columns), filter=self.where, batch_size=_batch_rows(fragment), batch_readahead=2
-            )
-            for batch in scanner.to_batches():
+            with naming_damage([fragment]):
+                of_file = FileSystemDataset([fragment], self.schema, ParquetFileFormat(), fragment.filesystem)
+                scanner = of_file.scanner(
+                    columns=list(self.columns), filter=self.where, batch_size=_batch_rows(fragment), batch_readahead=2
+                )
+                batches = scanner.to_batches()
+            while True:
+                # around the reading alone: what a caller raises between two batches is not about the file
+                with naming_damage([fragment]):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch]).cast(self.none().schema)
         if self.beside:
@@ -203,17 +219,68 @@ def rows_of(dataset: ds.FileSystemDataset, columns: Sequence[str], where: pc.Exp
     return StoredRows(tuple(dataset.get_fragments(where)), dataset.schema, tuple(dict.fromkeys(columns)), where)
 
 
+@contextmanager
+def naming_damage(fragments: Iterable[ds.ParquetFileFragment]) -> Iterator[None]:
+    """Let a failure of the block that comes from a damaged file among `fragments` name the file.
+
+    Raises:
+        FileDamaged: one is missing or can't be read.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        for fragment in fragments:
+            finding = damage_of_file(fragment.filesystem, fragment.path)
+            if finding:
+                place = f"{getattr(fragment.filesystem, 'base_path', '')}{fragment.path}"
+                raise FileDamaged(
+                    expected="the data files that a table's log names",
+                    found=f"{place} {finding}",
+                    consequence="nothing was done: the rows of this file are unknown",
+                    next_step=f"put the file back, or {RESTORE}",
+                    file=place,
+                ) from error
+        raise
+
+
+def damage_of_file(system: FileSystem, path: str) -> str | None:
+    """The damage of a Parquet file, every page read against its own checksum; None of a whole file.
+
+    Raises:
+        OSError: the file can't be fetched.
+    """
+    try:
+        with system.open_input_file(path) as file:
+            content = file.read_buffer()
+    except FileNotFoundError:
+        return "is missing"
+    try:
+        with pq.ParquetFile(content, page_checksum_verification=True) as opened:
+            for _ in opened.iter_batches():
+                pass
+    except (pa.ArrowException, OSError) as error:
+        return f"cannot be read: {str(error)[:120]}"
+    return None
+
+
+def _groups_of(fragment: ds.ParquetFileFragment) -> list[ds.RowGroupInfo]:
+    with naming_damage([fragment]):
+        groups: list[ds.RowGroupInfo] = fragment.row_groups
+    return groups
+
+
 def _rows_of(fragment: ds.ParquetFileFragment) -> int:
-    return sum(group.num_rows for group in fragment.row_groups)
+    return sum(group.num_rows for group in _groups_of(fragment))
 
 
 def _bytes_of(fragment: ds.ParquetFileFragment, columns: Collection[str]) -> int:
-    of_file = fragment.metadata
+    with naming_damage([fragment]):
+        of_file = fragment.metadata
     leaves = [n for n in range(of_file.num_columns) if of_file.schema.column(n).path.split(".", 1)[0] in columns]
-    groups = [of_file.row_group(group.id) for group in fragment.row_groups]
+    groups = [of_file.row_group(group.id) for group in _groups_of(fragment)]
     return sum(group.column(leaf).total_uncompressed_size for group in groups for leaf in leaves)
 
 
 def _batch_rows(fragment: ds.ParquetFileFragment) -> int:
-    size = sum(group.total_byte_size for group in fragment.row_groups)
+    size = sum(group.total_byte_size for group in _groups_of(fragment))
     return max(1, min(BATCH_ROWS, BATCH_BYTES * _rows_of(fragment) // max(size, 1)))

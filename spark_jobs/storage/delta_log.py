@@ -1,6 +1,6 @@
 """Logs of tables: what `deltalake` opens, and what is left of a table that has none.
 
-A log that has lost its newest commit is an error of ours, not one of the library.
+A damaged log is an error of ours that names the file, not one of the library.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import TidemarkError
+from spark_jobs.storage.log_files import LOG_DIR, LogBroken, files_of_log, version_file
 from spark_jobs.storage.places import file_system
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-LOG_DIR = "_delta_log"
-"""Where a table's folder has its log."""
-_VERSION_DIGITS = 20
 _LISTING_S = 0.05
+RESTORE = "`tidemark restore` a backup into an empty home; `tidemark doctor --deep` looks for other damage"
+"""The next step where files of a table are lost."""
 
 
 class CommitLost(TidemarkError):
@@ -30,55 +30,59 @@ class CommitLost(TidemarkError):
     code = "commit_lost"
 
 
+class LogDamaged(TidemarkError):
+    """The log of a table can't be read. Facts: `table`, `file`."""
+
+    code = "log_damaged"
+
+
 def open_table(uri: str, options: Mapping[str, str], version: int | None = None) -> DeltaTable:
     """The table at `uri`, its newest version or the one named.
 
     Raises:
         CommitLost: the newest version's commit is not there; its checksum, which is written after it, is.
+        LogDamaged: a commit or checkpoint is missing or can't be read.
         deltalake.exceptions.TableNotFoundError: there is no table.
     """
     from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
+    from deltalake.exceptions import DeltaError, TableNotFoundError
 
     # a folder that is listed while a commit and its checksum are written may show the later one alone
     for pause_s in (_LISTING_S, None):
         try:
             return DeltaTable(uri, version=version, storage_options=dict(options) or None)
+        except TableNotFoundError:
+            raise
         except DeltaError as error:
-            if not _lacks_newest_commit(uri, options):
-                raise
             if pause_s is None:
-                raise CommitLost(
-                    expected="the newest commit of a table, and its checksum",
-                    found=f"in the log of {uri}: its checksum alone",
-                    consequence="nothing was done: to go on without what the commit said could count rows twice",
-                    next_step="put the file back, or `tidemark restore` a backup into an empty home;"
-                    " `tidemark doctor --deep` looks for other damage",
-                    table=uri,
-                ) from error
+                raise _refusal(uri, options) or error from error
             time.sleep(pause_s)
     raise AssertionError("the last try returns or raises")
 
 
-def _lacks_newest_commit(uri: str, options: Mapping[str, str]) -> bool:
-    """Whether the log has the checksum of a version whose commit is not there, as the newest of its files."""
-    from pyarrow.fs import FileSelector
-
-    listed = file_system(uri, options).get_file_info(FileSelector(LOG_DIR, allow_not_found=True))
-    of_versions = [name for file in listed if (name := file.base_name).partition(".")[0].isdecimal()]
-    newest = {
-        suffix: max((name for name in of_versions if name == f"{name[:_VERSION_DIGITS]}.{suffix}"), default="")
-        for suffix in ("json", "crc")
-    }
-    return newest["crc"].partition(".")[0] > newest["json"].partition(".")[0]
-
-
-def version_file(version: int, suffix: str = "json") -> str:
-    """The name of a version's commit in the log, or of its checksum (`crc`).
-
-    Source: Delta's protocol, "Delta Log Entries" and "Version Checksum File".
-    """
-    return f"{version:0{_VERSION_DIGITS}d}.{suffix}"
+def _refusal(uri: str, options: Mapping[str, str]) -> TidemarkError | None:
+    """The damage of a log that the library could not open; None if its files are whole."""
+    try:
+        files_of_log(file_system(uri, options))
+    except LogBroken as broken:
+        found = f"in the log of {uri}: "
+        if broken.is_lost:
+            return CommitLost(
+                expected="the newest commit of a table, and its checksum",
+                found=f"{found}its checksum alone",
+                consequence="nothing was done: to go on without what the commit said could count rows twice",
+                next_step=f"put the file back, or {RESTORE}",
+                table=uri,
+            )
+        return LogDamaged(
+            expected="a log whose commits and checkpoints can be read",
+            found=f"{found}{broken}",
+            consequence="nothing was done: without that file nobody can tell which rows the table has",
+            next_step=f"put the file back, or {RESTORE}",
+            table=uri,
+            file=broken.file,
+        )
+    return None
 
 
 def has_log(folder: Path) -> bool:

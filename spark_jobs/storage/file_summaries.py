@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.storage.data_files import dataset_of
+from spark_jobs.storage.data_files import dataset_of, naming_damage
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.places import file_system
 
@@ -50,10 +50,11 @@ def summarize_files(
     sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist(), strict=True))
     dataset = dataset_of(table, file_system(uri, options), None if values is None else {partition: values})
     for fragment in dataset.get_fragments():
-        rows = fragment.count_rows()
+        with naming_damage([fragment]):
+            rows = fragment.count_rows()
+            bounds = {column: _bounds(fragment, dataset.schema, column) for column in columns} if rows else {}
         if rows:
             value = get_partition_keys(fragment.partition_expression)[partition]
-            bounds = {column: _bounds(fragment, dataset.schema, column) for column in columns}
             yield FileSummary(value, rows, sizes[fragment.path], bounds)
 
 

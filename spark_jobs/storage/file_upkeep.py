@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_jobs.storage.commits import commit
-from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.sql import literal
 from spark_jobs.storage.written_files import ROWS_A_GROUP

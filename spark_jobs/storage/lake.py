@@ -6,7 +6,7 @@ Nothing here decides what is visible: that is `trace.published` (see `storage.vi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -27,7 +27,9 @@ from spark_jobs.storage.file_upkeep import (
     files_stored,
     remove_unused,
 )
+from spark_jobs.storage.fingerprints import NOTED, NOTED_SQL, Fingerprint, change_since, miscount, take_fingerprint
 from spark_jobs.storage.people_tables import DISMISSALS
+from spark_jobs.storage.plain_reading import differing_files, misread_rows
 from spark_jobs.storage.records import (
     Rows,
     append_next_records,
@@ -59,6 +61,10 @@ if TYPE_CHECKING:
 
 
 _OF_FILE = {"file": "file_path", "file_size": "file_size"}
+
+
+def _of_source(table: Table, source: str) -> dict[str, str]:
+    return {"source": source} if "source" in table.partitions else {}
 
 
 def _superseded(table: Table, fence: Fence | None) -> Superseded:
@@ -101,6 +107,26 @@ class Lake(StandingTables):
         """The greatest token under which an attempt on the source has committed to a table of records, also where its
         rows are gone; 0 before the first."""
         return committed_token(self.uri(table), self._storage_options, source)
+
+    def fingerprint(self, table: Table, source: str, before: Fingerprint | None) -> Fingerprint:
+        """A table's version, commit and rows of `source` now; see `storage.fingerprints`."""
+        return take_fingerprint(self.uri(table), self._storage_options, source, before)
+
+    def change_since(self, table: str, source: str, noted: Fingerprint) -> str | None:
+        """The loss or foreign change of the table with this qualified name; see `storage.fingerprints`."""
+        return change_since(self._place(*table.split(".")), self._storage_options, source, noted)
+
+    def miscount(self, table: str, source: str, noted: Fingerprint) -> str | None:
+        """The difference between the rows that a fingerprint notes and those in the log; see `storage.fingerprints`."""
+        return miscount(self._place(*table.split(".")), self._storage_options, source, noted)
+
+    def differing_files(self, table: Table, source: str) -> Iterator[dict[str, Any]]:
+        """Of a sample of files those that differ from their checksums; see `storage.plain_reading`."""
+        return differing_files(self.uri(table), self._storage_options, _of_source(table, source))
+
+    def misread_rows(self, table: Table, source: str) -> Iterator[dict[str, Any]]:
+        """What the files hold and the log or the skipping reader does not say; see `storage.plain_reading`."""
+        return misread_rows(self.uri(table), self._storage_options, table.skipping, _of_source(table, source))
 
     def summaries(
         self, table: Table, partition: str, values: Sequence[str] | None, columns: Sequence[str]
@@ -204,7 +230,7 @@ class Lake(StandingTables):
         Delta's check costs a job to read what the table's log says of earlier attempts.
         """
         ordered = rows.select(*table.column_names)
-        options = {"maxRecordsPerFile": str(MOST_ROWS_A_FILE)}
+        options = {"maxRecordsPerFile": str(MOST_ROWS_A_FILE), **NOTED}
         if fence is not None:
             options |= fence.writer_options()
         ordered.writeTo(table.qualified).options(**options).append()
@@ -230,7 +256,7 @@ class Lake(StandingTables):
         """`append` of chunks without a fence, in files of the layout of `storage.dense_files`."""
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
-            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).append()
+            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS, **NOTED).append()
         self.commits += 1
 
     def rewrite(
@@ -281,13 +307,13 @@ class Lake(StandingTables):
         fence, in files of the layout of `storage.dense_files`."""
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
-            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS).overwrite(replaced)
+            ordered.writeTo(table.qualified).options(**WRITER_OPTIONS, **NOTED).overwrite(replaced)
         self.commits += 1
 
     def amend(self, statement: str, fence: Fence) -> None:
         """Run one MERGE, UPDATE or DELETE, once: a repeat under the same or an older token is skipped by Delta."""
         options = {f"spark.databricks.delta.write.{key}": value for key, value in fence.writer_options().items()}
-        with session_settings(self.spark, options):
+        with session_settings(self.spark, options | NOTED_SQL):
             self.run(statement)
         self.commits += 1
 
@@ -296,12 +322,14 @@ class Lake(StandingTables):
         listed = ", ".join(str(int(token)) for token in tokens)
         of_source = "" if source is None else f"source = {literal(source)} AND "
         statement = f"DELETE FROM {qualified(table.database, table.table)} WHERE {of_source}token IN ({listed})"
-        self.run(statement)
+        with session_settings(self.spark, NOTED_SQL):
+            self.run(statement)
         self.commits += 1
 
     def delete_values(self, table: Table, column: str, values: Sequence[str]) -> None:
         """Remove the rows whose `column` is one of `values`; of a partition column this rewrites no file."""
         listed = ", ".join(literal(value) for value in values)
         statement = f"DELETE FROM {qualified(table.database, table.table)} WHERE {name(column)} IN ({listed})"
-        self.run(statement)
+        with session_settings(self.spark, NOTED_SQL):
+            self.run(statement)
         self.commits += 1

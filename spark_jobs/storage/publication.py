@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.errors import TidemarkError
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fingerprints import Fingerprints, from_json, to_json
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.tables import PUBLISHED
 from spark_jobs.storage.times import instant, micros
@@ -34,7 +35,8 @@ class PublicationDoubled(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One row of `trace.published`: times in microseconds, tokens whose rows are visible, the token that published."""
+    """One row of `trace.published`: times in microseconds, tokens whose rows are visible, the token that published, and
+    the fingerprints of the tables as they were then."""
 
     published_us: int
     reached_us: int
@@ -44,6 +46,7 @@ class Publication:
     definition: str = ""
     run_id: str = ""
     token: int = 0
+    tables: Fingerprints = field(default_factory=dict)
 
 
 def visible(publication: Publication) -> Column:
@@ -86,7 +89,8 @@ def load(lake: Lake, source: Source) -> Publication:
     row = rows[0]
     published_us, reached_us, complete_us = (micros(row[time]) for time in ("published", "reached", "complete"))
     others = {name: row[name] for name in ("settled", "definition", "run_id", "token")}
-    return Publication(published_us, reached_us, complete_us, tokens=tuple(row["tokens"]), **others)
+    tables = from_json(row.get("tables"))
+    return Publication(published_us, reached_us, complete_us, tokens=tuple(row["tokens"]), tables=tables, **others)
 
 
 def keep_newest(lake: Lake, source: Source, fence: Fence) -> bool:
@@ -129,5 +133,6 @@ def commit(lake: Lake, source: Source, fence: Fence, publication: Publication) -
         "settled": publication.settled,
         "tokens": list(publication.tokens),
         "definition": publication.definition,
+        "tables": to_json(publication.tables),
     }
     lake.replace_record(PUBLISHED, row, fence)

@@ -16,15 +16,15 @@ import pyarrow as pa
 from spark_jobs.errors import TidemarkError
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.commits import commit
-from spark_jobs.storage.data_files import dataset_of
+from spark_jobs.storage.data_files import dataset_of, naming_damage
 from spark_jobs.storage.delta_log import open_table
 from spark_jobs.storage.extract_table import EXTRACTS
 from spark_jobs.storage.fence import Fence
+from spark_jobs.storage.fingerprints import of_source
 from spark_jobs.storage.people_tables import ERASURES, SOURCE_CHANGES
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.quality_tables import QUALITY
 from spark_jobs.storage.schema import Table
-from spark_jobs.storage.sql import literal
 from spark_jobs.storage.tables import FILES, FRONTIERS, PUBLISHED
 
 if TYPE_CHECKING:
@@ -71,9 +71,12 @@ def read_records(uri: str, options: Mapping[str, str], where: pc.Expression | No
 
     Raises:
         deltalake.exceptions.TableNotFoundError: there is no table.
+        FileDamaged: a data file is missing or can't be read.
     """
 
-    return dataset_of(open_table(uri, options), file_system(uri, options)).to_table(filter=where)
+    dataset = dataset_of(open_table(uri, options), file_system(uri, options))
+    with naming_damage(dataset.get_fragments()):
+        return dataset.to_table(filter=where)
 
 
 def committed_token(uri: str, options: Mapping[str, str], source: str) -> int:
@@ -126,9 +129,8 @@ def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fen
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         from deltalake import write_deltalake
 
-        of_source = f"source = {literal(fence.source)}"
-        arrow = _arrow(table, rows)
-        write_deltalake(table, arrow, mode="overwrite", predicate=of_source, commit_properties=properties)
+        replaced = of_source(fence.source)
+        write_deltalake(table, _arrow(table, rows), mode="overwrite", predicate=replaced, commit_properties=properties)
 
     return commit(uri, options, fence, write)
 

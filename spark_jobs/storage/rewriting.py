@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.storage.commits import commit
-from spark_jobs.storage.delta_log import LOG_DIR, open_table
+from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.places import file_system
 from spark_jobs.storage.written_files import Destination, WrittenFile
 
@@ -197,7 +198,9 @@ def forget_versions(uri: str, options: Mapping[str, str], source: str | None = N
     newest, named = table.version(), {unquote(file["path"]) for file in pa.table(table.get_add_actions()).to_pylist()}
     folder = "" if source is None else f"source={quote(source)}"
     for entry in system.get_file_info(FileSelector(folder, allow_not_found=True, recursive=True)):
-        if entry.type == FileType.File and LOG_DIR not in entry.path.split("/") and entry.path not in named:
+        folder, _, name = entry.path.rpartition("/")
+        of = f"{folder}/{name.removeprefix('.').removesuffix('.crc')}".lstrip("/")  # a checksum goes with its file
+        if entry.type == FileType.File and LOG_DIR not in entry.path.split("/") and not {entry.path, of} & named:
             system.delete_file(entry.path)
     for entry in system.get_file_info(FileSelector(LOG_DIR, recursive=True)):
         version = _OF_VERSION.match(entry.base_name.lstrip("."))

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.storage.delta_log import LOG_DIR, clear_unfinished, open_table
+from spark_jobs.storage.delta_log import clear_unfinished, open_table
+from spark_jobs.storage.fingerprints import NOTED
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.places import WAREHOUSE, file_system, for_spark, lake_root, storage_options, table_uri
 from spark_jobs.storage.records import RECORDS, lost, widen_records
 from spark_jobs.storage.schema import IDENTITY, Column, Table
@@ -270,7 +272,9 @@ class StandingTables:
         wider = {
             c.name: F.col(name(c.name)).cast(c.type).alias(c.name, metadata={"comment": c.comment}) for c in columns
         }
-        writer = rows.withColumns(wider).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer = (
+            rows.withColumns(wider).write.format("delta").mode("overwrite").options(overwriteSchema="true", **NOTED)
+        )
         # by its place: as a table of the catalog it would be replaced, and lose its comment and properties
         writer = writer.partitionBy(*table.partitions) if table.partitions else writer
         writer.save(for_spark(self.uri(table)))
@@ -278,7 +282,7 @@ class StandingTables:
 
     def _fill(self, table: Table, columns: Sequence[Column]) -> None:
         """Add columns with what older rows have in them, in one commit: a column that is there is filled."""
-        writer = self._filled(table, columns).writeTo(table.qualified).option("mergeSchema", "true")
+        writer = self._filled(table, columns).writeTo(table.qualified).options(mergeSchema="true", **NOTED)
         writer.overwrite(F.lit(True))
         self.commits += 1
 

@@ -171,6 +171,12 @@ PUBLISHED = Table(
         Column("settled", "BIGINT", "Rows written by tokens up to this one are all published, or were removed."),
         Column("tokens", "ARRAY<BIGINT>", "Tokens beyond `settled` whose rows are published."),
         Column("definition", "STRING", "Hash of each part of the definition that the published rows follow, as JSON."),
+        Column(
+            "tables",
+            "STRING",
+            "Version, checksum of its commit, and rows of each table that the publication rests on, as JSON; null of an"
+            " older version of Tidemark.",
+        ),
     ),
     ("source",),
     (),

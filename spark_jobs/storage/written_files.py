@@ -275,7 +275,8 @@ def statistics(of_file: pq.FileMetaData, bounded: Sequence[str]) -> str:
             if low is not None and high is not None:
                 least[name], greatest[name] = low, high
     statistics = {"numRecords": of_file.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-    return json.dumps(statistics)
+    # as they are: `deltalake` reads an escaped character beyond U+1FFFF as another one, and skips the file for it
+    return json.dumps(statistics, ensure_ascii=False)
 
 
 def _low(value: Any) -> Any:

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.examination import examine_names
-from spark_jobs.jobs.in_force import PublicationLost
+from spark_jobs.jobs.in_force import PublicationLost, TablesChanged
 from spark_jobs.jobs.maintenance import maintain_source
 from spark_jobs.jobs.repair import repair
 from spark_jobs.jobs.visits import merge, sweep
 from spark_jobs.sources import load_source
+from spark_jobs.storage.fingerprints import NOTED
 from spark_jobs.storage.publication import load
 from spark_jobs.storage.stored_lake import StoredLake
 from tests.jobs.harness import Reading, published, run, write_drops, write_source
@@ -58,7 +59,8 @@ def test_what_follows_from_the_lake_is_made_anew(lake: SparkSession, spark_setti
     updates = folder / "trace.db" / "meters_updates"
     rows = DeltaTable(updates).to_pyarrow_table().slice(0, 1)
     at = rows.schema.get_field_index("batch")
-    write_deltalake(updates, rows.set_column(at, "batch", pa.array(["9-nobody"])), mode="append")
+    orphan = rows.set_column(at, "batch", pa.array(["9-nobody"]))
+    write_deltalake(updates, orphan, mode="append", commit_properties=CommitProperties(NOTED))
     # a table that the catalog has lost, the lease, a cut note
     state = folder / "gold.db" / "state_history"
     shutil.copytree(state, tmp_path / "state")
@@ -147,3 +149,25 @@ def test_what_cannot_be_derived_is_not_made_up(lake: SparkSession, spark_setting
     (finding,) = repair(settings, lake)
     assert (finding.verdict, "trace.frontiers" in finding.found) == ("wrong", True)
     shutil.move(tmp_path / "log", log)
+
+
+def test_windows_that_lost_their_newest_commit_are_refused_and_worked_out_anew(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    settings = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
+    write_drops(settings, [Reading(day, 1440 * day + 10, "a", day) for day in range(3)])
+    for day in (0, 1):
+        run(lake, settings, day, day)
+    before = shown(lake)
+    log = spark_settings.lake_path / "silver.db" / "hourly_history" / "_delta_log"
+    newest = max(path for path in log.glob("*.json") if path.stem.isdigit())
+    for lost in (newest, newest.with_suffix(".crc"), newest.with_name(f".{newest.name}.crc")):
+        lost.unlink(missing_ok=True)
+    with pytest.raises(TablesChanged, match=r"silver.hourly_history: it ends at version"):
+        run(lake, settings, 2, 2, stages=("land",))
+    (mended, *_) = repair(settings, lake)
+    assert mended.verdict == "ok", mended
+    assert "worked out anew from the trace" in mended.found
+    assert shown(lake) == before
+    assert run(lake, settings, 2, 2)[-1]["moved"]
+    assert repair(settings, lake) == []

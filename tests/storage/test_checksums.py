@@ -15,10 +15,11 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from spark_jobs.storage.checksums import write_checksum
-from spark_jobs.storage.delta_log import LOG_DIR, CommitLost, open_table, version_file
+from spark_jobs.storage.delta_log import CommitLost, open_table
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_commits import append_files, destination
 from spark_jobs.storage.file_upkeep import compact_small_files
+from spark_jobs.storage.log_files import LOG_DIR, version_file
 from spark_jobs.storage.records import append_records
 from spark_jobs.storage.written_files import Layout
 

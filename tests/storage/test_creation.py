@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.storage.delta_log import LOG_DIR, clear_unfinished, has_log
+from spark_jobs.storage.delta_log import clear_unfinished, has_log
 from spark_jobs.storage.lake import Lake
+from spark_jobs.storage.log_files import LOG_DIR
 from spark_jobs.storage.schema import IDENTITY, Column, Table
 from spark_jobs.storage.standing_tables import TableDiffers
 from spark_jobs.storage.tables import DATABASES, SHARED

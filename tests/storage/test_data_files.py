@@ -17,7 +17,9 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from spark_jobs.storage.data_files import StoredRows, dataset_of, stored_rows
 from spark_jobs.storage.file_summaries import summarize_files
+from spark_jobs.storage.fingerprints import change_since, take_fingerprint
 from spark_jobs.storage.places import file_system
+from spark_jobs.storage.plain_reading import differing_files, misread_rows
 from tests.installations import CHECKOUT
 
 ROWS = 5000
@@ -159,6 +161,13 @@ def test_files_of_an_object_store_are_read_as_local_ones_are(uri: str, store: di
     there, here = stored_rows("s3://bucket/lake/table", store, columns, where), stored_rows(uri, {}, columns, where)
     parts = [pickle.loads(pickle.dumps(part)) for part in there.split(1500)]
     assert sorted(place for part in parts for place in places(part)) == places(there) == places(here)
+    noted = take_fingerprint("s3://bucket/lake/table", store, "meters", None)
+    assert noted == take_fingerprint(uri, {}, "meters", None)
+    assert change_since("s3://bucket/lake/table", store, "meters", noted) is None
+    later = replace(noted, version=noted.version + 1)
+    assert "are gone" in str(change_since("s3://bucket/lake/table", store, "meters", later))
+    assert list(misread_rows("s3://bucket/lake/table", store, ["place", "text"], {})) == []
+    assert list(differing_files("s3://bucket/lake/table", store, {})) == []
 
 
 def test_rows_beside_the_files_are_rows_too(uri: str) -> None:

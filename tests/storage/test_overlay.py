@@ -18,6 +18,11 @@ READS = {
     "logged_bounds",
     "in_use",
     "on_disk",
+    "fingerprint",
+    "change_since",
+    "miscount",
+    "differing_files",
+    "misread_rows",
 }
 """Methods that look and leave everything as it is."""
 

@@ -1,0 +1,209 @@
+"""Fingerprints of tables: the state of each table that a publication rests on, and a table's changes since.
+
+A Delta log whose newest commit is gone reads as the table was before, and whoever can write files can commit to it. A
+publication therefore notes of each table the version, the checksum of that version's commit, and the rows. Later the
+commit must be there, with the same bytes, and each commit after it that changes rows must be Tidemark's own.
+
+Cost: the commit of the noted version is read, and those that came after it: one small file a table after a whole run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.storage.delta_log import open_table
+from spark_jobs.storage.log_files import LogBroken, newest_version, parse_commit, read_commit
+from spark_jobs.storage.places import file_system
+from spark_jobs.storage.sql import literal
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+COMMIT_NOTE = "tidemark"
+"""The `userMetadata` of each commit of Tidemark's."""
+NOTED = {"userMetadata": COMMIT_NOTE}
+"""The same as an option of a writer: of Spark's, or of `deltalake`'s as metadata of a commit."""
+NOTED_SQL = {"spark.databricks.delta.commitInfo.userMetadata": COMMIT_NOTE}
+"""The same as a setting of a session, for statements."""
+
+_MOST = 1000
+"""Commits that are read of a table: where others share it, a source that has not run for long has more of theirs."""
+
+
+def of_source(source: str) -> str:
+    """SQL: whether a row of a shared table is one of `source`."""
+    return f"source = {literal(source)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """A table's newest version, the SHA-256 of its commit, and the number of its rows: where sources share the table,
+    of one source's. `rows` is None where the log has no count for a file."""
+
+    version: int
+    commit: str
+    rows: int | None
+
+
+Fingerprints = Mapping[str, Fingerprint]
+"""By the qualified name of the table."""
+
+
+def to_json(fingerprints: Fingerprints) -> str:
+    """One line of JSON; `from_json` gives an equal value."""
+    return json.dumps({table: asdict(of) for table, of in sorted(fingerprints.items())}, separators=(",", ":"))
+
+
+def from_json(text: str | None) -> dict[str, Fingerprint]:
+    """What `to_json` gave; empty of a publication that an older version of Tidemark made."""
+    return {table: Fingerprint(**of) for table, of in json.loads(text or "{}").items()}
+
+
+def take_fingerprint(uri: str, options: Mapping[str, str], source: str, before: Fingerprint | None) -> Fingerprint:
+    """The fingerprint of the table at `uri` now.
+
+    `source`: the one whose rows count where the table is shared. `before`: an earlier fingerprint, which saves work
+    where commits since have added files alone.
+
+    Raises:
+        CommitLost, LogDamaged: the log can't be read.
+        deltalake.exceptions.TableNotFoundError: there is no table.
+    """
+    system = file_system(uri, options)
+    if before is not None and (extended := _extended(system, source, before)) is not None:
+        return extended
+    table = open_table(uri, options)
+    version = table.version()
+    return Fingerprint(version, _checksum(read_commit(system, version)), _rows_at(uri, options, source, version))
+
+
+def miscount(uri: str, options: Mapping[str, str], source: str, noted: Fingerprint) -> str | None:
+    """The count of rows at the noted version, if the log has that version and counts others than `noted`."""
+    from deltalake.exceptions import DeltaError
+
+    system = file_system(uri, options)
+    if noted.rows is None or noted.version not in dict(_commits_from(system, noted.version)):
+        return None
+    try:
+        rows = _rows_at(uri, options, source, noted.version)
+    except DeltaError:
+        return None  # commits before that version went with their checkpoint
+    return (
+        None if rows == noted.rows else f"version {noted.version} has {rows} rows, the publication noted {noted.rows}"
+    )
+
+
+def _extended(system: FileSystem, source: str, before: Fingerprint) -> Fingerprint | None:
+    """`before` with what later commits added; None where one of them did more, or `before` is not in the log."""
+    commits = dict(_commits_from(system, before.version))
+    if before.version not in commits or _checksum(commits[before.version]) != before.commit or before.rows is None:
+        return None
+    if len(commits) == _MOST:
+        return None
+    rows = before.rows
+    for version in sorted(commits)[1:]:
+        try:
+            added = _rows_added(parse_commit(commits[version], version), source)
+        except LogBroken:
+            return None
+        if added is None:
+            return None
+        rows += added
+    newest = max(commits)
+    return Fingerprint(newest, _checksum(commits[newest]), rows)
+
+
+def _rows_at(uri: str, options: Mapping[str, str], source: str, version: int) -> int | None:
+    """The rows of a version by the log's own count; None where a file has none."""
+    listed = pa.table(open_table(uri, options, version).get_add_actions(flatten=True))
+    if "partition.source" in listed.column_names:
+        listed = listed.filter(pc.equal(listed["partition.source"], source))
+    counts = listed["num_records"]
+    return None if counts.null_count else int(pc.sum(counts).as_py() or 0)
+
+
+def _rows_added(actions: list[dict[str, Any]], source: str) -> int | None:
+    """The rows that a commit added; None where it removed some, or the log does not say."""
+    rows = 0
+    for action in actions:
+        if not _touches(action, source):
+            continue
+        if "add" not in action:
+            return None
+        stats = json.loads(action["add"].get("stats") or "{}")
+        if "numRecords" not in stats:
+            return None
+        rows += int(stats["numRecords"])
+    return rows
+
+
+def change_since(uri: str, options: Mapping[str, str], source: str, noted: Fingerprint) -> str | None:
+    """The loss of commits since `noted`, or a change by others, of the table at `uri`; None where there is neither.
+
+    Of a table that sources share, changes of rows of `source` count.
+    """
+    system = file_system(uri, options)
+    try:
+        newest = newest_version(system)
+        if newest < 0:
+            return "its log is gone"
+        if newest < noted.version:
+            return f"it ends at version {newest}: commits up to version {noted.version} are gone"
+        commits = dict(_commits_from(system, noted.version))
+        if noted.version not in commits:
+            return None  # a log lets commits go that a checkpoint has taken in
+        if _checksum(commits[noted.version]) != noted.commit:
+            return f"the commit of version {noted.version} is empty or another one"
+        return _foreign_change(commits, noted.version, source)
+    except LogBroken as broken:
+        return str(broken)
+
+
+def _foreign_change(commits: Mapping[int, bytes], first: int, source: str) -> str | None:
+    """The newest change of rows since version `first` that others made and nobody has undone; None if there is none."""
+    changes: dict[int, str | None] = {first: None}
+    for version in sorted(commits)[1:]:
+        actions = parse_commit(commits[version], version)
+        info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        changes[version] = changes[version - 1]
+        touched = [action for action in actions if _touches(action, source)]
+        if info.get("userMetadata") == COMMIT_NOTE:
+            # of what others did to the source's rows nothing is left
+            if info.get("operationParameters", {}).get("predicate") == of_source(source):
+                changes[version] = None
+        elif info.get("operation") == "RESTORE":
+            restored = int(info.get("operationParameters", {}).get("version") or -1)
+            if touched:
+                changes[version] = changes.get(restored, f"version {version} restored one before the publication")
+        elif touched:
+            changes[version] = f"version {version} ({info.get('operation', 'unknown')}) was not made by Tidemark"
+    return changes[max(changes)]
+
+
+def _touches(action: Mapping[str, Any], source: str) -> bool:
+    """Whether an action of a commit changes rows, of a shared table those of `source`."""
+    file = action.get("add") or action.get("remove")
+    if file is None or file.get("dataChange") is False:
+        return False
+    partition = file.get("partitionValues") or {}
+    return bool(partition.get("source", source) == source)
+
+
+def _commits_from(system: FileSystem, first: int) -> Iterator[tuple[int, bytes]]:
+    """The commits from version `first` on, with their bytes, up to the first that is not there; `_MOST` at most."""
+    for version in range(first, first + _MOST):
+        try:
+            yield version, read_commit(system, version)
+        except FileNotFoundError:
+            return
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
