@@ -211,10 +211,9 @@ LATE = Table(
         Column(
             "action",
             "STRING",
-            "reemit: counted. discard: in no window it is late for, all of them. partial: counted where the policy "
-            "allows. next_window: at moved_to. below_horizon: came below it, counted nowhere. kept_below_horizon: "
-            "taken back below it, still counted. null_key: a column of the key has no value; in no window. "
-            "out_of_range: a window over it would begin before year 1 or end after year 9999; in no window.",
+            "reemit: counted. discard: in no late window. partial: counted where allowed. next_window: at moved_to. "
+            "below_horizon: counted nowhere. kept_below_horizon: taken back, still counted. null_key: a key without "
+            "a value. out_of_range: a window beyond years 1 to 9999.",
         ),
         Column("diff", "BIGINT", "+1 the row came, -1 it was taken back."),
         Column("known_from", "TIMESTAMP", "Visible time of the change."),
