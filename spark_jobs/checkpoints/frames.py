@@ -56,7 +56,7 @@ times as fast as by text, and what is sorted further the kernels sort."""
 NEEDED = (
     "entity", "start_time", "start_row", "end_time", "settled", "settled_end", "timestamp", "at_delta", "delta_count",
     "deleted", "vector", "seen", "encoding", "event_times", "row_ids", "known", "known_until", "ops", "refusals",
-    "sizes", "indices", "values", "given", "scalars", "transforms", "delta_ids", "parents",
+    "sizes", "indices", "values", "given", "scalars", "transforms", "delta_ids", "parents", "sequences",
 )  # fmt: skip
 """Columns of a segment that a read needs; which of them, the meaning says (`columns_needed`)."""
 
@@ -152,6 +152,8 @@ def columns_needed(meaning: Meaning) -> list[str]:
     never = set() if meaning.operations is not None else {"scalars", "transforms"}
     if not meaning.with_parents:
         never |= {"delta_ids", "parents"}
+    if meaning.sequence is None:
+        never.add("sequences")
     return [c for c in NEEDED if c not in never]
 
 

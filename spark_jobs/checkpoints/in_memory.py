@@ -67,7 +67,7 @@ class Chains:
         """Chains of these deltas, in any order, still without checkpoints.
 
         Args:
-            deltas: one per (entity, event_time, row_id).
+            deltas: one per (entity, event_time, sequence, row_id).
             dtype: type of the vectors: float32, float64 or int64.
             dims: the declared length; an entity that never was then counts as zeros. None: Create or Dense comes first.
             transforms: registered transforms by name; each takes and returns vectors as rows.

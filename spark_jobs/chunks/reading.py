@@ -10,8 +10,10 @@ their bounds said: it then begins anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +21,7 @@ from spark_jobs.kernels.chunks import checks
 from spark_jobs.kernels.chunks.config import StoreConfig
 from spark_jobs.kernels.chunks.newest_first import latest_newest_first
 from spark_jobs.kernels.chunks.reads import Latest
+from spark_jobs.kernels.chunks.sequenced import with_places
 from spark_jobs.kernels.chunks.store import ChunkStore
 from spark_jobs.kernels.chunks.stored import StoredLayout, standing_chunks, stored_chunks
 from spark_jobs.storage.lake import Lake
@@ -38,6 +41,7 @@ class ChunkReader:
         has_static: whether chunks without any time may be there.
         counted: of chunks with `diff`, `landing` and `landings`, those whose landing counts, whose rows may have come
             or gone; None: the table has no history, and every chunk counts.
+        sequence: components, of the layout's, that order rows of one time before their row ids do.
     """
 
     lake: Lake
@@ -46,6 +50,7 @@ class ChunkReader:
     instant: str = "{}"
     has_static: bool = False
     counted: Callable[[pa.Table], pa.Table] | None = None
+    sequence: Sequence[str] = ()
 
     def range_query(self, entity: str, timeline: str, lo: int, hi: int, components: Sequence[str]) -> pa.Table:
         """`ChunkStore.range_query` over the table's chunks."""
@@ -54,7 +59,9 @@ class ChunkReader:
         components = checks.names(components, "components")
         meeting = f"({self._starting(timeline, hi)} AND {self._ending(timeline, lo)}) OR {self._static()}"
         chunks = self._read(entity, timeline, components, f"({meeting}) AND ({self._telling(components)})")
-        return self._in_memory(chunks).range_query(entity, timeline, lo, hi, components)
+        store, ids = self._in_memory(chunks)
+        found = store.range_query(entity, timeline, lo, hi, components)
+        return found if ids is None else found.set_column(0, "row_id", pa.array(ids[found["row_id"].to_numpy()]))
 
     def latest_at(self, entity: str, timeline: str, at: int, components: Sequence[str]) -> dict[str, Latest]:
         """`ChunkStore.latest_at` over the table's chunks."""
@@ -82,7 +89,9 @@ class ChunkReader:
             return chunks if self.counted is None else chunks.filter(pc.is_in(chunks["chunk_id"], bounds.names))
 
         def answer(chunks: pa.Table) -> dict[str, Latest]:
-            return self._in_memory(chunks).latest_at(entity, timeline, at, components)
+            store, ids = self._in_memory(chunks)
+            found = store.latest_at(entity, timeline, at, components)
+            return found if ids is None else {c: replace(row, row_id=int(ids[row.row_id])) for c, row in found.items()}
 
         return latest_newest_first(bounds.newest_first, bounds.newest_start, components, read=read, answer=answer)
 
@@ -120,14 +129,20 @@ class ChunkReader:
     def _read(self, entity: str, timeline: str, components: Sequence[str], condition: str) -> pa.Table:
         """The entity's chunks that meet the condition, with the columns that the query needs."""
         times_of = [name(f"t_{timeline}")] if timeline in self.layout.timelines else []
-        values = [name(f"c_{c}") for c in dict.fromkeys(components) if c in self.layout.components]
+        values = [name(f"c_{c}") for c in dict.fromkeys([*components, *self.sequence]) if c in self.layout.components]
         wanted = ["entity", "chunk_id", "row_ids[0] AS first_row_id", "row_ids", *times_of, *values]
         return self._counted(entity, wanted, condition)
 
-    def _in_memory(self, chunks: pa.Table) -> ChunkStore:
-        """A store of all chunks that were read for a query: what one read brought, another one may take back."""
-        standing = stored_chunks if self.counted is None else standing_chunks
-        return ChunkStore.restore(standing(chunks, self.layout), StoreConfig.off())
+    def _in_memory(self, chunks: pa.Table) -> tuple[ChunkStore, npt.NDArray[np.int64] | None]:
+        """A store of all chunks that were read for a query: what one read brought, another one may take back. With a
+        sequence its row ids are places, and the row id of each place comes beside it."""
+        ids = None
+        if self.sequence:
+            chunks, ids = with_places(chunks, self.sequence)
+        held = (stored_chunks if self.counted is None else standing_chunks)(chunks, self.layout)
+        if ids is not None:
+            held = [replace(of, chunk=of.chunk.take(np.argsort(of.chunk.row_ids), of.chunk.id)) for of in held]
+        return ChunkStore.restore(held, StoreConfig.off()), ids
 
     def _counted(self, entity: str, wanted: list[str], condition: str) -> pa.Table:
         """Columns of the entity's chunks that meet the condition and count."""

@@ -70,7 +70,7 @@ class SourceChunks:
         """The entity's rows with a time in `[lo_us, hi_us]`, both inclusive, and a value of any of the components.
 
         Times are microseconds since 1970. Columns: `row_id`, `time` (timestamp in UTC) and the components (None: all
-        columns of the source), by (time, row id). An unknown entity and an inverted range give no row.
+        columns of the source), by (time, sequence, row id). An unknown entity and an inverted range give no row.
 
         Raises:
             UnknownTimeline, UnknownComponent: the source does not declare it.
@@ -85,8 +85,8 @@ class SourceChunks:
     def latest_at(
         self, entity: str, timeline: str, at_us: int, components: Sequence[str] | None = None
     ) -> dict[str, Latest]:
-        """Per component (None: all columns) the entity's value with the greatest (time, row id) at or before `at_us`,
-        in microseconds since 1970; components without one are left out.
+        """Per component (None: all columns) the entity's value with the greatest (time, sequence, row id) at or
+        before `at_us`, in microseconds since 1970; components without one are left out.
 
         Raises:
             UnknownTimeline, UnknownComponent: the source does not declare it.
@@ -118,9 +118,12 @@ class SourceChunks:
         return names
 
     def _reader(self, timeline: str, components: Sequence[str]) -> ChunkReader:
-        types = {name: arrow_type_of(self._source.columns[name]) for name in components}
+        sequence = self._source.sequence
+        types = {name: arrow_type_of(self._source.columns[name]) for name in (*components, *sequence)}
         layout = StoredLayout((timeline,), types)
-        return ChunkReader(self._lake, chunks(self._source), layout, "timestamp_micros({})", counted=self._counted)
+        return ChunkReader(
+            self._lake, chunks(self._source), layout, "timestamp_micros({})", counted=self._counted, sequence=sequence
+        )
 
     def _counted(self, found: pa.Table) -> pa.Table:
         """The chunks whose landing is in the ledger."""

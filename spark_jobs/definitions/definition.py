@@ -1,7 +1,8 @@
 """A window definition of a source file, resolved: the kernel's view of it, its table, and when its windows are final.
 
 A worker's table has `k_<column>`, `v_<column>` (see `calls`), `time` and `lo` (the start of the row's drop) in
-microseconds, `row_id`, `diff`, `touched`; for adaptive windows also `delta_id`, `vector`, `size`.
+microseconds, `row_id`, `diff`, `touched`; for adaptive windows also `delta_id`, `vector`, `size`; where the source has
+one `sequence`, texts that order rows of one time before their row ids do.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ class Definition:
             min_end="min_end",
             forward_to="lo" if self.moves_late_rows else None,
             arrival="row_id",
+            sequence="sequence" if self.source.sequence else None,
             overflowed=overflowed,
         )
 
@@ -176,6 +178,7 @@ class Definition:
                 ("row_id", pa.int64()),
                 *[(f"v_{c}", types[c]) for c in self.values_read],
                 *(_ADAPTIVE_INPUTS.items() if self.is_adaptive else ()),
+                *([("sequence", pa.string())] if self.source.sequence else ()),
             ]
         )
 

@@ -13,6 +13,7 @@ from spark_jobs.kernels.deltas.operations import DeltaColumns
 from spark_jobs.kernels.deltas.strategies import Adaptive, FullMerge, Strategy, TieredMerge, TimeBoundary
 from spark_jobs.kernels.deltas.texts import lists_of
 from spark_jobs.kernels.plain import numbers
+from spark_jobs.kernels.sequences import sequence_texts
 from spark_jobs.sources import Compaction, Operations, Source, State
 from spark_jobs.storage.sql import name
 
@@ -22,12 +23,12 @@ _LISTS = {"indices": pa.int64(), "values": pa.float64()}
 
 def meaning_of(source: Source) -> Meaning:
     """What a row of `chain_inputs` does to its entity."""
-    state = _state(source)
+    state, sequence = _state(source), "sequence" if source.sequence else None
     if state.operations is None:
         components = {n: f"v_{c}" if isinstance(c, str) else c for n, c in state.components.items()}
-        return Meaning(state.mode, state.datatype, components)
+        return Meaning(state.mode, state.datatype, components, sequence=sequence)
     named = dict.fromkeys(state.components, 0) or None
-    return Meaning(state.mode, state.datatype, named, state.length, _delta_columns(state.operations))
+    return Meaning(state.mode, state.datatype, named, state.length, _delta_columns(state.operations), sequence)
 
 
 def _delta_columns(operations: Operations) -> DeltaColumns:
@@ -58,18 +59,18 @@ def policy_of(source: Source) -> CompactionPolicy:
 def chain_columns(source: Source) -> list[str]:
     """The columns of an update that `chain_inputs` reads."""
     state = _state(source)
-    marks = ["entity", "event_time", "time", "row_id", "diff"]
+    marks = ["entity", "event_time", "time", "row_id", "diff", *(f"c_{column}" for column in source.sequence)]
     if state.operations is not None:
-        return [*marks, *(f"c_{column}" for column in _operands(state.operations).values()), "delta_id"]
+        return [*dict.fromkeys([*marks, *(f"c_{c}" for c in _operands(state.operations).values()), "delta_id"])]
     values = [f"c_{column}" for column in state.components.values() if isinstance(column, str)]
     if state.delete_when is not None:
         values.append(f"c_{state.delete_when.column}")
-    return [*marks, *dict.fromkeys(values)]
+    return [*dict.fromkeys([*marks, *values])]
 
 
 def chain_inputs(updates: pa.Table, source: Source, known_us: int) -> pa.Table:
-    """What folding a chain reads of updates with `chain_columns`: entity, event_time, time, row_id, diff, what the
-    source's `meaning_of` names, and `gone` for rows that delete. Times are in microseconds.
+    """What folding a chain reads of updates with `chain_columns`: entity, event_time, time, row_id, diff, `sequence`
+    where the source has one, what its `meaning_of` names, and `gone` for rows that delete. Times are in microseconds.
 
     A row that was visible before `known_us` counts as visible from then on: it was future-dated, and no reader of an
     earlier time has seen it.
@@ -78,6 +79,8 @@ def chain_inputs(updates: pa.Table, source: Source, known_us: int) -> pa.Table:
     columns = {name: updates[name] for name in ("entity", "row_id", "diff")}
     columns["event_time"] = pa.array(numbers(updates["event_time"]))
     columns["time"] = pa.array(np.maximum(numbers(updates["time"]), known_us))
+    if source.sequence:
+        columns["sequence"] = sequence_texts([updates[f"c_{column}"] for column in source.sequence])
     if state.operations is not None:
         return pa.table(columns | _operations(updates, state.operations, state.datatype))
     for component in state.components.values():

@@ -35,6 +35,7 @@ from spark_jobs.kernels.deltas.packing import pack, unpack
 from spark_jobs.kernels.deltas.restating import restate_chains
 from spark_jobs.kernels.deltas.segments import Segments
 from spark_jobs.kernels.deltas.transforms import REGISTERED
+from spark_jobs.kernels.sequences import sequence_texts
 from spark_jobs.landing.chunking import chunk_limits
 from spark_jobs.landing.files import list_drop_files
 from spark_jobs.landing.record_spec import record_spec
@@ -145,6 +146,8 @@ def _chain(source: Source, rows: pa.Table) -> None:
     table = pa.table({"entity": rows["entity"], "event_time": rows["event_time"].cast(pa.int64()), **_operands(rows)})
     table = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **_constants(rows, diff=1, time=0)})
     table = table.append_column("row_id", rows["row_id"])
+    if source.sequence:
+        table = table.append_column("sequence", sequence_texts([rows[f"c_{c}"] for c in source.sequence]))
     for c in source.columns:
         if f"v_{c}" not in table.column_names:
             table = table.append_column(f"v_{c}", rows[f"c_{c}"])

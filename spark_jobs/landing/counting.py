@@ -1,4 +1,5 @@
-"""Of all readable rows with one delta_id the one with the least row_id counts; the others are duplicates."""
+"""Of all readable rows with one delta_id one counts, and the others are duplicates: the one with the least row_id; or,
+with `duplicates: last`, the one with the greatest sequence and, of those, the greatest row_id."""
 
 from __future__ import annotations
 
@@ -81,13 +82,22 @@ def resolved(source: Source, rows: DataFrame) -> DataFrame:
     if source.delta_id is None:
         nothing = {"counted_row_id": F.lit(None).cast("bigint"), "conflict": F.lit(None).cast("boolean")}
         return rows.withColumns(nothing)
-    by_delta = Window.partitionBy("delta_id").orderBy("row_id")
-    firsts = {"least": F.first("row_id").over(by_delta), "theirs": F.first("own").over(by_delta)}
+    by_delta = Window.partitionBy("delta_id").orderBy(*_counting_first(source))
+    firsts = {"counts": F.first("row_id").over(by_delta), "theirs": F.first("own").over(by_delta)}
     known = rows.withColumn("own", _values(source)).withColumns(firsts)
-    displaced = F.col("least") != F.col("row_id")
+    displaced = F.col("counts") != F.col("row_id")
     conflict = F.when(displaced, F.col("own") != F.col("theirs"))
-    told = known.withColumns({"counted_row_id": F.when(displaced, F.col("least")), "conflict": conflict})
-    return told.drop("least", "own", "theirs")
+    told = known.withColumns({"counted_row_id": F.when(displaced, F.col("counts")), "conflict": conflict})
+    return told.drop("counts", "own", "theirs")
+
+
+def _counting_first(source: Source) -> list[Column]:
+    """The order of rows with one delta_id, the one that counts first. Texts compare byte by byte, as in `sequences`."""
+    if source.duplicates == "first":
+        return [F.col("row_id").asc()]
+    return [F.col(f"{COLUMN_PREFIX}{column}").desc_nulls_last() for column in source.sequence] + [
+        F.col("row_id").desc()
+    ]
 
 
 def as_duplicates(source: Source, rows: DataFrame) -> DataFrame:

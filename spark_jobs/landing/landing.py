@@ -85,7 +85,7 @@ class Landing:
             read.unpersist()
 
     def _add(self, found: Survey, blocks: Blocks) -> Landed | None:
-        """Files that are new to the ledger; None if one of their rows goes before one that counts.
+        """Files that are new to the ledger; None if one of their rows may count in place of a landed one.
 
         Raises:
             RowIdsShared: lines of two files would have the same row ids.
@@ -95,7 +95,7 @@ class Landing:
         counted, hashes = blocks.counts()
         contested = self._contest(blocks, hashes)
         n_contested, displacing = contested.totals() if contested else (0, 0)
-        if displacing:
+        if displacing or (n_contested and self.source.duplicates == "last"):
             return None
         versions = {}
         for file in found.read:

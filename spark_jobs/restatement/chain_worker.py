@@ -267,7 +267,7 @@ def typed(table: pa.Table, meaning: Meaning) -> pa.Table:
 
 def _ages(segments: Segments, policy: CompactionPolicy) -> Ints:
     deltas = segments.deltas
-    places = (deltas.entity, deltas.event_time, deltas.row_id)
+    places = (deltas.entity, deltas.event_time, deltas.unparted)
     return ages_from(*places, segments.last_of_entity, segments.entity, policy)
 
 

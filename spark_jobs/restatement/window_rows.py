@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from spark_jobs.definitions.definition import Definition
 from spark_jobs.kernels.measures.hashing import hashes
 from spark_jobs.kernels.plain import Flags, Ints, numbers, present, within_ranges
+from spark_jobs.kernels.sequences import sequence_texts
 from spark_jobs.restatement.restater import row_schema, window_schema
 from spark_jobs.restatement.touched import Range
 from spark_jobs.storage.data_files import StoredRows
@@ -69,6 +70,7 @@ class WindowRows:
                 **{name: rows[name] for name in ("row_id", "diff")},
                 **{f"v_{column}": rows[f"c_{column}"] for column in definition.values_read},
                 **(self._adaptive(rows) if definition.is_adaptive else {}),
+                **({"sequence": sequence_texts([rows[c] for c in self._sequence])} if self._sequence else {}),
                 "touched": pa.array(self._touching(rows)),
             }
             yield pa.table([columns[field.name] for field in schema], schema=schema)
@@ -99,7 +101,12 @@ class WindowRows:
             *self._keys,
             *values,
             *(self._adaptive_columns if self.definition.is_adaptive else []),
+            *self._sequence,
         ]
+
+    @property
+    def _sequence(self) -> list[str]:
+        return [f"c_{column}" for column in self.definition.source.sequence]
 
     @property
     def _adaptive_columns(self) -> list[str]:

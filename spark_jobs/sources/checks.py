@@ -22,6 +22,7 @@ from spark_jobs.sources.state import DeleteWhen
 
 TIMES = frozenset({"timestamp", "date"})
 KEYS = frozenset({"int", "string", "bool", "timestamp", "date"})
+ORDERED = frozenset({"int", "string", "decimal", "timestamp", "date"})
 RESERVED_COLUMNS = frozenset(
     {"window_start", "window_end", "session_start", "session_end", "known_from", "known_to", "revision", "provisional"}
     | {"final", "late", "diff", "entity", "event_time", "row_id", "seq_no", "delta_id", "source", "run_id", "extra"}
@@ -160,6 +161,12 @@ def _check_row(draft: Draft) -> Iterator[Problem]:
     for name in delta_id:
         yield from _column(draft, "delta_id", name, KEYS)
     yield from _each_once("delta_id", delta_id)
+    sequence = draft.values.get("sequence") or ()
+    for name in sequence:
+        yield from _column(draft, "sequence", name, ORDERED, ", whose values have one order,")
+    yield from _each_once("sequence", sequence)
+    if draft.values.get("duplicates") == "last" and not delta_id:
+        yield Problem("duplicates", "a source with `delta_id`, by which rows are duplicates", "none")
 
 
 def _check_windows(draft: Draft) -> Iterator[Problem]:

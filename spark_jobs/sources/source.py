@@ -132,7 +132,13 @@ class ChunkLimits(Section):
 
 
 class Source(Section):
-    """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits."""
+    """A checked source file, read with `spark_jobs.sources.load_source`: every name in it is declared and fits.
+
+    delta_id: columns that tell deltas apart; left out, every row is one. sequence: columns that order rows of one time,
+    before their row ids do: a log position, a sequence number; the first column counts first, null is the least.
+    duplicates: which of several rows with one delta_id counts: the `first`, which has the least row id, or the `last`,
+    which has the greatest sequence and, of those, the greatest row id.
+    """
 
     source: Identifier
     description: str = ""
@@ -147,6 +153,8 @@ class Source(Section):
     arrival: str | None = None
     entity: str
     delta_id: Names | None = None
+    duplicates: Literal["first", "last"] = "first"
+    sequence: Names = ()
     windows: dict[Identifier, Window] = Field(default_factory=dict)
     state: State | None = None
     checks: dict[Identifier, DataCheck] = Field(default_factory=dict)
@@ -207,12 +215,12 @@ class Source(Section):
     @property
     def keeps_chains(self) -> bool:
         """Whether gold keeps the deltas of every entity as a chain: where the file says how to compact them, or where
-        a state does not follow from the one before it and the new rows."""
+        a state does not follow from the one before it and the new rows, as where a sequence orders rows of one time."""
         state = self.state
         if state is None:
             return False
         needs_rows = state.mode in ("upsert", "operations") or state.datatype == "float32"
-        return self.compaction is not None or needs_rows or state.delete_when is not None
+        return self.compaction is not None or needs_rows or state.delete_when is not None or bool(self.sequence)
 
     @property
     def quarantining(self) -> dict[str, DataCheck]:
@@ -254,16 +262,20 @@ class Source(Section):
                 name: {k: v for k, v in c.items() if k not in _UNJUDGING} for name, c in rejecting.items()
             }
         delta = {key: plain[key] for key in ("timelines", "event_time", "arrival", "entity", "delta_id")}
+        # what orders rows of one time changes states and windows; where it decides which rows count, what lands too
+        order = {"sequence": plain["sequence"]} if self.sequence else {}
+        if self.duplicates != "first":
+            delta |= {"duplicates": self.duplicates, **order}
         parts = {
             "drops": drops,
             "parse": {**parse, "landing": landing},
             "delta": delta,
-            "state": self.state and self.state.definition(),
+            "state": self.state and {**self.state.definition(), **order},
         }
         if self.keeps_chains:
             parts["chains"] = {"kept": True}
         for name, window in plain["windows"].items():
-            parts[f"window.{name}"] = {**window, "time": self.window_time(name), **self._plugins(name)}
+            parts[f"window.{name}"] = {**window, "time": self.window_time(name), **self._plugins(name), **order}
         return {name: _hash(part) for name, part in sorted(parts.items())}
 
     def _plugins(self, window: str) -> dict[str, Any]:

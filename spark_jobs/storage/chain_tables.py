@@ -72,6 +72,7 @@ CHAINS = Table(
         Column("transforms", "ARRAY<STRING>", "Name of its transform."),
         Column("delta_ids", "ARRAY<STRING>", "Its identity, where rows declare parents."),
         Column("parents", "ARRAY<STRING>", "The delta that it declares as its parent."),
+        Column("sequences", "ARRAY<STRING>", "Its sequence, as a text that orders as the source's `sequence` does."),
         *METRICS,
         *VALIDITY,
     ),

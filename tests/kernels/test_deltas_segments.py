@@ -44,12 +44,14 @@ MEANINGS = {
     "diff": Meaning("diff", "float64", {"x": "x", "y": "y"}),
     "upsert": Meaning("upsert", "float32", {"x": "x", "y": "y"}),
     "operations": Meaning("operations", "float64", None, 2, COLUMNS),
+    "sequenced": Meaning("upsert", "float64", {"x": "x", "y": "y"}, sequence="sequence"),
 }
 SCHEMA = pa.schema(
     {
         "entity": pa.string(), "event_time": pa.int64(), "time": pa.int64(), "row_id": pa.int64(), "diff": pa.int64(),
         "x": pa.int64(), "y": pa.float64(), "gone": pa.bool_(), "op": pa.string(), "indices": pa.list_(pa.int64()),
         "values": pa.list_(pa.float64()), "scalar": pa.float64(), "id": pa.string(), "parent": pa.string(),
+        "sequence": pa.string(),
     }
 )  # fmt: skip
 Row = dict[str, Any]
@@ -72,6 +74,7 @@ def updates(draw: st.DrawFn) -> list[Row]:
             "indices": draw(st.lists(st.integers(0, 1), max_size=2)), "scalar": draw(st.sampled_from([0.5, 0.5, None])),
             "id": f"d{row_id}",
             "parent": draw(st.sampled_from([None, None, None, "d1", "d4", "unheard"])),
+            "sequence": draw(st.sampled_from("0123")),
         }  # fmt: skip
         length = 2 if row["op"] in ("create", "dense") else len(row["indices"])
         row["values"] = [1.0 + row_id] * (length + (draw(st.integers(0, 6)) == 0))
@@ -81,7 +84,8 @@ def updates(draw: st.DrawFn) -> list[Row]:
             made.append({**row, "time": back, "diff": -1})
             after = draw(st.sampled_from(["nothing", "restated", "another row"]))
             if after == "restated":
-                made.append({**row, "x": draw(cell), "time": back, "diff": 1})
+                again = {"x": draw(cell), "sequence": draw(st.sampled_from("0123"))}
+                made.append({**row, **again, "time": back, "diff": 1})
             elif after == "another row":
                 place = {
                     "row_id": draw(st.sampled_from([row_id - 50, row_id + 50])),
@@ -96,7 +100,9 @@ def deltas_of(rows: list[Row], mode: str) -> list[Delta]:
     found = []
     carrying = {row["id"]: row["row_id"] for row in rows}
     for row in rows:
-        place = {"entity": row["entity"], "event_time": row["event_time"], "row_id": row["row_id"]}
+        place = {name: row[name] for name in ("entity", "event_time", "row_id")}
+        if MEANINGS[mode].sequence:
+            place["sequence"] = row["sequence"]
         vector = [row["x"], 1 if mode == "add" else row["y"]]
         given = [i for i, value in enumerate(vector) if value is not None]
         if mode == "operations":
@@ -196,10 +202,10 @@ def test_every_time_axis_answers_as_a_replay_in_any_number_of_steps(
 
 
 def refuse_longer(segments: Segments, most: int) -> None:
-    """Fewer than `most` deltas behind the last checkpoint, at most as many before; versions of one row aside."""
+    """Fewer than `most` deltas behind the last checkpoint, at most as many before; what is never parted aside."""
     for segment in range(len(segments)):
         owned = slice(segments.bounds[segment], segments.bounds[segment + 1])
-        rows = np.unique([segments.deltas.event_time[owned], segments.deltas.row_id[owned]], axis=1)
+        rows = np.unique([segments.deltas.event_time[owned], segments.deltas.unparted[owned]], axis=1)
         length = int(segments.lengths[segment])
         is_last = bool(segments.last_of_entity[segment])
         assert length < most if is_last else length <= most or rows.shape[1] == 1, (segment, length)

@@ -1,7 +1,8 @@
 """Deltas of many entities as columns.
 
-Rows may stand in any order; a chain's order is always (event_time, row_id). Payloads are ragged: row `i` owns the cells
-`offsets[i]:offsets[i + 1]` of `indices`, `values` and `nulls`. One batch has one value type: float32, float64 or int64.
+Rows may stand in any order; a chain's order is always (event_time, row_id), or (event_time, sequence, row_id) where the
+source has a sequence. Payloads are ragged: row `i` owns the cells `offsets[i]:offsets[i + 1]` of `indices`, `values`
+and `nulls`. One batch has one value type: float32, float64 or int64.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from numba import njit
 
 from spark_jobs.kernels.deltas.ops import MalformedDeltasError, Op, Refusal
+from spark_jobs.kernels.sequences import tie_places
 
 NO_PARENT = np.iinfo(np.int64).min
 """Value of the `parent` column for a delta that declares none."""
@@ -37,7 +40,8 @@ class Delta:
 
     `values` are the payload (None is null); `indices` go with Sparse and Add; `scalar` with Scale and Offset;
     `transform` names a registered transform; `parent` is the `row_id` of the delta that must have been applied before:
-    any one of them, if the chain has several deltas of that id.
+    any one of them, if the chain has several deltas of that id. `sequence` orders deltas of one event time before their
+    row ids do.
     """
 
     entity: str
@@ -49,6 +53,7 @@ class Delta:
     scalar: float | int = 0
     transform: str | None = None
     parent: int | None = None
+    sequence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class DeltaBatch:
     `dims` is the declared vector length (named components have one), or None if Create and Dense decide it per entity.
     `refusal` holds what the rows alone already showed (`Refusal`); such deltas are skipped by every chain.
     `identity` is what `parent` names a delta by, None if that is its row id: rows that carry one delta id have one.
+    `sequences` are texts that order deltas of one event time before their row ids do; None: the row ids alone do.
     """
 
     entity_count: int
@@ -76,6 +82,7 @@ class DeltaBatch:
     dims: int | None = None
     transform_names: tuple[str, ...] = field(default=())
     identity: Array | None = None
+    sequences: pa.Array | None = None
 
     def __post_init__(self) -> None:
         problems = [*self._length_problems(), *self._content_problems()]
@@ -91,8 +98,7 @@ class DeltaBatch:
         rows, cells = len(self.entity), len(self.values)
         wanted = dict.fromkeys(_PER_ROW, rows)
         wanted |= {"indices": cells, "nulls": cells, "offsets": rows + 1}
-        if self.identity is not None:
-            wanted["identity"] = rows
+        wanted |= {name: rows for name in ("identity", "sequences") if getattr(self, name) is not None}
         found = {name: len(getattr(self, name)) for name in wanted}
         return [f"{name} has {found[name]} of {want} values" for name, want in wanted.items() if found[name] != want]
 
@@ -173,7 +179,8 @@ class DeltaBatch:
             for d, wrong in zip(deltas, unequal, strict=True)
         ]
         cells = [cell for payload in payloads for cell in payload]
-        return cls.from_columns(
+        sequences = [delta.sequence for delta in deltas]
+        batch = cls.from_columns(
             entity_count=len(entities),
             entity=[entities[delta.entity] for delta in deltas],
             event_time=[delta.event_time for delta in deltas],
@@ -191,6 +198,7 @@ class DeltaBatch:
             dims=dims,
             transform_names=names,
         )
+        return replace(batch, sequences=pa.array(sequences, pa.string())) if any(sequences) else batch
 
     def concat(self, other: DeltaBatch) -> DeltaBatch:
         """The deltas of both batches, which must be over the same entities, value type, length and transforms."""
@@ -204,12 +212,14 @@ class DeltaBatch:
         both = None
         if self.identity is not None or other.identity is not None:
             both = np.concatenate((self.identities, other.identities))
+        texts = (self.sequences, other.sequences)
         return DeltaBatch(
             entity_count=self.entity_count,
             offsets=np.concatenate((self.offsets, other.offsets[1:] + self.offsets[-1])),
             dims=self.dims,
             transform_names=self.transform_names,
             identity=both,
+            sequences=None if texts == (None, None) else pa.concat_arrays(texts),
             **{name: np.concatenate((getattr(self, name), getattr(other, name))) for name in columns},
         )
 
@@ -223,6 +233,17 @@ class DeltaBatch:
     def identities(self) -> Array:
         """What a `parent` names each delta by."""
         return self.row_id if self.identity is None else self.identity
+
+    @property
+    def ties(self) -> Array:
+        """Numbers that order the batch's deltas of one event time: their row ids, or places by (sequence, row id)."""
+        return self.row_id if self.sequences is None else tie_places(self.sequences, self.row_id)
+
+    @property
+    def unparted(self) -> Array:
+        """Numbers by which no checkpoint parts deltas of one event time: those of one row, with sequences all, since a
+        checkpoint does not know the sequence of the delta that it stands behind."""
+        return self.row_id if self.sequences is None else np.zeros(len(self), np.int64)
 
     @property
     def declares_parents(self) -> bool:
@@ -264,6 +285,7 @@ class DeltaBatch:
             dims=self.dims,
             transform_names=self.transform_names,
             identity=None if self.identity is None else self.identity[picked],
+            sequences=None if self.sequences is None else self.sequences.take(pa.array(picked)),
             **{name: getattr(self, name)[picked] for name in _PER_ROW},
             **dict(zip(_PER_CELL, cells, strict=True)),
         )

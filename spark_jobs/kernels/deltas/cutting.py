@@ -14,8 +14,8 @@ Where both frontiers have passed a prefix of the chain, only its last checkpoint
 (TimeBoundary keeps those of all boundaries). A second pass finds nothing to cut.
 
 Whatever the strategy, and wherever the frontiers are: behind the last checkpoint fewer than `max_chain_length` deltas
-are left, those taken back included, and between two checkpoints at most as many. Only the versions of one row, which
-are never parted, may be more.
+are left, those taken back included, and between two checkpoints at most as many. Only the versions of one row, and with
+a sequence the deltas of one event time, may be more: they are never parted.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def needs(lengths: Array, first_time: Array, policy: CompactionPolicy, *, as_of:
 def cuts(
     segment: Array,
     event_time: Array,
-    row_id: Array,
+    unparted: Array,
     last: Array,
     entity: Array,
     droppable: Array,
@@ -101,7 +101,7 @@ def cuts(
     Args:
         segment: per delta the number of its segment, ascending; within one, deltas are in chain order.
         event_time: per delta.
-        row_id: per delta; versions of one row are never parted.
+        unparted: per delta; deltas of one event time that have it in common are never parted (`DeltaBatch.unparted`).
         last: per segment whether it is its chain's last one. Others are cut only where they grew too long.
         entity: per segment the code of its entity, by which Adaptive's counts are found.
         droppable: per delta whether it and all before it have fallen behind both frontiers.
@@ -117,7 +117,7 @@ def cuts(
     due = needs(lengths, event_time[starts], by_length, as_of=as_of) != Need.NONE
     due |= last[numbers] & (needs(lengths, event_time[starts], policy, as_of=as_of) != Need.NONE)
     follows = segment[1:] == segment[:-1]
-    row_ends = np.append(~(follows & (event_time[1:] == event_time[:-1]) & (row_id[1:] == row_id[:-1])), True)
+    row_ends = np.append(~(follows & (event_time[1:] == event_time[:-1]) & (unparted[1:] == unparted[:-1])), True)
     prefix, dropped, over = np.where(due, lengths, 0), np.zeros(len(starts), np.int64), np.zeros(len(segment), np.bool_)
     piece = np.full(len(starts), policy.max_chain_length)
     by_time = isinstance(policy.strategy, TimeBoundary)
@@ -171,7 +171,7 @@ def _behind(
 
 
 def ages_from(
-    segment: Array, event_time: Array, row_id: Array, last: Array, entity: Array, policy: CompactionPolicy
+    segment: Array, event_time: Array, unparted: Array, last: Array, entity: Array, policy: CompactionPolicy
 ) -> Array:
     """Per segment the event time of its first delta, if `cuts` would part it once that is old enough, else `NEVER`.
 
@@ -180,7 +180,7 @@ def ages_from(
     result = np.full(len(last), NEVER)
     if len(segment):
         aged, of_all = replace(policy, age_threshold=0), int(event_time.max()) + 1
-        cut = cuts(segment, event_time, row_id, last, entity, np.zeros(len(segment), np.bool_), aged, as_of=of_all)
+        cut = cuts(segment, event_time, unparted, last, entity, np.zeros(len(segment), np.bool_), aged, as_of=of_all)
         parted = np.zeros(len(last), np.bool_)
         parted[segment[cut]] = True
         starts = np.flatnonzero(np.diff(segment, prepend=-1))

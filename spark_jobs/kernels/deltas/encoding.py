@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spark_jobs.kernels.deltas.batch import DeltaBatch
 from spark_jobs.kernels.deltas.ops import Op, Refusal, Status
@@ -204,6 +205,7 @@ def _with_whole(batch: DeltaBatch, rows: Array, values: Array, nulls: Array) -> 
         entity_count=batch.entity_count, dims=batch.dims, transform_names=batch.transform_names,
         op=np.full(count, Op.DENSE, np.uint8), offsets=np.arange(count + 1, dtype=np.int64) * dims,
         indices=np.tile(np.arange(dims, dtype=np.int32), count), values=values.ravel(), nulls=nulls.ravel(),
+        sequences=None if batch.sequences is None else batch.sequences.take(pa.array(rows)),
         **{name: getattr(batch, name)[rows] for name in columns},
     )  # fmt: skip
     both = batch.take(others).concat(whole)

@@ -1,7 +1,7 @@
 """Fold chains of many entities at once onto their checkpoints.
 
 Definition: the state of an entity is its checkpoint (or nothing) with its deltas applied one after another in the order
-(event_time, row_id); a delta that the chain refuses is skipped. `naive.py` is this definition word by word.
+(event_time, sequence, row_id); a delta that the chain refuses is skipped. `naive.py` is this definition word by word.
 
 Guarantee: `fold(b2, fold(b1)) == fold(b1 + b2)` bit for bit wherever a chain is cut, because values are only ever
 computed left to right: no two operations are fused before they meet a value.
@@ -143,7 +143,9 @@ def _check_order(batch: DeltaBatch, chains: ChainOrder, base: States) -> None:
     occupied = np.flatnonzero((chains.starts[1:] > chains.starts[:-1]) & (base.row_id != NO_DELTA))
     first = chains.order[chains.starts[:-1][occupied]]
     time, last = batch.event_time[first], base.event_time[occupied]
-    early = (time < last) | ((time == last) & (batch.row_id[first] <= base.row_id[occupied]))
+    # a checkpoint knows no sequence: it is never placed between deltas of one time that have one
+    before = (batch.row_id[first] <= base.row_id[occupied]) if batch.sequences is None else np.True_
+    early = (time < last) | ((time == last) & before)
     if not np.any(early):
         return
     entity, row = int(occupied[early][0]), int(first[early][0])

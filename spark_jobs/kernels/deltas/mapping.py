@@ -15,7 +15,7 @@ Where `gone` holds, the row is a Delete; the next row begins a new vector.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,7 +40,7 @@ class Meaning:
 
     `components`: name -> column, or the constant that every row holds; None for vectors without names, whose length is
     `length` (None: Create and Dense decide it). `operations` names the columns in that mode; `parents` says that rows
-    may declare one.
+    may declare one. `sequence` names a column of texts that orders rows of one event time before their row ids.
     """
 
     mode: Mode
@@ -48,6 +48,7 @@ class Meaning:
     components: Mapping[str, str | int | float] | None = None
     length: int | None = None
     operations: DeltaColumns | None = None
+    sequence: str | None = None
 
     @property
     def dims(self) -> int | None:
@@ -83,6 +84,8 @@ def changes_of(rows: pa.Table, entities: pa.Array, meaning: Meaning) -> Changes:
         batch = delta_batch(rows, meaning.operations, keys, dtype=meaning.dtype, dims=meaning.dims)
     else:
         batch = _from_components(rows, codes, len(entities), meaning)
+    if meaning.sequence is not None:
+        batch = replace(batch, sequences=required(rows, meaning.sequence))
     texts: dict[str, pa.Array] = {}
     if meaning.with_parents and meaning.operations is not None:
         columns = {"delta_ids": meaning.operations.delta_id, "parents": meaning.operations.parent}

@@ -32,9 +32,11 @@ class NaiveEntity:
     applied: list[Delta] = field(default_factory=list)
 
     def replay(self, deltas: Sequence[Delta]) -> list[Refusal]:
-        """Apply `deltas` in the order (event_time, row_id); reasons in the order given, `NONE` for an applied delta."""
+        """Apply `deltas` in the order (event_time, sequence, row_id); reasons in the order given, `NONE` for an applied
+        delta."""
         reasons = [Refusal.NONE] * len(deltas)
-        for position in sorted(range(len(deltas)), key=lambda i: (deltas[i].event_time, deltas[i].row_id)):
+        places = [(delta.event_time, delta.sequence, delta.row_id) for delta in deltas]
+        for position in sorted(range(len(deltas)), key=lambda i: places[i]):
             try:
                 self.apply(deltas[position])
             except _Refused as refused:

@@ -1,4 +1,4 @@
-"""The order of deltas: grouped by entity, then by (event_time, row_id). Nothing else ever orders a chain."""
+"""The order of deltas: grouped by entity, then by (event_time, sequence, row_id). Nothing else ever orders a chain."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class ChainOrder:
 
 
 def chain_order(batch: DeltaBatch) -> ChainOrder:
-    """Group a batch by entity and order each chain by (event_time, row_id). O(n) for chains that arrive in order.
+    """Group a batch by entity and order each chain by (event_time, `batch.ties`). O(n) for chains that arrive in order.
 
-    Raises DuplicateDeltaError if an entity has two deltas at one (event_time, row_id).
+    Raises DuplicateDeltaError if an entity has two deltas with one row id (and sequence) at one event time.
     """
-    order, starts, duplicate = in_chain_order(batch.entity, batch.event_time, batch.row_id, batch.entity_count)
+    order, starts, duplicate = in_chain_order(batch.entity, batch.event_time, batch.ties, batch.entity_count)
     if duplicate >= 0:
         raise duplicate_at(batch, duplicate)
     return ChainOrder(order, starts)
@@ -83,8 +83,8 @@ def parents_of(batch: DeltaBatch, order: Array, family: Array) -> Parents:
 
 
 @njit(cache=True, nogil=True)
-def in_chain_order(entity: Array, event_time: Array, row_id: Array, entity_count: int) -> tuple[Array, Array, int]:
-    """Rows ordered by (entity, event_time, row_id), the bounds of each entity's rows, and a repeated row or -1.
+def in_chain_order(entity: Array, event_time: Array, ties: Array, entity_count: int) -> tuple[Array, Array, int]:
+    """Rows ordered by (entity, event_time, ties), the bounds of each entity's rows, and a repeated row or -1.
 
     Entities are counted, not compared; only a chain that did not arrive in order is sorted. Repeated rows keep the
     order of arrival.
@@ -102,21 +102,21 @@ def in_chain_order(entity: Array, event_time: Array, row_id: Array, entity_count
         free[entity[row]] += 1
     for code in range(entity_count):
         chain = order[starts[code] : starts[code + 1]]
-        if not _ascends(chain, event_time, row_id):
-            by_id = chain[np.argsort(row_id[chain], kind="mergesort")]
+        if not _ascends(chain, event_time, ties):
+            by_id = chain[np.argsort(ties[chain], kind="mergesort")]
             chain[:] = by_id[np.argsort(event_time[by_id], kind="mergesort")]
             for i in range(1, len(chain)):
-                if event_time[chain[i - 1]] == event_time[chain[i]] and row_id[chain[i - 1]] == row_id[chain[i]]:
+                if event_time[chain[i - 1]] == event_time[chain[i]] and ties[chain[i - 1]] == ties[chain[i]]:
                     repeated = chain[i]
     return order, starts, repeated
 
 
 @njit(cache=True, nogil=True)
-def _ascends(chain: Array, event_time: Array, row_id: Array) -> bool:
+def _ascends(chain: Array, event_time: Array, ties: Array) -> bool:
     for i in range(1, len(chain)):
         before, row = chain[i - 1], chain[i]
         if event_time[row] < event_time[before] or (
-            event_time[row] == event_time[before] and row_id[row] <= row_id[before]
+            event_time[row] == event_time[before] and ties[row] <= ties[before]
         ):
             return False
     return True

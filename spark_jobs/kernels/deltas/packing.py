@@ -49,7 +49,7 @@ def segment_schema(value: pa.DataType) -> pa.Schema:
             "known_until": pa.list_(time), "ops": pa.list_(pa.int8()), "refusals": pa.list_(pa.int8()),
             "sizes": pa.list_(pa.int32()), "indices": pa.list_(pa.int32()), "values": pa.list_(value),
             "given": pa.list_(pa.bool_()), "scalars": pa.list_(value), "transforms": pa.list_(pa.string()),
-            "delta_ids": pa.list_(pa.string()), "parents": pa.list_(pa.string()),
+            "delta_ids": pa.list_(pa.string()), "parents": pa.list_(pa.string()), "sequences": pa.list_(pa.string()),
         }
     )  # fmt: skip
 
@@ -142,6 +142,7 @@ def _delta_columns(segments: Segments, schema: pa.Schema, *, full_rows: bool) ->
         "transforms": lists(pa.array(names[batch.transform], pa.string()), number, if_any(batch.transform >= 0)),
         "delta_ids": empty if segments.delta_ids is None else lists(segments.delta_ids, number),
         "parents": empty if segments.parents is None else lists(segments.parents, number),
+        "sequences": empty if batch.sequences is None else lists(batch.sequences, number),
     }
 
 
@@ -163,7 +164,8 @@ def unpack(
     reader = _Reader(table)
     batch, known_to, refusal = _read_deltas(reader, dtype, dims)
     delta_ids, parents = (reader.texts(name) if ids else None for name in ("delta_ids", "parents"))
-    batch = replace(batch, parent=undecided_parents(parents, len(batch)))
+    sequences = reader.texts("sequences") if len(reader.flat("sequences")[0]) else None
+    batch = replace(batch, parent=undecided_parents(parents, len(batch)), sequences=sequences)
     segments = Segments(
         entity=codes[order].astype(np.int64), start_time=start_time[order], start_row=start_row[order],
         settled=_or(table, "settled", ALWAYS), base=base, bounds=reader.bounds, deltas=batch,

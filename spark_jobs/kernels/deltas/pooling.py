@@ -39,9 +39,11 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All deltas of the entities in chain order; `touched` marks those that this restatement brings or takes back."""
+    """All deltas of the entities in chain order; `touched` marks those that this restatement brings or takes back.
+    `ties` order deltas of one event time, and are the same for versions of one row that have one sequence."""
 
     deltas: DeltaBatch
+    ties: Array
     known_from: Array
     known_to: Array
     touched: Array
@@ -51,7 +53,7 @@ class Pool:
     def take(self, rows: Array) -> Pool:
         """The deltas at these positions, in that order."""
         texts = (None if t is None else t.take(pa.array(rows)) for t in (self.delta_ids, self.parents))
-        numbers = (column[rows] for column in (self.known_from, self.known_to, self.touched))
+        numbers = (column[rows] for column in (self.ties, self.known_from, self.known_to, self.touched))
         return Pool(self.deltas.take(rows), *numbers, *texts)
 
 
@@ -69,16 +71,19 @@ def pool_of(published: Segments, changes: Changes, since: int) -> Pool:
     if changes.delta_ids is not None and changes.parents is not None:
         ours, theirs = (published.delta_ids, published.parents), (changes.delta_ids, changes.parents)
         ids = [pa.concat_arrays([one, other]) for one, other in zip(ours, theirs, strict=True)]
+    deltas = held.concat(changed)
     both = Pool(
-        held.concat(changed),
+        deltas,
+        deltas.ties,
         np.concatenate((published.known_from, changes.time)),
         np.concatenate((published.known_to, np.full(len(changed), STILL_KNOWN))),
         np.concatenate((np.zeros(len(held), np.bool_), np.ones(len(changed), np.bool_))),
         *ids,
     )
     # what the deltas hold is moved once
-    both = both.take(_standing_order(held, changed, changes))
-    _take_back(both, changes)
+    own = both.ties[len(held) :]
+    both = both.take(_standing_order(both, len(held), changes))
+    _take_back(both, changes, own)
     kept = (both.known_to > both.known_from) & (both.known_to > since)
     both = both if kept.all() else both.take(np.flatnonzero(kept))
     _refuse_rows_that_come_twice(both)
@@ -86,30 +91,34 @@ def pool_of(published: Segments, changes: Changes, since: int) -> Pool:
     return both
 
 
-def _standing_order(held: DeltaBatch, changed: DeltaBatch, changes: Changes) -> Array:
-    """Chain order of `held`, followed by the rows of `changed` that come, by their places in both one after the other;
-    versions of one row are in the order in which they became known."""
+def _standing_order(pool: Pool, n_held: int, changes: Changes) -> Array:
+    """Chain order of a pool's first `n_held` deltas and of those of the changes behind them that come, by their places
+    in the pool; versions of one row with one sequence are in the order in which they became known."""
     comes = np.flatnonzero(changes.diff > 0)
     for _ in range(2):
-        entity, event_time, row_id = (
-            np.concatenate((getattr(held, name), getattr(changed, name)[comes]))
-            for name in ("entity", "event_time", "row_id")
+        places = np.concatenate((np.arange(n_held), n_held + comes))
+        entity, event_time, ties = (
+            column[places] for column in (pool.deltas.entity, pool.deltas.event_time, pool.ties)
         )
-        order, _, repeated = in_chain_order(entity, event_time, row_id, changed.entity_count)
+        order, _, repeated = in_chain_order(entity, event_time, ties, pool.deltas.entity_count)
         if repeated < 0:
             break
         comes = comes[np.argsort(changes.time[comes], kind="stable")]
-    return np.concatenate((np.arange(len(held)), len(held) + comes))[order]
+    return places[order]
 
 
 def _refuse_rows_that_come_twice(pool: Pool) -> None:
     """Raise DuplicateDeltaError for a place in a chain at which two deltas are known at one time."""
     deltas = pool.deltas
-    twice = pool.known_from[1:] < pool.known_to[:-1]
+    order = np.arange(len(deltas))
+    if deltas.sequences is not None:
+        # versions of one row may have different sequences
+        order = np.lexsort((pool.known_from, deltas.row_id, deltas.event_time, deltas.entity))
+    twice = pool.known_from[order[1:]] < pool.known_to[order[:-1]]
     for column in (deltas.row_id, deltas.event_time, deltas.entity):
-        twice &= column[1:] == column[:-1]
+        twice &= column[order[1:]] == column[order[:-1]]
     if twice.any():
-        raise duplicate_at(deltas, int(np.flatnonzero(twice)[0]))
+        raise duplicate_at(deltas, int(order[np.flatnonzero(twice)[0]]))
 
 
 def _refuse_ids_that_come_twice(pool: Pool) -> None:
@@ -132,17 +141,19 @@ def _refuse_ids_that_come_twice(pool: Pool) -> None:
         )  # fmt: skip
 
 
-def _take_back(pool: Pool, changes: Changes) -> None:
-    """Let every retraction end the oldest version of its row that still stands."""
+def _take_back(pool: Pool, changes: Changes, ties: Array) -> None:
+    """Let every retraction end the oldest version of its row, with its sequence, that still stands; `ties` are those
+    of the changes."""
     gone = np.flatnonzero(changes.diff < 0)
     if not len(gone):
         return
     gone = gone[np.argsort(changes.time[gone], kind="stable")]
-    gone = _take_back_alike(pool, changes, gone)
+    gone = _take_back_alike(pool, changes, gone, ties)
     held = np.flatnonzero(pool.known_to == STILL_KNOWN)
-    columns = [
+    columns = [np.concatenate((pool.ties[held], ties[gone]))]
+    columns += [
         np.concatenate((getattr(pool.deltas, name)[held], getattr(changes.deltas, name)[gone]))
-        for name in ("row_id", "event_time", "entity")
+        for name in ("event_time", "entity")
     ]
     is_gone = np.repeat([False, True], [len(held), len(gone)])
     # stable: versions of one row in the order in which they became known, its retractions in that of their times
@@ -168,11 +179,11 @@ def _take_back(pool: Pool, changes: Changes) -> None:
     pool.touched[rows] = True
 
 
-def _take_back_alike(pool: Pool, changes: Changes, gone: Array) -> Array:
+def _take_back_alike(pool: Pool, changes: Changes, gone: Array, ties: Array) -> Array:
     """Where versions of one row came at one time, let a retraction end the one that says the same; returns the rest of
     the retractions. Elsewhere the oldest version is the one that is meant, whatever it says."""
-    deltas, place = pool.deltas, ("entity", "event_time", "row_id")
-    alike = pool.known_from[1:] == pool.known_from[:-1]
+    deltas, place = pool.deltas, ("entity", "event_time")
+    alike = (pool.known_from[1:] == pool.known_from[:-1]) & (pool.ties[1:] == pool.ties[:-1])
     for name in place:
         alike &= getattr(deltas, name)[1:] == getattr(deltas, name)[:-1]
     several = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
@@ -180,10 +191,12 @@ def _take_back_alike(pool: Pool, changes: Changes, gone: Array) -> Array:
         return gone
     versions: dict[tuple[Any, ...], list[int]] = {}
     for row in several[pool.known_to[several] == STILL_KNOWN].tolist():
-        versions.setdefault(_said(deltas, row, place, pool.delta_ids, pool.parents), []).append(row)
+        said = _said(deltas, row, place, pool.delta_ids, pool.parents)
+        versions.setdefault((pool.ties[row], *said), []).append(row)
     rest = []
     for row in gone.tolist():
-        same = versions.get(_said(changes.deltas, row, place, changes.delta_ids, changes.parents), [])
+        said = _said(changes.deltas, row, place, changes.delta_ids, changes.parents)
+        same = versions.get((ties[row], *said), [])
         if same and pool.known_from[same[0]] <= changes.time[row]:
             ended = same.pop(0)
             pool.known_to[ended], pool.touched[ended] = changes.time[row], True

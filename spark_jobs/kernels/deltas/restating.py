@@ -111,10 +111,14 @@ def _segment_of(heads: Segments, pool: Pool) -> Array:
     if len(np.unique(heads.entity)) == len(heads):
         return np.searchsorted(heads.entity, deltas.entity)
     is_head = np.repeat([True, False], [len(heads), len(deltas)])
+    rows = np.concatenate((heads.start_row, deltas.row_id))
+    if deltas.sequences is not None:
+        # all deltas of one time are in one segment, which ends behind them
+        rows[:] = 0
     order = np.lexsort(
         (
-            is_head, np.concatenate((heads.start_row, deltas.row_id)),
-            np.concatenate((heads.start_time, deltas.event_time)), np.concatenate((heads.entity, deltas.entity)),
+            is_head, rows, np.concatenate((heads.start_time, deltas.event_time)),
+            np.concatenate((heads.entity, deltas.entity)),
         )
     )  # fmt: skip
     number = np.empty(len(order), np.int64)
@@ -129,7 +133,7 @@ def _cut(
     deltas, number = pool.deltas, _segment_of(heads, pool)
     droppable = _droppable(heads, pool, frontiers)
     cut = cuts(
-        number, deltas.event_time, deltas.row_id, heads.last_of_entity, heads.entity, droppable, policy, as_of=as_of
+        number, deltas.event_time, deltas.unparted, heads.last_of_entity, heads.entity, droppable, policy, as_of=as_of
     )
     made = np.cumsum(cut)
     numbers = number + made - cut

@@ -64,11 +64,16 @@ class SortedRows:
         """An integer or timestamp column as int64, in row order; None for no column."""
         return None if column is None else as_ticks(pa.chunked_array([self.column(column)]))
 
-    def places(self, column: str | None) -> Ints | None:
-        """int64 numbers that order as a column's values do, nulls first, in row order; None for no column."""
-        if column is None:
-            return None
-        return order_keys(self.column(column))
+    def places(self, *columns: str | None) -> Ints | None:
+        """int64 numbers that order as the values of these columns do, the first column first and nulls first, in row
+        order; None for no column."""
+        keys = [order_keys(self.column(column)) for column in columns if column is not None]
+        if len(keys) < 2:
+            return keys[0] if keys else None
+        order = np.lexsort(keys[::-1])
+        places = np.empty(order.size, np.int64)
+        places[order] = np.cumsum(np.logical_or.reduce([_changes(key[order]) for key in keys]))
+        return places
 
     def column(self, name: str, taken: Ints | None = None) -> pa.Array:
         """The values of a column, of all rows or of those taken, in row order."""

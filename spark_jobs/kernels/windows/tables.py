@@ -11,7 +11,8 @@ column's type (int64 for every integer).
     grace                   greatest time up to the row's arrival - grace
     of a source file        see `lateness`
 
-`arrival` names a column that breaks ties of time for `first` and `last`. `null_values`: see `rows.NullValues`.
+`arrival` names a column that breaks ties of time for `first` and `last`, `sequence` one that does so before it.
+`null_values`: see `rows.NullValues`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Inputs:
     """Times: a row that is late for all its windows counts in the windows over this time instead, with its own time
     for `first` and `last` (the late policy `next_window`; the column holds `lo`). Hopping and tumbling windows only."""
     arrival: str | None = None
+    sequence: str | None = None
     overflowed: Overflowed | None = None
     """Who is told of results that do not fit into their types, which are null then; None: they are an error."""
 

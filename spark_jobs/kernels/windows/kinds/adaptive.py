@@ -192,7 +192,9 @@ def _find(table: pa.Table, cuts: Cuts, deltas: Deltas, inputs: Inputs, standing:
         own_reason = reason[begin:end]
         if asked is not None:
             part, own_reason = part.select(asked), own_reason[asked]
-        read = WindowRows(rows, held, counted, arrival=rows.places(inputs.arrival), overflows=inputs.overflows())
+        read = WindowRows(
+            rows, held, counted, arrival=rows.places(inputs.sequence, inputs.arrival), overflows=inputs.overflows()
+        )
         columns = {
             "delta_ids": _lists(ids.filter(pa.array(counted)), held),
             "stats": _stats(read, part, sizes[counted], deltas),

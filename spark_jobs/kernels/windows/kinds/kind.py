@@ -169,7 +169,9 @@ class SpanKind(Kind):
         def made(begin: int, end: int, wanted: Wanted | None) -> pa.Table:
             bounds, asked = asked_for(pa.table(window_columns(rows, windows.between(begin, end))), wanted)
             held, counted = rows_between(spans, chosen, begin, end, asked)
-            read = WindowRows(rows, held, counted, event_times, rows.places(inputs.arrival), inputs.overflows())
+            read = WindowRows(
+                rows, held, counted, event_times, rows.places(inputs.sequence, inputs.arrival), inputs.overflows()
+            )
             return with_results(bounds, inputs, read)
 
         return Found(rows, windows, made, int(chosen.size - np.count_nonzero(chosen)))
