@@ -21,7 +21,6 @@ SourceArgument = Annotated[str, typer.Argument(help="Name of a source: its YAML 
 FIRST_DROP = "First drop, by its start: a date, or a date and time in UTC (of the source's time zone, if it has one)."
 LAST_DROP = "Last drop, included, by its start."
 FirstDrop = Annotated[str, typer.Option("--from", help=FIRST_DROP)]
-LastDrop = Annotated[str, typer.Option("--to", help=LAST_DROP)]
 FileOption = Annotated[
     str | None, typer.Option("--file", help="Only this file, relative to the landing directory; others stay aside.")
 ]
@@ -75,6 +74,14 @@ def drops_between(source: Source, first: str, last: str) -> tuple[datetime, date
 
     drops = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
     return of_micros(source.drops.start(drops.start)), of_micros(source.drops.start(drops.stop))
+
+
+def drops_each(source: Source, first: str, last: str) -> list[tuple[datetime, datetime]]:
+    """`[lo, hi)` of each of these drops by itself."""
+    from spark_jobs.storage.times import instant as of_micros
+
+    drops = source.drops.seq_nos(drop_time(source, first), drop_time(source, last))
+    return [(of_micros(lo), of_micros(hi)) for lo, hi in map(source.drops.interval, drops)]
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def _drops(settings: Settings, source: Source, asked: range | None, failed: set[
     from spark_jobs.storage.times import micros
 
     ended = source.drops.number_at(micros(datetime.now(UTC)))
-    with _lake(settings) as lake:
+    with lake_of(settings) as lake:
         return drops_of(settings, source, lake, asked, failed=failed, ended=ended)
 
 
@@ -75,7 +75,8 @@ def failed_in_airflow(settings: Settings, source: Source) -> set[int]:
 
 
 @contextmanager
-def _lake(settings: Settings) -> Iterator[Lake]:
+def lake_of(settings: Settings) -> Iterator[Lake]:
+    """The lake for reads: from its files where this process can, else by the lake server."""
     from spark_jobs.storage.lake import Lake
     from spark_jobs.storage.stored_lake import StoredLake
 

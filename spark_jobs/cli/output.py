@@ -22,6 +22,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 NULL = Text("NULL", style="dim")
 
+ELEMENTS = 10
+"""Of a list that a plan or a reason shows; a vector may have 80,000."""
+
 FILE_WIDTH = 200
 """Columns of text that goes to a file or a pipe."""
 
@@ -59,8 +62,11 @@ def complain(refusal: TidemarkError, *, as_json: bool) -> None:
     Console(stderr=True, soft_wrap=True, highlight=False).print(text)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> Table:
-    """A table of values as SQL users expect them: numbers to the right, instants in UTC, null visible."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None, *, elements: int | None = None
+) -> Table:
+    """A table of values as SQL users expect them: numbers to the right, instants in UTC, null visible. `elements`: so
+    many of a longer list are shown, and how many more there are; None: all."""
     content = [list(row) for row in rows]
     result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for index, column in enumerate(columns):
@@ -68,12 +74,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | No
         numeric = bool(values) and all(map(_is_number, values))
         result.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
     for row in content:
-        result.add_row(*(NULL if value is None else Text(shown(value)) for value in row))
+        result.add_row(*(NULL if value is None else Text(shown(value, elements)) for value in row))
     return result
 
 
-def shown(value: Any) -> str:
-    """A value as text, the same on every machine."""
+def shown(value: Any, elements: int | None = None) -> str:
+    """A value as text, the same on every machine; of a list longer than `elements` the first ones, and how many more
+    there are."""
+    if isinstance(value, list) and elements is not None and len(value) > elements:
+        return f"{json.dumps(value[:elements], default=json_value)[:-1]}, … {len(value) - elements:,} more]"
     converted = json_value(value) if isinstance(value, (datetime, date, timedelta, Decimal, bytes, Path)) else value
     return json.dumps(converted, default=json_value) if isinstance(converted, (dict, list)) else str(converted)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.definitions.catalog import ensure_source, widen_tables
 from spark_jobs.definitions.versions import check_version
@@ -18,6 +19,7 @@ from spark_jobs.jobs.metrics import keep_metrics
 from spark_jobs.jobs.names import check_names, let_names_follow
 from spark_jobs.landing import ledger
 from spark_jobs.landing.erasures import check_finished
+from spark_jobs.landing.hints import copies, files_beside, gone_files
 from spark_jobs.landing.landing import Landing
 from spark_jobs.landing.ledger import COUNTS, PendingLanding, Version
 from spark_jobs.landing.moving import moved_files, refuse_cut_anew
@@ -26,6 +28,9 @@ from spark_jobs.landing.survey import Survey, survey, survey_retraction
 from spark_jobs.storage.overlay import OverlayLake
 from spark_jobs.storage.source_changes import check_unchanging
 from spark_jobs.trace.horizon import check_drops
+
+LOOKED_BESIDE = 3
+"""Drops without files of a run whose neighbouring folders are looked at."""
 
 
 def land(stage: Stage) -> None:
@@ -73,6 +78,7 @@ def land_files(stage: Stage) -> None:
         retracted_files=sorted(before.path for before in found.retracted),
         empty_drops=[stage.source.drops.label(n) for n in empty],
     )
+    stage.summary.update(_hints(stage, files, found, empty))
     rows = [ledger.empty_drop_row(stage.source, n) for n in empty]
     if found.has_work:
         landed = Landing(stage.lake, stage.source, stage.fence, stage.run_id).land(found)
@@ -80,6 +86,19 @@ def land_files(stage: Stage) -> None:
         rows += landed.rows
     if rows:
         ledger.write(stage.lake, rows, stage.fence, stage.run_id)
+
+
+def _hints(stage: Stage, files: list[LandingFile], found: Survey, empty: list[int]) -> dict[str, Any]:
+    """What of the files looks misplaced, of a run that takes drops as they are."""
+    request, landing = stage.request, stage.settings.landing
+    if stage.source.extract is not None or request.retract or not request.takes_drops:
+        return {}
+    new = [file for file in found.read if file.path not in found.before]
+    gone = [] if request.chosen_files is not None else gone_files(files, found.before)
+    twins = copies(new, ledger.versions(stage.lake, stage.source).values()) if new else []
+    beside = [hint for n in empty[:LOOKED_BESIDE] for hint in files_beside(landing, stage.source, n)]
+    told = {"gone_files": gone, "copied_files": [list(pair) for pair in twins], "files_beside": beside}
+    return {name: what for name, what in told.items() if what}
 
 
 def listed_files(stage: Stage) -> list[LandingFile]:

@@ -64,10 +64,10 @@ def list_drop_files(root: str | Path, source: Source, seq_no: int) -> list[Landi
     Raises:
         LandingUnreachable: a remote landing directory does not answer.
     """
-    landing = _directory(root)
+    landing = landing_directory(root)
     folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
     try:
-        names = _names(landing, folder, pattern)
+        names = names_of(landing, folder, pattern)
     except UnusableFileError as unusable:
         return [_unusable(seq_no, folder, unusable)]
     return [_listed(landing, seq_no, f"{folder}/{name}" if folder else name) for name in names]
@@ -81,7 +81,7 @@ def has_drop_files(root: str | Path, source: Source, seq_no: int) -> bool:
     """
     folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
     try:
-        return bool(_names(_directory(root), folder, pattern))
+        return bool(names_of(landing_directory(root), folder, pattern))
     except UnusableFileError:
         return True
 
@@ -93,7 +93,7 @@ def drops_with_files(root: str | Path, source: Source, drops: range) -> set[int]
     Raises:
         LandingUnreachable: a remote landing directory does not answer.
     """
-    listing = _Listing(_directory(root), source.path.partition("{")[0].rpartition("/")[0])
+    listing = _Listing(landing_directory(root), source.path.partition("{")[0].rpartition("/")[0])
     filled = set()
     for seq_no in drops:
         folder, _, pattern = source.drops.path(source.path, seq_no).rpartition("/")
@@ -120,7 +120,7 @@ class _Listing:
         begin = _WILD.split(pattern, maxsplit=1)[0]
         at = bisect_left(names, begin)
         near = itertools.takewhile(lambda name: name.startswith(begin), itertools.islice(names, at, None))
-        return any(_is_drop_file(name, pattern) for name in near)
+        return any(is_drop_file(name, pattern) for name in near)
 
     def _entries(self, folder: str) -> list[str]:
         if folder not in self._names:
@@ -139,7 +139,8 @@ class _Listing:
         return at == len(names) or names[at] != name
 
 
-def _directory(root: str | Path) -> LandingDirectory:
+def landing_directory(root: str | Path) -> LandingDirectory:
+    """The landing directory at a local path or a URI."""
     return RemoteDirectory(str(root)) if is_remote(root) else LocalDirectory(local_path(root))
 
 
@@ -201,13 +202,14 @@ def _no_directory() -> UnusableFileError:
     return UnusableFileError("not_a_directory", "expected a directory with the drop's files, found something else")
 
 
-def _names(landing: LandingDirectory, folder: str, pattern: str) -> list[str]:
+def names_of(landing: LandingDirectory, folder: str, pattern: str) -> list[str]:
     """Names of the matching entries of a drop's folder, in the order of their bytes."""
     names = sorted(landing.entries(folder), key=os.fsencode)
-    return [name for name in names if _is_drop_file(name, pattern)]
+    return [name for name in names if is_drop_file(name, pattern)]
 
 
-def _is_drop_file(name: str, pattern: str) -> bool:
+def is_drop_file(name: str, pattern: str) -> bool:
+    """Whether an entry of a drop's folder is one of its files, by its name."""
     return name[0] not in "._" and fnmatch.fnmatchcase(name, pattern)
 
 

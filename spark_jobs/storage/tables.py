@@ -212,7 +212,7 @@ LATE = Table(
             "action",
             "STRING",
             "reemit: counted. discard: in no late window. partial: counted where allowed. next_window: at moved_to. "
-            "below_horizon: counted nowhere. kept_below_horizon: taken back, still counted. null_key: a key without "
+            "below_horizon: not counted. kept_below_horizon: gone, counted. null_key: a key without "
             "a value. out_of_range: a window beyond years 1 to 9999.",
         ),
         Column("diff", "BIGINT", "+1 the row came, -1 it was taken back."),

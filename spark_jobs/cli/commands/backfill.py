@@ -49,6 +49,9 @@ def backfill(
     batch: Annotated[
         int | None, typer.Option(min=1, help="Drops per run; default: `dag.batch` of the source file, else by size.")
     ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="One drop per run, as daily runs would publish: the same as --batch 1.")
+    ] = False,
     only_missing: Annotated[
         bool, typer.Option("--only-missing", help="Of the range, or of all, the drops that have not landed as a whole.")
     ] = False,
@@ -76,7 +79,7 @@ def backfill(
     settings = load_settings()
     checked = known_source(settings, source)
     if resume:
-        if any((first, last, batch, only_missing, failed, accept_definition, pass_gap, dry_run)):
+        if any((first, last, batch, each, only_missing, failed, accept_definition, pass_gap, dry_run)):
             raise ParameterError(
                 expected="--resume alone: it goes on with what was asked for then",
                 found="--resume with an option that says what to run, or --dry-run",
@@ -84,6 +87,7 @@ def backfill(
             )
         work = backfills.last_backfill(settings, source)
     else:
+        batch = _one_drop(batch) if each else batch
         if not (only_missing or failed or (first and last)):
             raise ParameterError(
                 expected="--from and --to, --only-missing, --failed or --resume",
@@ -102,6 +106,14 @@ def backfill(
     if any(run.state != "success" for run in runs):
         note(f"stopped; go on with: tidemark backfill {source} --resume")
         raise typer.Exit(STOPPED)
+
+
+def _one_drop(batch: int | None) -> int:
+    if batch not in (None, 1):
+        raise ParameterError(
+            expected="--each or --batch", found="both", next_step="leave one out: --each runs one drop at a time"
+        )
+    return 1
 
 
 def sliced(source: Source, drops: list[Drop], batch: int | None) -> list[list[Drop]]:

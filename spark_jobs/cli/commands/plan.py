@@ -10,15 +10,16 @@ from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import (
+    LAST_DROP,
     FileOption,
     FirstDrop,
-    LastDrop,
     SourceArgument,
     drops_between,
     known_source,
     server_session,
 )
-from spark_jobs.cli.output import JsonOption, emit, table
+from spark_jobs.cli.hints import hints
+from spark_jobs.cli.output import ELEMENTS, JsonOption, emit, table
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.storage.kept_plans import keep_plan
@@ -39,7 +40,7 @@ def register(app: typer.Typer) -> None:
 def plan(
     source: SourceArgument,
     first: FirstDrop,
-    last: LastDrop,
+    last: Annotated[str | None, typer.Option("--to", help=f"{LAST_DROP} Default: that of --from.")] = None,
     file: FileOption = None,
     rows: Annotated[int, typer.Option(min=0, help="Changed rows to show per table; 0 shows all.")] = SAMPLE,
     save: Annotated[
@@ -72,7 +73,7 @@ def plan(
             consequence="nothing was planned: a run takes production's source file, so it could not apply this plan",
             next_step="plan with --env; to apply it, change production's source file and plan again with --save",
         )
-    made = make_plan(source, first, last, file, rows, retract=retract, replay=replay, env=env)
+    made = make_plan(source, first, last or first, file, rows, retract=retract, replay=replay, env=env)
     if save is not None:
         save.write_text(made.base.to_json(), encoding="utf-8")
         keep_plan(load_settings().home, made.plan_id, {table.table: table.counts for table in made.tables})
@@ -149,6 +150,8 @@ def for_people(made: Plan) -> Group:
     if moved:
         first = " as ".join(moved[0])
         parts.append(Text(f"{len(moved)} landed files lie elsewhere now, and keep their rows: {first}, for one"))
+    if made.stages:
+        parts += [Text(hint, style="yellow") for hint in hints(made.stages[0], made.base.source)]
     if made.gap is not None:
         parts.append(Text(f"a run of this is refused: {made.gap}", style="yellow"))
     parts += [Text(), table(["published rows of", "inserted", "changed", "removed"], counts)]
@@ -161,4 +164,4 @@ def for_people(made: Plan) -> Group:
 def sample_table(difference: Difference) -> Any:
     """The updates of its sample."""
     columns, rows = difference.sample_rows()
-    return table(columns, rows, title=f"{difference.table}, the first of {difference.rows} rows")
+    return table(columns, rows, title=f"{difference.table}, the first of {difference.rows} rows", elements=ELEMENTS)

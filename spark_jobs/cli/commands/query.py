@@ -14,6 +14,7 @@ from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
     from spark_jobs.kernels.chunks.reads import Latest
+    from spark_jobs.sources import Source
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def query(
     source: SourceArgument,
     entity: Annotated[str, typer.Option(help="The entity, exactly.")],
-    timeline: Annotated[str, typer.Option(help="A timeline of the source.")],
+    timeline: Annotated[str | None, typer.Option(help="A timeline of the source; default: its only one.")] = None,
     first: Annotated[str | None, typer.Option("--from", help="Start of the range, included.")] = None,
     last: Annotated[str | None, typer.Option("--to", help="End of the range, included.")] = None,
     latest_at: Annotated[str | None, typer.Option(help="Each component's latest value at this time.")] = None,
@@ -34,6 +35,7 @@ def query(
     """Rows of an entity in a range of time, or its latest values at a time, as they landed."""
     settings = load_settings()
     checked = known_source(settings, source)
+    timeline = _only_timeline(checked) if timeline is None else timeline
     span = _asked(first, last, latest_at)
     names = None if components is None else [name.strip() for name in components.split(",")]
     with server_session(settings, "tidemark-query") as spark:
@@ -48,6 +50,16 @@ def query(
             found = landed.range_query(entity, timeline, micros(span[0]), micros(span[1]), names)
             rows, columns = found.to_pylist(), found.column_names
     emit(as_json, {"columns": columns, "rows": rows}, lambda: table(columns, [list(row.values()) for row in rows]))
+
+
+def _only_timeline(source: Source) -> str:
+    if len(source.timelines) == 1:
+        return next(iter(source.timelines))
+    raise ParameterError(
+        expected="--timeline, as the source has several",
+        found="none",
+        next_step=f"name one of {', '.join(source.timelines)}",
+    )
 
 
 def _asked(first: str | None, last: str | None, latest_at: str | None) -> list[datetime]:

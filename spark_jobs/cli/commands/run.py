@@ -22,10 +22,12 @@ from spark_jobs.cli.arguments import (
     PassGapOption,
     SourceArgument,
     drops_between,
+    drops_each,
     instant,
     known_source,
 )
-from spark_jobs.cli.output import JsonOption, emit, note, table
+from spark_jobs.cli.hints import hints
+from spark_jobs.cli.output import JsonOption, emit, note, show, table
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.model import STAGES
@@ -47,7 +49,11 @@ def register(app: typer.Typer) -> None:
 def run(
     source: SourceArgument,
     first: Annotated[str | None, typer.Option("--from", help=FIRST_DROP)] = None,
-    last: Annotated[str | None, typer.Option("--to", help=LAST_DROP)] = None,
+    last: Annotated[str | None, typer.Option("--to", help=f"{LAST_DROP} Default: that of --from.")] = None,
+    each: Annotated[
+        bool,
+        typer.Option("--each", help="Run and publish the drops one by one, so that each has its own visible time."),
+    ] = False,
     file: FileOption = None,
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Apply the plan in this file; refused if it is stale.", dir_okay=False)
@@ -68,43 +74,49 @@ def run(
             min=0, help="Seconds to wait for other runs of the source, 0: not at all; default: as long as it takes."
         ),
     ] = None,
+    *,
     as_json: JsonOption = False,
 ) -> None:
     """Run the pipeline for a range of drops, without Airflow: land, seal, window, compact, publish.
 
-    Runs of a source follow one another: it waits for those on their way, in Airflow too, and says for whom. Ctrl-C
-    cancels the Spark work; a run that was given up can't change what a later one writes.
+    A range is published at one time, that of its end: no read as of a time within it tells its drops apart. Runs of a
+    source follow one another: it waits for those on their way, in Airflow too, and says for whom. Ctrl-C cancels the
+    Spark work; a run that was given up can't change what a later one writes.
     """
     from spark_jobs.jobs.request import Request
 
     settings = load_settings()
     checked = known_source(settings, source)
-    planned = None if plan is None else _planned(checked, plan, file, first, last)
+    planned = None if plan is None else _planned(checked, plan, file, first, last, each or None)
     overrides = _overrides(override or [], because)
     request = Request(
         only_file=file, accept_definition=accept_definition, pass_gap=pass_gap, overrides=overrides, reread=reread
     )
     if planned is not None:
         request = Request.of_plan(planned, pass_gap=pass_gap, overrides=overrides)
-        lo, hi = of_micros(planned.lo_us), of_micros(planned.hi_us)
-    elif first is not None and last is not None:
-        lo, hi = drops_between(checked, first, last)
+        intervals = [(of_micros(planned.lo_us), of_micros(planned.hi_us))]
     else:
-        raise ParameterError(expected="--from and --to, or --plan", found="neither", next_step="name the drops to run")
-    with progress() as on_stage:
-        report = run_source(
-            settings,
-            source,
-            lo,
-            hi,
-            prefix="cli",
-            wait_s=wait,
-            request=request,
-            on_stage=on_stage,
-        )
-    if planned is not None:
-        note_applied(settings.home, report.run_id, planned.plan_id)
-    emit(as_json, document(report), lambda: for_people(report))
+        intervals = _intervals(checked, first, last, each=each)
+    documents = []
+    for lo, hi in intervals:
+        with progress() as on_stage:
+            options = {"request": request, "on_stage": on_stage}
+            report = run_source(settings, source, lo, hi, prefix="cli", wait_s=wait, **options)
+        documents.append(document(report))
+        if planned is not None:
+            note_applied(settings.home, report.run_id, planned.plan_id)
+        if not as_json:
+            show(for_people(report))
+    if as_json:
+        emit(as_json, documents if each else documents[0], str)
+
+
+def _intervals(source: Source, first: str | None, last: str | None, *, each: bool) -> list[tuple[datetime, datetime]]:
+    """The intervals to run, one after another: that of all drops, or `each` drop's; without `last` there is one."""
+    if first is None:
+        raise ParameterError(expected="--from, or --plan", found="neither", next_step="name the drops to run")
+    last = first if last is None else last
+    return drops_each(source, first, last) if each else [drops_between(source, first, last)]
 
 
 def _overrides(names: list[str], because: str) -> dict[str, str]:
@@ -154,12 +166,12 @@ def progress() -> Iterator[Callable[[str], None]]:
         yield lambda name: bars.update(bar, description=name, advance=1)
 
 
-def _planned(source: Source, plan: Path, *others: str | None) -> Base:
+def _planned(source: Source, plan: Path, *others: str | bool | None) -> Base:
     from spark_jobs.jobs.base import Base, PlanUnreadable
 
     if any(other is not None for other in others):
         raise ParameterError(
-            expected="--plan alone", found="--plan with --from, --to or --file", next_step="leave them out"
+            expected="--plan alone", found="--plan with --from, --to, --each or --file", next_step="leave them out"
         )
     try:
         text = plan.read_text(encoding="utf-8")
@@ -230,8 +242,9 @@ def for_people(report: RunReport) -> Group:
     empty = land.get("empty_drops", [])
     landed = any(land.get(name) for name in (*_ALWAYS[:4], *_WHERE_ANY))
     restated = any(stage["commits"] for stage in report.stages if stage["stage"] in STAGED)
+    hinted = [Text(hint, style="yellow") for hint in hints(land, report.source)]
     if not (landed or restated):
-        return Group(Text(_nothing(land, empty, moved=bool(publish.get("moved"))), style="yellow"), summary)
+        return Group(Text(_nothing(land, empty, moved=bool(publish.get("moved"))), style="yellow"), *hinted, summary)
     rows: list[tuple[Any, ...]] = []
     for stage in report.stages:
         measures = [(name, stage[name]) for name in _ALWAYS if stage.get(name) not in (None, "")]
@@ -240,6 +253,7 @@ def for_people(report: RunReport) -> Group:
         lines = measures or [("", "nothing to do")]
         rows += [(*(first if number == 0 else ("", "", "")), *line) for number, line in enumerate(lines)]
     warnings = [Text(line, style="yellow") for stage in report.stages for line in stage.get("not_passed", [])]
+    warnings += hinted
     warnings += [Text(f"nothing came in {_drops(empty)}: taken as empty", style="yellow")] if empty else []
     if land.get("resumed_files"):
         resumed = f"{land['resumed_files']} files with {land['resumed_rows']} rows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,13 +10,17 @@ from rich.console import Group
 from rich.text import Text
 
 from spark_jobs.cli.arguments import SourceArgument, known_source, server_session
-from spark_jobs.cli.output import JsonOption, emit, shown, table
+from spark_jobs.cli.output import ELEMENTS, JsonOption, emit, shown, table
 from spark_jobs.cli.rows import LimitOption, end_truncated, most_rows
-from spark_jobs.config import load_settings
+from spark_jobs.config import Settings, load_settings
+from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
+    from spark_jobs.reads.row_keys import PublishedTable
     from spark_jobs.reads.why import Why
+    from spark_jobs.sources import Source
 
+MARTS = "marts."
 MOST_CAUSES = 3
 """Causes that a table's cell names before it counts the rest."""
 
@@ -28,7 +32,9 @@ def register(app: typer.Typer) -> None:
 
 def why(
     source: SourceArgument,
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="silver.<window>, gold.<source>, or the name alone.")],
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="silver.<window>, gold.<source>, or the name alone; or marts.<mart>.")
+    ],
     key: Annotated[list[str], typer.Argument(help="Values of the key's columns in order, or column=value each.")],
     limit: LimitOption = None,
     as_json: JsonOption = False,
@@ -38,15 +44,39 @@ def why(
     checked = known_source(settings, source)
     from spark_jobs.reads.row_keys import published_table, row_key
 
-    row_key(published_table(checked, name), key)  # before the server is asked
+    table = _behind_mart(settings, checked, name) if name.startswith(MARTS) else published_table(checked, name)
+    values = list(row_key(table, key).values())  # before the server is asked
     with server_session(settings, "tidemark-why") as spark:
         from spark_jobs.reads.why import why as explain
         from spark_jobs.storage.lake import Lake
 
-        found = explain(Lake(spark), checked, name, key, most_rows(limit, as_json=as_json))
+        found = explain(Lake(spark), checked, table.name, values, most_rows(limit, as_json=as_json))
     truncated = len(found.deltas) < found.n_deltas
     emit(as_json, {**asdict(found), "truncated": truncated}, lambda: _for_people(found))
     end_truncated(as_json and truncated)
+
+
+def _behind_mart(settings: Settings, source: Source, name: str) -> PublishedTable:
+    """The published table of the source whose rows a mart's rows are made of; its key may be written by the names that
+    the mart has for it.
+
+    Raises:
+        ParameterError: there is no such mart, or its rows are not those of a table of the source.
+    """
+    from spark_jobs.portal.marts import marts
+    from spark_jobs.sources import did_you_mean, read_sources
+
+    known = marts(settings, read_sources(settings.sources).sources, {})
+    mart = known.get(name.removeprefix(MARTS))
+    follows = None if mart is None or mart.source != source.name else mart.follows
+    if mart is None or follows is None:
+        asked = [f"{MARTS}{each.name}" for each in known.values() if each.follows and each.source == source.name]
+        raise ParameterError(
+            expected=f"a mart whose rows are those of one table of {source.name}: {', '.join(asked) or 'none'}",
+            found=f"{name!r}{did_you_mean(name, asked)}",
+            next_step="name one of them, or the table of silver or gold that the mart reads",
+        )
+    return replace(follows, also={**follows.also, **dict(zip(mart.grain, follows.key, strict=True))})
 
 
 def _for_people(found: Why) -> Group:
@@ -58,13 +88,13 @@ def _for_people(found: Why) -> Group:
         (r.revision, r.known_from, r.known_to, *r.values.values(), r.run_id, _causes(r.causes)) for r in found.revisions
     ]
     columns = ["revision", "known_from", "known_to", *values, "published by", "because of"]
-    parts: list[Any] = [table(columns, revisions, title=f"{found.table}: {named}"), Text()]
+    parts: list[Any] = [table(columns, revisions, title=f"{found.table}: {named}", elements=ELEMENTS), Text()]
     if found.revisions[0].known_from <= found.since:
         parts.insert(1, Text(f"what caused revisions up to {shown(found.since)}, since, is no longer told apart"))
     if found.deltas:
         listed = [delta for delta in found.deltas[0] if delta not in ("landing", "row_id")]
         rows = [[delta[column] for column in listed] for delta in found.deltas]
-        parts.append(table(listed, rows, title=_title(found)))
+        parts.append(table(listed, rows, title=_title(found), elements=ELEMENTS))
     else:
         parts.append(Text("nothing is published under this key now"))
     return Group(*parts)
