@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from typing import Any, Literal
 
 from spark_jobs.errors import TidemarkError
@@ -91,10 +92,16 @@ def verdict_lines(verdict: Verdict) -> str:
     lines = [f"{verdict.name}: {verdict.expectation}"]
     of = f" of {verdict.relation}" if verdict.relation else ""
     lines.append(f"  expected {verdict.expected or 'it to hold'}, found {verdict.observed}{of}")
-    lines += [f"  e.g. {dict(row)}" for row in verdict.sample[:ROWS_IN_MESSAGE]]
+    lines += [f"  e.g. {_row_text(row)}" for row in verdict.sample[:ROWS_IN_MESSAGE]]
     shown = len(verdict.sample[:ROWS_IN_MESSAGE])
     if verdict.failing is not None and verdict.failing > shown > 0:
         lines.append(f"  and {verdict.failing - shown} more rows")
     if verdict.on_failure:
         lines.append(f"  -> {verdict.on_failure}")
     return "".join(f"\n  {'- ' if number == 0 else '  '}{line}" for number, line in enumerate(lines))
+
+
+def _row_text(row: Mapping[str, Any]) -> str:
+    """A row as `column=value`, instants as ISO 8601 has them, a missing value as null."""
+    values = {name: value.isoformat() if isinstance(value, date) else value for name, value in row.items()}
+    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())

@@ -32,6 +32,7 @@ class Plot:
     first: str
     last: str
     most: int
+    unit: str
     summary: str
 
 
@@ -55,7 +56,7 @@ def bars(title: str, values: Mapping[int, int], source: Source, unit: str) -> Pl
     total, top = sum(values.values()), max(values, key=lambda number: values[number])
     span = f"{len(numbers):,} drops from {first} to {last}"
     summary = f"{title}: {span}, {total:,} {unit}, most {most:,} in {source.drops.label(top)}"
-    return Plot(title, drawn, first, last, most, summary)
+    return Plot(title, drawn, first, last, most, unit, summary)
 
 
 @dataclass(frozen=True)

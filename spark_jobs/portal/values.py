@@ -6,10 +6,13 @@ import json
 from datetime import date, datetime
 from typing import Any
 
+ELEMENTS = 10
+"""Of a list that a page shows; a vector may have 80,000."""
+
 
 def shown(value: Any) -> str:
     """A value of a table as text: instants in UTC, no finer than they need be; whole numbers with separators; what is
-    nested as JSON; nothing as a dash."""
+    nested as JSON, of a long list the first elements; nothing as a dash."""
     if value is None:
         return "–"
     if isinstance(value, datetime):
@@ -23,9 +26,14 @@ def shown(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, (list, dict)):
+    return _nested(value) if isinstance(value, (list, dict)) else str(value)
+
+
+def _nested(value: list[Any] | dict[str, Any]) -> str:
+    if isinstance(value, dict) or len(value) <= ELEMENTS:
         return json.dumps(value, default=str, ensure_ascii=False)
-    return str(value)
+    first = json.dumps(value[:ELEMENTS], default=str, ensure_ascii=False)
+    return f"{first[:-1]}, … {len(value) - ELEMENTS:,} more]"
 
 
 def moment(time: datetime | None) -> str:

@@ -206,6 +206,7 @@ def test_a_verdict_shows_the_rows_that_break_it_and_who_acts(quality: Settings) 
     )
     assert "ranged: `amount`: a value from 0 to 100" in refusal
     assert "expected a value from 0 to 100, found 2 of 4 rows that break it" in refusal
+    assert f"e.g. row_id={2**60 + 5}, amount=101\n" in refusal
 
 
 def test_treatment_severity_and_a_reason_decide_what_becomes_of_a_failure(quality: Settings) -> None:
