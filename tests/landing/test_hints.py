@@ -18,10 +18,10 @@ CLICKS = parse_source(
 source: clicks
 start: 2024-01-01
 landing: {path: "web/clicks/{date}/*.csv", format: csv}
-columns: {at: timestamp, user: string}
+columns: {at: timestamp, visitor: string}
 timelines: [at]
 event_time: at
-entity: user
+entity: visitor
 """,
     file="clicks.yml",
 )
