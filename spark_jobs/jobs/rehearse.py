@@ -64,6 +64,8 @@ def rehearse(source: Source, landing_root: Path) -> int:
         return 0
     rows = pa.Table.from_batches(read)
     rows = rows.filter(rows["rule"].is_null()).sort_by([("entity", "ascending"), ("row_id", "ascending")])
+    if not rows.num_rows:
+        return 0
     values = [f"c_{c}" for c in source.columns]
     timelines = ["event_time", *(f"t_{t}" for t in source.timelines)]
     limits = chunk_limits(source)
@@ -98,11 +100,12 @@ def _write_specimen(source: Source, landing_root: Path) -> None:
 def _value(column: Column, time_s: int) -> object:
     if column.type not in ("timestamp", "date"):
         return _VALUES[column.kind]
-    if column.format in _EPOCH_UNITS:
-        return time_s * _EPOCH_UNITS[column.format]
+    form = column.formats[0]
+    if form in _EPOCH_UNITS:
+        return time_s * _EPOCH_UNITS[form]
     time = datetime.fromtimestamp(time_s, UTC)
-    if column.format != "iso":
-        return time.strftime(column.format)
+    if form != "iso":
+        return time.strftime(form)
     return time.date().isoformat() if column.type == "date" else time.isoformat()
 
 

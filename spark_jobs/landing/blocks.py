@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +23,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.exchange import decoded
 from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, ranges_of
 from spark_jobs.kernels.plain import Ints
-from spark_jobs.kernels.records import RecordSpec
+from spark_jobs.kernels.records import DRIFT_RULES, RecordSpec
 from spark_jobs.kernels.records.erased import Erasures
 from spark_jobs.landing.block_chunks import BlockChunker, Payload, payloads, write_chunks
+from spark_jobs.landing.drift import Drift
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.reader import MOST_TASKS, schema_ddl
 from spark_jobs.landing.record_spec import record_spec
@@ -58,6 +58,7 @@ COUNTS = ("rows", "rejects", "whole", "lines", "entities")
 """What is counted of each file."""
 RECORDS = "coalesce(records, 1)"
 """SQL: how many rejected records a row stands for."""
+_DRIFT_RULES = sorted(DRIFT_RULES)
 IDENTITY = "row_id BIGINT, delta_id STRING"
 _SCHEMA = pa.schema(
     [
@@ -159,16 +160,16 @@ class Blocks:
             return self.spark.createDataFrame(self.here.filter(pc.equal(self.here["kind"], REJECT)))
         return self.read.where(F.col("kind") == REJECT)
 
-    def rejected(self) -> dict[str, int]:
-        """How many records each rule has rejected."""
+    def drifts(self) -> list[Drift]:
+        """The rejects about other columns than the declared ones, by rule and reason."""
         if self.here is None:
-            of_rules = self.rejects.groupBy("rule").agg(F.sum(F.expr(RECORDS)).alias("n"))
-            return {row.rule: row.n for row in of_rules.collect()}
+            return drifts(self.rejects)
         rows = self.here.filter(pc.equal(self.here["kind"], REJECT))
-        records = Counter[str]()
-        for rule, count in zip(rows["rule"].to_pylist(), pc.fill_null(rows["records"], 1).to_pylist(), strict=True):
-            records[rule] += count
-        return dict(records)
+        rows = rows.filter(pc.is_in(rows["rule"], pa.array(_DRIFT_RULES)))
+        records = pc.fill_null(rows["records"], 1)
+        rows = pa.table({**{name: rows[name] for name in ("rule", "reason", "file")}, "records": records})
+        grouped = rows.group_by(["rule", "reason"]).aggregate([("records", "sum"), ("file", "min")])
+        return [Drift(*row.values()) for row in grouped.to_pylist()]
 
     @property
     def _blocks(self) -> DataFrame:
@@ -202,6 +203,12 @@ class Blocks:
         ordered = together.sortWithinPartitions("bucket", "seq_no", "least_row_id")
         answers = ordered.mapInArrow(partial(write_chunks, chunker=chunker), "files STRING").toArrow()["files"]
         return [WrittenFile(**file) for answer in answers.to_pylist() for file in json.loads(answer)]
+
+
+def drifts(records: DataFrame) -> list[Drift]:
+    """The rejects among `records` about other columns than the declared ones, by rule and reason."""
+    rejects = records.where(F.col("rule").isin(*_DRIFT_RULES)).groupBy("rule", "reason")
+    return [Drift(*row) for row in rejects.agg(F.sum(F.expr(RECORDS)), F.min("file")).collect()]
 
 
 def _bounds(files: list[LandingFile], form: Format, spec: RecordSpec) -> list[bytes]:

@@ -1,30 +1,53 @@
-"""Columns that came or went: what a source whose `unknown_columns` is `fail` says of them."""
+"""Other columns than the declared ones: a source whose `unknown_columns` is `fail` refuses files that have them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from spark_jobs.errors import TidemarkError
-from spark_jobs.kernels.records import DRIFT_RULES
 from spark_jobs.sources import Source
+
+_MOST_REASONS = 5
+
+
+class Drift(NamedTuple):
+    """Rejects with one reason, which names columns: their rule, how many there are, and the first file by its path."""
+
+    rule: str
+    reason: str
+    records: int
+    file: str
+
+    def __str__(self) -> str:
+        return f"{self.records} times {self.rule}, first in {self.file}: {self.reason}"
 
 
 class ColumnsChangedError(TidemarkError):
-    """Files have other columns than declared, which the source refuses (`fail`). Fact `rules`: rows by rule."""
+    """Files have other columns than declared, which the source refuses (`fail`). Fact `rules`: rejects by rule."""
 
     code = "columns_changed"
     rules: dict[str, int]
 
 
-def check_drift(source: Source, rejects: Mapping[str, int]) -> None:
-    """Refuse to land when `rejects` (rows by rule) tell of other columns and the source's policy is `fail`."""
-    found = {rule: count for rule, count in sorted(rejects.items()) if rule in DRIFT_RULES and count}
-    if source.unknown_columns != "fail" or not found:
+def check_drift(source: Source, drifts: Sequence[Drift]) -> None:
+    """Refuse to land files with these drifts where the source's policy is `fail`.
+
+    Raises:
+        ColumnsChangedError: it is, and there are some.
+    """
+    if source.unknown_columns != "fail" or not drifts:
         return
+    rules = dict.fromkeys(sorted(drift.rule for drift in drifts), 0)
+    for drift in drifts:
+        rules[drift.rule] += drift.records
+    shown = sorted(drifts, key=lambda drift: (drift.rule, drift.file, drift.reason))
+    more = len(shown) - _MOST_REASONS
     raise ColumnsChangedError(
         expected=f"files of {source.name} with exactly the declared columns",
-        found=", ".join(f"{count} rows with {rule}" for rule, count in found.items()),
+        found="; ".join(map(str, shown[:_MOST_REASONS])) + (f"; and {more} more reasons" if more > 0 else ""),
         consequence="nothing was landed",
-        next_step="declare the columns in the source file, or choose `unknown_columns: keep` or `quarantine`",
-        rules=found,
+        next_step="declare the columns in the source file (`optional: true` for those that a file may lack), or choose "
+        "`unknown_columns: keep` or `quarantine`",
+        rules=rules,
     )

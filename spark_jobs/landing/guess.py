@@ -1,9 +1,10 @@
-"""A source file guessed from sample files: what their values tell is filled in, the rest is left to whoever knows.
+"""A source file guessed from sample files: what most of their values say is filled in, people say the rest.
 
-Types follow from the values, and hold only if the product's own reader reads the sample with them: a column that it
-rejects becomes text. A column is a decimal only where a file's own schema says so: whether numbers with always two
-decimals are money or a measurement no value tells, so they become floats with a remark. The entity is the text column
-whose values repeat most variedly, the event time the first time column that every row has; both can be given.
+Types are those that the product's own reader reads most values with (`guessed_types`); records that don't read with
+them are told with their line and reason, as they would be in quarantine. A column is a decimal only where a file's own
+schema says so: whether numbers with always two decimals are money or a measurement no value tells, so they become
+floats with a remark. The entity is the text column whose values repeat most variedly, the event time the first time
+column that every row has; both can be given.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.kernels.records import ColumnSpec
+from spark_jobs.kernels.records.slow import Cell
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.guessed_checks import guessed_checks
+from spark_jobs.landing.guessed_types import NULLS, Kind, epoch_of, kind_of, read_by, writes_commas
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.sampling import Sample, read_sample, refused
 from spark_jobs.landing.worker import read_file
@@ -29,28 +33,43 @@ from spark_jobs.sources import Source, parse_source
 from spark_jobs.sources.quantities import instant_at
 from spark_jobs.sources.section import check_identifier
 
-NULLS = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None", "\\N")
-"""Texts that stand for no value wherever the other values of the column are no text."""
+MOST_REJECTS = 20
+"""Rejected records that are told one by one."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_INT = re.compile(r"[+-]?(0|[1-9]\d{0,18})")
-# neither a code that begins with 0 nor a number that a double can't hold is one
-_FLOAT = re.compile(r"[+-]?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _FIXED = re.compile(r"[+-]?\d{1,12}\.\d{2,6}")
-_EPOCHS = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}
-_EPOCH_NAME = re.compile(r"(^|_)(time|timestamp|ts|at|epoch|when)(_|$)")
-_EPOCH_RANGE_S = 631_152_000, 4_102_444_800
-"""The years 1990 to 2099: a column of integers that is named like a time and lies in it counts since 1970."""
-_INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
+_OF_COLUMN = re.compile(r"column `([^`]*)`: ")
+_UNKNOWN_START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A source file's `text`, the source that it declares, and how many of the sample's rows it reads and rejects."""
+    """A source file's `text`, the source that it declares, and how many of the sample's records it reads and rejects.
+
+    `rejected` counts by reason; `rejects` are the first of them, each `{"file", "line", "rule", "reason"}`. `left_out`
+    are columns of the sample for which nothing can be declared: objects, arrays, times of day.
+    """
 
     text: str
     source: Source
     rows: int
     rejected: dict[str, int]
+    rejects: list[dict[str, Any]]
+    left_out: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Columns:
+    """The columns of a guess by their names in the source file: headers, types, and the values that read as these."""
+
+    headers: dict[str, str]
+    kinds: dict[str, Kind]
+    values: dict[str, list[str]]
+    optional: frozenset[str]
+    n_rows: int
+
+    def of_types(self, *wanted: str) -> list[str]:
+        """The names of the columns of these types."""
+        return [column for column, kind in self.kinds.items() if kind.type in wanted]
 
 
 def guess_source(
@@ -63,115 +82,111 @@ def guess_source(
     """
     samples = [read_sample(path) for path in files]
     first = samples[0]
-    if any((s.form, s.delimiter) != (first.form, first.delimiter) for s in samples):
+    if any((s.form, s.landing) != (first.form, first.landing) for s in samples):
         raise refused("files of one format", "several", "make a source of each")
-    columns: dict[str, list[Any]] = {}
-    for sample in samples:
-        for column, values in sample.columns.items():
-            columns.setdefault(column, []).extend(values)
-    types, nulls = _types(columns, {k: v for s in samples for k, v in s.types.items()})
-    headers: dict[str, str] = {}
-    for header in types:
-        plain = _identifier(header)
-        others = sum(re.fullmatch(rf"{plain}(_\d+)?", taken) is not None for taken in headers)
-        headers[plain if plain not in headers else f"{plain}_{others + 1}"] = header
-    kept = {column: _values(columns[header], nulls) for column, header in headers.items()}
-    n_rows = max(map(len, columns.values()))
-    kinds = {column: types[header] for column, header in headers.items()}
-    if not {"timestamp", "date"} & {*kinds.values()}:
-        kinds |= {c: unit for c in kinds if (unit := _epoch(c, kinds[c], kept[c]))}
+    columns, landing = _columns(samples)
     called = _name(files[0], name)
+    keys = _entity(columns, entity), _time(columns, time)
 
-    def declared(start: datetime | None = None) -> tuple[str, Source]:
-        text = _text(
-            called, first, nulls, headers, kinds, n_rows,
-            entity=_entity(kinds, kept, n_rows, entity), time=_time(kinds, kept, n_rows, time), values=kept,
-            start=start,
-        )  # fmt: skip
+    def declared(start: datetime) -> tuple[str, Source]:
+        text = _text(called, first, landing, columns, *keys, start)
         return text, parse_source(text, file=f"{called}.yml")
 
     while True:
-        text, source = declared()
+        text, source = declared(_UNKNOWN_START)
         read = _check(source, files)
-        misread = [c for c in kinds if kinds[c] != "string" and any(f"column `{c}`" in r for r in read.rejected)]
+        misread = [
+            c for c, n in read.columns.items() if columns.kinds[c].type != "string" and c != keys[1] and n > read.rows
+        ]
         if not misread:
             break
-        kinds |= dict.fromkeys(misread, "string")
+        columns.kinds |= dict.fromkeys(misread, Kind("string"))
     if read.first is not None:
         text, source = declared(read.first)
-    return Guess(text, source, read.rows, read.rejected)
+    left_out = tuple(sorted({name for sample in samples for name in sample.left_out}))
+    return Guess(text, source, read.rows, read.rejected, read.rejects, left_out)
 
 
-def _types(columns: dict[str, list[Any]], known: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The type of each column, and the texts that stand for no value."""
-    types: dict[str, str] = {}
-    nulls: set[str] = set()
-    for column, values in columns.items():
-        present = {value for value in values if value not in (None, "")}
-        marks = present & {*NULLS}
-        types[column] = known.get(column) or _type(present - marks)
-        if types[column] != "string":
-            nulls |= marks
-    return types, sorted(nulls)
+def _columns(samples: Sequence[Sample]) -> tuple[_Columns, dict[str, Any]]:
+    """The columns of the samples, and the keys of their landing."""
+    cells: dict[str, list[Cell]] = {}
+    for sample in samples:
+        for header, of_file in sample.columns.items():
+            cells.setdefault(header, []).extend(of_file)
+    if not cells:
+        raise refused("a sample file with columns", "none", "name another file")
+    landing: dict[str, Any] = {**samples[0].landing}
+    if samples[0].form == "csv":
+        landing |= writes_commas(cells.values())
+    known = {header: kind for sample in samples for header, kind in sample.types.items()}
+    headers: dict[str, str] = {}
+    for header in cells:
+        plain = _identifier(header)
+        others = sum(re.fullmatch(rf"{plain}(_\d+)?", taken) is not None for taken in headers)
+        headers[plain if plain not in headers else f"{plain}_{others + 1}"] = header
+    specs = {c: _spec(c, h, landing, NULLS) for c, h in headers.items()}
+    kinds = {c: Kind(known[h]) if h in known else kind_of(c, cells[h], specs[c]) for c, h in headers.items()}
+    if not any(kind.is_time for kind in kinds.values()):
+        kinds |= {c: e for c, h in headers.items() if (e := epoch_of(c, kinds[c], cells[h], specs[c])) is not None}
+    marks = {text for c, h in headers.items() if kinds[c].type != "string" for _, text in cells[h]} & {*NULLS}
+    if marks:
+        landing["null_values"] = ["", *sorted(marks)]
+    values = {}
+    for column, header in headers.items():
+        # what stands for no value in other columns does so here
+        values[column] = _values(cells[header], kinds[column], _spec(column, header, landing, sorted(marks)))
+    partial = {h for sample in samples for h in sample.partial}
+    partial |= {h for h in cells for sample in samples if h not in sample.columns}
+    optional = frozenset(c for c, h in headers.items() if h in partial)
+    return _Columns(headers, kinds, values, optional, sum(s.n_rows for s in samples)), landing
 
 
-def _type(values: set[Any]) -> str:
-    if values and all(isinstance(value, bool) for value in values):
-        return "bool"
-    if any(isinstance(value, bool) for value in values) or not values:
-        return "string"
-    if any(isinstance(value, float) for value in values) and all(isinstance(value, (int, float)) for value in values):
-        return "float"
-    texts = [value if isinstance(value, str) else repr(value) for value in values]
-    if all(map(_INT.fullmatch, texts)):
-        return "int" if all(-(2**63) <= int(text) < 2**63 for text in texts) else "string"
-    for kind, holds in (("float", _FLOAT.fullmatch), ("date", _DATE.fullmatch)):
-        if all(map(holds, texts)):
-            return kind
-    if all(text.lower() in ("true", "false") for text in texts):
-        return "bool"
-    return "timestamp" if all(map(_INSTANT.match, texts)) else "string"
+def _spec(column: str, header: str, landing: dict[str, Any], nulls: Sequence[str]) -> ColumnSpec:
+    marks = {key: landing[key] for key in ("decimal", "thousands") if key in landing}
+    return ColumnSpec(column, header, "string", ("", *nulls), **marks)
 
 
-def _epoch(column: str, kind: str, values: Sequence[Any]) -> str | None:
-    """The unit of a column of integers that are times, None for another."""
-    if kind != "int" or not values or not _EPOCH_NAME.search(column):
-        return None
-    least, greatest = (edge(int(value) for value in values) for edge in (min, max))
-    first_s, last_s = _EPOCH_RANGE_S
-    return next((u for u, n in _EPOCHS.items() if first_s * n <= least and greatest < last_s * n), None)
+def _values(cells: Sequence[Cell], kind: Kind, spec: ColumnSpec) -> list[str]:
+    """The values that read as the type, numbers with a point."""
+    if kind.type.startswith("decimal"):
+        return [text for _, text in cells if text]
+    read = read_by(_typed(spec, kind), cells)
+    texts = [text for (_, text), good in zip(cells, read, strict=True) if good]
+    if kind.type in ("int", "float"):
+        return [text.replace(spec.thousands or " ", "").replace(spec.decimal, ".").strip() for text in texts]
+    return texts
 
 
-def _values(values: Iterable[Any], nulls: Sequence[str]) -> list[Any]:
-    return [value for value in values if value not in (None, "") and value not in nulls]
+def _typed(spec: ColumnSpec, kind: Kind) -> ColumnSpec:
+    return replace(spec, type=kind.type, time_formats=(kind.format,))  # type: ignore[arg-type]
 
 
-def _entity(kinds: dict[str, str], kept: dict[str, list[Any]], n_rows: int, given: str | None) -> str:
+def _entity(columns: _Columns, given: str | None) -> str:
     if given is not None:
-        return _named(given, kinds, "entity")
+        return _named(given, columns.kinds, "entity")
     # what a row may lack is no entity; what each row has of its own or all share tells no two entities apart
-    counts = {c: len(set(v)) for c, v in kept.items() if kinds[c] in ("string", "int") and len(v) >= 0.95 * n_rows}
+    n_rows = columns.n_rows
+    named = {c: v for c, v in columns.values.items() if len(v) >= 0.95 * n_rows}
+    counts = {c: len(set(named[c])) for c in columns.of_types("string", "int") if c in named}
     for kind in ("string", "int"):
-        able = {c: n for c, n in counts.items() if kinds[c] == kind and 1 < n <= n_rows / 2}
+        able = {c: n for c, n in counts.items() if columns.kinds[c].type == kind and 1 < n <= n_rows / 2}
         if able:
             return max(able, key=able.__getitem__)
-    shared = [c for c in counts if kinds[c] == "string"]
+    shared = [c for c in counts if columns.kinds[c].type == "string"]
     if shared:
         return shared[0]
     raise refused("a column of text that says which entity a row changes", "none", "name it with --entity")
 
 
-def _time(kinds: dict[str, str], kept: dict[str, list[Any]], n_rows: int, given: str | None) -> str:
-    times = _of_kinds(kinds, "timestamp", *_EPOCHS) or _of_kinds(kinds, "date")
+def _time(columns: _Columns, given: str | None) -> str:
+    times = columns.of_types("timestamp") or columns.of_types("date")
     if given is not None:
         return _named(given, dict.fromkeys(times, ""), "time")
     if not times:
-        raise refused("a column of times, in the form of ISO 8601 or since 1970", "none", "name a file with one")
-    return max(times, key=lambda column: len(kept[column]) >= n_rows)
-
-
-def _of_kinds(kinds: dict[str, str], *wanted: str) -> list[str]:
-    return [column for column, kind in kinds.items() if kind in wanted]
+        expected = "a column of times, most of which read: as ISO 8601, since 1970, or by a common pattern"
+        next_step = "write the source file by hand, the column with `format:` and a pattern such as %d.%m.%Y"
+        raise refused(expected, "none", next_step)
+    return max(times, key=lambda column: len(columns.values[column]) >= columns.n_rows)
 
 
 def _named(given: str, columns: Iterable[str], option: str) -> str:
@@ -181,18 +196,16 @@ def _named(given: str, columns: Iterable[str], option: str) -> str:
 
 
 def _text(
-    name: str, sample: Sample, nulls: Sequence[str], headers: dict[str, str], kinds: dict[str, str], n_rows: int,
-    *, entity: str, time: str, values: dict[str, list[Any]], start: datetime | None,
-) -> str:  # fmt: skip
-    """The source file; without a `start` it begins with the sample's first event."""
-    times = [c for c in _of_kinds(kinds, "timestamp", *_EPOCHS) or [time] if values[c]]
-    ids = [c for c in kinds if c.endswith("id") and c != entity and len(set(values[c])) == n_rows]
-    start = start or min(_instant(value, kinds[time]) for value in values[time])
-    listed = [f"  {c}: {_column(c, headers[c], kinds[c])}{_remark(kinds[c], values[c])}" for c in kinds]
-    delimiter = [f"  delimiter: {json.dumps(sample.delimiter)}"] if sample.delimiter != "," else []
-    marks = [f"  null_values: {json.dumps(['', *nulls])}"] if nulls else []
-    means = [f"      mean_{c}: avg({c})" for c in _of_kinds(kinds, "float")]
-    means += [f"      sum_{c}: sum({c})" for c in kinds if kinds[c].startswith("decimal")]
+    name: str, sample: Sample, landing: dict[str, Any], columns: _Columns, entity: str, time: str, start: datetime
+) -> str:
+    """The source file."""
+    kinds, values = columns.kinds, columns.values
+    times = [c for c in columns.of_types("timestamp") or [time] if values[c]]
+    ids = [c for c in kinds if c.endswith("id") and c != entity and len(set(values[c])) == columns.n_rows]
+    listed = [f"  {c}: {_column(c, columns, {entity, time})}{_remark(kinds[c], values[c])}" for c in kinds]
+    means = [f"      mean_{c}: avg({c})" for c in columns.of_types("float")]
+    means += [f"      sum_{c}: sum({c})" for c in kinds if kinds[c].type.startswith("decimal")]
+    types = {column: kind.type for column, kind in kinds.items()}
     return "\n".join(
         [
             "# Guessed by `tidemark init` from sample files: look through it, then `tidemark plan` says what it makes.",
@@ -204,10 +217,9 @@ def _text(
             "landing:",
             f"  path: {name}/{{date}}/*   # below the landing directory",
             f"  format: {sample.form}",
-            *delimiter,
-            *marks,
+            *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in landing.items()),
             "",
-            "# Types are those of the sample's values; a value that is of another type puts its row in quarantine.",
+            "# Types are those of most of the sample's values; a value of another type puts its row in quarantine.",
             "columns:",
             *listed,
             "",
@@ -225,7 +237,7 @@ def _text(
             "      rows_counted: count()",
             *means,
             "",
-            *guessed_checks(kinds, values, n_rows),
+            *guessed_checks(types, values, columns.n_rows),
             "# What rows do to their entity can't be told from values: with `state`, gold keeps what becomes of it.",
             "",
             "dag:",
@@ -235,17 +247,21 @@ def _text(
     )
 
 
-def _column(column: str, header: str, kind: str) -> str:
+def _column(column: str, columns: _Columns, needed: set[str]) -> str:
+    header, kind = columns.headers[column], columns.kinds[column]
     told = [f"from: {json.dumps(header, ensure_ascii=False)}"] if column != header else []
-    told += [f"format: {kind}"] if kind in _EPOCHS else []
-    kind = "timestamp" if kind in _EPOCHS else json.dumps(kind) if told and "," in kind else kind
-    return f"{{{', '.join([f'type: {kind}', *told])}}}" if told else kind
+    told += [f"format: {json.dumps(kind.format)}"] if kind.format != "iso" else []
+    told += ["optional: true"] if column in columns.optional and column not in needed else []
+    shown = json.dumps(kind.type) if told and "," in kind.type else kind.type
+    return f"{{{', '.join([f'type: {shown}', *told])}}}" if told else shown
 
 
-def _remark(kind: str, values: Sequence[Any]) -> str:
-    """What a column of floats may be instead: numbers that are all written with as many decimals."""
-    places = {len(v.partition(".")[2]) if isinstance(v, str) and _FIXED.fullmatch(v) else 0 for v in values}
-    if kind != "float" or len(places) != 1 or 0 in places:
+def _remark(kind: Kind, values: Sequence[str]) -> str:
+    """What a column may be instead: floats that all have as many decimals, times that another format fits as well."""
+    if kind.doubt:
+        return f"   # {kind.doubt} fits as well: say which it is"
+    places = {len(v.partition(".")[2]) if _FIXED.fullmatch(v) else 0 for v in values}
+    if kind.type != "float" or len(places) != 1 or 0 in places:
         return ""
     (scale,) = places
     return f"   # always {scale} decimals: decimal(18, {scale}) if this is money, whose sums must be exact"
@@ -269,20 +285,31 @@ def _name(path: Path, given: str | None) -> str:
     return _identifier(folder.parent.name if of_date else path.name.split(".")[0])
 
 
-def _instant(value: Any, kind: str) -> datetime:
-    if kind in _EPOCHS:
-        return datetime.fromtimestamp(int(value) // _EPOCHS[kind], UTC)
-    time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-
-
 @dataclass(slots=True)
 class _Read:
-    """What came of reading all of the files: rows, how often each reason rejects one, the first event time."""
+    """What came of reading all of the files: rows, how often each reason rejects a record, the first of these records,
+    how many records each column rejects, the first event time."""
 
     rows: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    rejects: list[dict[str, Any]] = field(default_factory=list)
+    columns: dict[str, int] = field(default_factory=dict)
     first: datetime | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count a batch of a file's records."""
+        self.rows += batch["rule"].null_count
+        for reject in batch.filter(pc.is_valid(batch["reason"])).to_pylist():
+            records = reject["records"] or 1
+            self.rejected[reject["reason"]] = self.rejected.get(reject["reason"], 0) + records
+            if match := _OF_COLUMN.match(reject["reason"]):
+                self.columns[match[1]] = self.columns.get(match[1], 0) + records
+            if len(self.rejects) < MOST_REJECTS:
+                self.rejects.append({key: reject[key] for key in ("file", "line", "rule", "reason")})
+        least = pc.min(batch["event_time"]).cast(pa.int64()).as_py()
+        if least is not None:
+            first = instant_at(least)
+            self.first = first if self.first is None else min(self.first, first)
 
 
 def _check(source: Source, files: Sequence[Path]) -> _Read:
@@ -294,12 +321,5 @@ def _check(source: Source, files: Sequence[Path]) -> _Read:
         status = path.stat()
         listed = LandingFile(0, path.name, 1, status.st_size, checksum, status.st_mtime_ns, str(path.resolve()))
         for batch in read_file(listed, source.landing.form, record_spec(source)):
-            read.rows += batch["rule"].null_count
-            bad = batch.filter(pc.is_valid(batch["reason"]))
-            for reason, records in zip(bad["reason"].to_pylist(), bad["records"].to_pylist(), strict=True):
-                read.rejected[reason] = read.rejected.get(reason, 0) + (records or 1)
-            least = pc.min(batch["event_time"]).cast(pa.int64()).as_py()
-            if least is not None:
-                first = instant_at(least)
-                read.first = first if read.first is None else min(read.first, first)
+            read.add(batch)
     return read

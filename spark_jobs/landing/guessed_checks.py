@@ -37,7 +37,7 @@ def guessed_checks(kinds: Mapping[str, str], values: Mapping[str, Sequence[Any]]
 
 def _listed(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str | None:
     """A text that has few values."""
-    distinct = sorted({value for value in values if isinstance(value, str)})
+    distinct = sorted({*values})
     few = 1 < len(distinct) <= _MOST_VALUES and len(values) >= _ROWS_A_VALUE * len(distinct)
     if kind != "string" or not few:
         return None
@@ -49,7 +49,7 @@ def _ranged(column: str, kind: str, values: Sequence[Any], n_rows: int) -> str |
     """A number: as far again beyond what the sample has as it ranges itself, and not below 0 if it never is."""
     if kind not in ("int", "float") or len(values) < _ROWS_A_VALUE:
         return None
-    read = int if kind == "int" else float
+    read = (lambda value: int(value.partition(".")[0])) if kind == "int" else float
     numbers = [read(value) for value in values]
     least, greatest = min(numbers), max(numbers)
     if least == greatest or not abs(least) + abs(greatest) < 2**53:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.kernels.identities import Hashes
 from spark_jobs.kernels.records.rules import RULES_VERSION
 from spark_jobs.landing import ledger
-from spark_jobs.landing.blocks import RECORDS, Blocks
+from spark_jobs.landing.blocks import RECORDS, Blocks, drifts
 from spark_jobs.landing.chunking import as_chunks
 from spark_jobs.landing.counting import Contest, as_duplicates, contest, counted_row, with_conflict
 from spark_jobs.landing.difference import Difference, difference
@@ -78,8 +78,7 @@ class Landing:
         read = read_files(self.lake.spark, self.source, found.read, erased).persist()
         try:
             if self.source.unknown_columns == "fail":
-                of_rules = read.where("rule IS NOT NULL").groupBy("rule").agg(F.sum(F.expr(RECORDS)).alias("n"))
-                check_drift(self.source, {row.rule: row.n for row in of_rules.collect()})
+                check_drift(self.source, drifts(read))
             return self._correct(found, read)
         finally:
             read.unpersist()
@@ -91,7 +90,7 @@ class Landing:
             RowIdsShared: lines of two files would have the same row ids.
         """
         if self.source.unknown_columns == "fail":
-            check_drift(self.source, blocks.rejected())
+            check_drift(self.source, blocks.drifts())
         counted, hashes = blocks.counts()
         contested = self._contest(blocks, hashes)
         n_contested, displacing = contested.totals() if contested else (0, 0)

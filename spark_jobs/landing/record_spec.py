@@ -12,16 +12,20 @@ from spark_jobs.sources import Between, DataCheck, In, Lateness, Matches, NotNul
 
 def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
     """How the records of `source` become rows; nothing is kept of `erased` entities."""
+    dialect = source.landing.dialect()
     columns = tuple(
         ColumnSpec(
             name=name,
             header=source.header_name(name),
             type=cast("ColumnType", column.kind),
             null_values=source.null_values(name),
-            time_format=column.format,
+            time_formats=column.formats,
             timezone=column.timezone,
             dst=column.dst,
             digits=column.digits,
+            optional=column.optional,
+            decimal=dialect.get("decimal", "."),
+            thousands=dialect.get("thousands", ""),
         )
         for name, column in source.columns.items()
     )
@@ -34,6 +38,10 @@ def record_spec(source: Source, erased: Erasures | None = None) -> RecordSpec:
         delta_id=source.delta_id,
         unknown_columns=source.unknown_columns,
         delimiter=source.landing.delimiter,
+        encoding=dialect.get("encoding", "utf-8"),
+        escape=dialect.get("escape", ""),
+        envelope=dialect.get("envelope"),
+        skip_tombstones=dialect.get("tombstones") == "skip",
         max_record_bytes=source.landing.max_record_bytes,
         max_rejects=source.landing.max_rejects,
         max_lines=source.landing.max_lines,

@@ -1,12 +1,11 @@
-"""Sample files as they lie around: their format, and the values of their columns."""
+"""Sample files as they lie around: how they are written, and the cells of their columns."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.records import FileRejectedError, RecordSpec
+from spark_jobs.kernels.records.arrays import array_lines
 from spark_jobs.kernels.records.delimiters import DELIMITERS
+from spark_jobs.kernels.records.encodings import UTF8, as_utf8
+from spark_jobs.kernels.records.envelopes import Envelope
+from spark_jobs.kernels.records.headers import DELIMITER_LINE, without_unnamed
+from spark_jobs.kernels.records.parquet import column_texts
+from spark_jobs.kernels.records.slow import Cell, parse_object
+from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
+from spark_jobs.landing.opened import UnusableFileError
+from spark_jobs.landing.worker import Expansion, Hashed, plain_blocks
 from spark_jobs.plugins.code import Format
 
 SAMPLE_ROWS = 100_000
 """Records of each file that types are guessed from; the check reads all."""
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+_SAMPLE_BYTES = 256 << 20
+_MOST_EXPANSION = 2_000
+_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
+_ENVELOPES: tuple[Envelope, ...] = ("debezium", "maxwell")
 _ARROW_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_boolean, "bool"),
     (pa.types.is_integer, "int"),
@@ -29,71 +41,185 @@ _ARROW_TYPES: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_date, "date"),
     (pa.types.is_string, "string"),
     (pa.types.is_large_string, "string"),
+    (pa.types.is_binary, "string"),
+    (pa.types.is_large_binary, "string"),
 )
+_EXTENSIONS = ("arrow.uuid", "arrow.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the files hold: values by column, as written (texts of CSV), or as JSON or Parquet have them."""
+    """What a file holds: of each column its cells, record by record, those without a value too.
+
+    `landing` are the keys of a source file's landing that say how it is written; `types` what a schema says of columns.
+    `partial` are columns that some record lacks, `left_out` those that no column can be declared for.
+    """
 
     form: Format
-    delimiter: str
-    columns: dict[str, list[Any]]
-    types: dict[str, str]
+    n_rows: int
+    columns: dict[str, list[Cell]]
+    landing: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    partial: frozenset[str] = frozenset()
+    left_out: tuple[str, ...] = ()
 
 
 def read_sample(path: Path) -> Sample:
-    """The first records of a CSV, NDJSON or Parquet file, compressed or not; raises ParameterError for another."""
+    """The first records of a file of CSV, NDJSON, JSON or Parquet, compressed or not.
+
+    Raises:
+        ParameterError: the file is another, can't be read, or has no record.
+    """
     try:
-        start = path.open("rb").read(4)
-        if start == b"PAR1":
-            table = pq.read_table(path, coerce_int96_timestamp_unit="us").slice(0, SAMPLE_ROWS)
-            types = {field.name: _declared(field.type) for field in table.schema}
-            columns = {name: table[name].to_pylist() for name in table.column_names if types[name]}
-            # what is text there may be a number or a time all the same
-            return Sample("parquet", ",", columns, {n: t for n, t in types.items() if t not in ("", "string")})
-        with pa.input_stream(str(path), compression=_MAGIC.get(start[:2])) as opened:
-            lines = (line for line in io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") if line.strip())
-            head = list(islice(lines, SAMPLE_ROWS + 1))
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise refused("a readable sample file", f"{path}: {error}", "name a CSV, NDJSON or Parquet file") from None
-    if not head:
+        with path.open("rb") as opened:
+            if opened.read(4) == b"PAR1":
+                return _parquet(path)
+        encoding, text = _text(path)
+    except (OSError, UnusableFileError, pa.ArrowException) as error:
+        raise refused("a readable sample file", f"{path}: {error}", "name a CSV, JSON or Parquet file") from None
+    if not text.strip():
         raise refused("a sample file with records", f"{path}, which is empty", "name another")
-    return _json(path, head[:SAMPLE_ROWS]) if head[0].lstrip().startswith("{") else _csv(head)
+    written = {} if encoding == UTF8 else {"encoding": encoding}
+    start = text.lstrip()[:1]
+    if start == "{":
+        return _json(path, "ndjson", text.split("\n"), written)
+    if start == "[":
+        return _json(path, "json", _elements(text), written)
+    return _csv(text, written)
+
+
+def _text(path: Path) -> tuple[str, str]:
+    """The encoding that a source file has to name, and the beginning of the text, whole lines."""
+    with path.open("rb", buffering=0) as raw:
+        blocks = plain_blocks(Hashed(raw), Expansion(path.stat().st_size, _MOST_EXPANSION))
+        head, lines = b"", 0
+        for block in blocks:
+            head += block
+            lines += block.count(b"\n")
+            if lines > SAMPLE_ROWS or len(head) > _SAMPLE_BYTES:
+                # whole lines: each ends in a newline, of two bytes in UTF-16
+                head = head[: head.rindex(b"\n") + 1]
+                break
+    encoding = UTF8 if head.startswith(_BOMS) else _encoding(head)
+    return encoding, b"".join(as_utf8([head], encoding)).decode("utf-8-sig", "replace")
+
+
+def _encoding(head: bytes) -> str:
+    if head.count(0) > len(head) // 4:
+        return "utf-16-le" if head[1::2].count(0) > head[::2].count(0) else "utf-16-be"
+    try:
+        head.decode()
+    except UnicodeDecodeError:
+        return "cp1252"
+    return UTF8
+
+
+def _parquet(path: Path) -> Sample:
+    opened = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+    types = {f.name: _declared(f.type) for f in opened.schema_arrow}
+    batches = list(islice(opened.iter_batches(batch_size=SAMPLE_ROWS, columns=[n for n in types if types[n]]), 1))
+    columns: dict[str, list[Cell]] = {}
+    for name in (n for n in types if types[n]):
+        texts = column_texts(batches[0][name]) if batches else []
+        kind = TEXT if types[name] == "string" else LITERAL
+        columns[name] = [(NULL, "") if text is None else (kind, text) for text in texts]
+    # what is text there may be a number or a time all the same
+    said = {name: kind for name, kind in types.items() if kind not in ("", "string")}
+    left_out = tuple(name for name, kind in types.items() if not kind)
+    return Sample("parquet", batches[0].num_rows if batches else 0, columns, types=said, left_out=left_out)
 
 
 def _declared(kind: pa.DataType) -> str:
     """The type that a source file declares for a column of Parquet, empty if there is none."""
+    if isinstance(kind, pa.ExtensionType):
+        return "string" if kind.extension_name in _EXTENSIONS else ""
+    if pa.types.is_dictionary(kind):
+        return _declared(kind.value_type)
     if pa.types.is_decimal(kind):
         whole = 0 <= kind.scale <= kind.precision <= 38
         return f"decimal({kind.precision}, {kind.scale})" if whole else ""
     return next((declared for fits, declared in _ARROW_TYPES if fits(kind)), "")
 
 
-def _json(path: Path, lines: Iterable[str]) -> Sample:
-    columns: dict[str, list[Any]] = {}
-    for number, line in enumerate(lines):
-        try:
-            fields = json.loads(line)
-        except ValueError:
+def _elements(text: str) -> Iterator[str]:
+    try:
+        for lines in array_lines([text.encode()], _SAMPLE_BYTES):
+            yield from lines.decode().splitlines()
+    except FileRejectedError:
+        return  # the reader says so of the whole file
+
+
+def _json(path: Path, form: Format, lines: Iterable[str], written: dict[str, str]) -> Sample:
+    records = list(islice((line for line in lines if line.strip()), SAMPLE_ROWS))
+    envelope = _envelope(records)
+    spec = RecordSpec((), (), (), "", envelope=envelope)
+    columns: dict[str, list[Cell]] = {}
+    number, present = 0, dict[str, int]()
+    for record in records:
+        members = parse_object(record, spec)
+        if isinstance(members, str):
             continue  # the reader will reject it, with its line
-        for column, value in fields.items() if isinstance(fields, dict) else ():
-            held = columns.setdefault(column, [])
-            held += [None] * (number - len(held)) + [value]
+        for column, cell in members.items():
+            cells = columns.setdefault(column, [])
+            cells += [(NULL, "")] * (number - len(cells)) + [cell]
+            present[column] = present.get(column, 0) + 1
+        number += 1
     # a nested value can't be declared: it stays with its row as it is
-    flat = {c: v for c, v in columns.items() if not any(isinstance(value, (dict, list)) for value in v)}
+    nested = [name for name, cells in columns.items() if any(kind == NESTED for kind, _ in cells)]
+    flat = {name: cells for name, cells in columns.items() if name not in nested}
     if not flat:
         raise refused("records with fields", f"{path} without any", "name another file")
-    return Sample("ndjson", ",", flat, {})
+    written = written if envelope is None else {**written, "envelope": envelope}
+    partial = frozenset(name for name, n in present.items() if n < number)
+    return Sample(form, number, flat, written, partial=partial, left_out=tuple(nested))
 
 
-def _csv(lines: Sequence[str]) -> Sample:
-    delimiter = max(DELIMITERS, key=lines[0].count)
-    header, *records = csv.reader(lines, delimiter=delimiter)
+def _envelope(records: Sequence[str]) -> Envelope | None:
+    """The envelope in which the first of the records is that reads as an event."""
+    for record in records[:100]:
+        for envelope in _ENVELOPES:
+            if isinstance(parse_object(record, RecordSpec((), (), (), "", envelope=envelope)), dict):
+                return envelope
+    return None
+
+
+def _csv(text: str, written: dict[str, str]) -> Sample:
+    first, _, rest = text.partition("\n")
+    if first.startswith(DELIMITER_LINE.decode()):
+        delimiter = first.strip()[len(DELIMITER_LINE) :]
+        text = rest
+    else:
+        delimiter = max(DELIMITERS, key=first.count)
+    escape = "\\" if '\\"' in text else ""
+    header, records = _records(text, delimiter, escape)
     whole = [record for record in records if len(record) == len(header)]
-    return Sample("csv", delimiter, {name: [r[i] for r in whole] for i, name in enumerate(header)}, {})
+    names = without_unnamed([name.strip() for name in header]).names
+    written = {**written, **({"delimiter": delimiter} if delimiter != "," else {})}
+    written |= {"escape": escape} if escape else {}
+    columns: dict[str, list[Cell]] = {}
+    for place, name in enumerate(names):
+        # a column without a name in front is a data frame's index
+        if name:
+            columns[name] = [(TEXT, record[place]) for record in whole]
+    return Sample("csv", len(whole), columns, written)
+
+
+def _records(text: str, delimiter: str, escape: str) -> tuple[list[str], list[list[str]]]:
+    options: dict[str, Any] = {"escapechar": escape} if escape else {}
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, **options)
+    records = islice((record for record in reader if record), SAMPLE_ROWS + 1)
+    try:
+        header = next(records)
+    except (StopIteration, csv.Error):
+        return [], []
+    read: list[list[str]] = []
+    try:
+        read.extend(records)
+    except csv.Error:
+        return header, read  # a quote that nothing closes: the reader says so
+    return header, read
 
 
 def refused(expected: str, found: str, next_step: str) -> ParameterError:
-    """Why nothing can be guessed."""
+    """The error of a sample from which nothing can be guessed."""
     return ParameterError(expected=expected, found=found, consequence="nothing was written", next_step=next_step)

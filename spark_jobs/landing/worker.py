@@ -6,15 +6,18 @@ until the last one is read and the checksum is that of the listing.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 import pyarrow as pa
 
-from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_ndjson, read_parquet
+from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_json, read_ndjson, read_parquet
+from spark_jobs.kernels.records.encodings import as_utf8
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.opened import UnusableFileError, open_file
 from spark_jobs.landing.parsers import parsed
@@ -79,17 +82,16 @@ def _batches(file: LandingFile, form: Format, spec: RecordSpec) -> Iterator[pa.R
         if opened.status() != (file.size, file.modified_ns):
             raise _changed()
         if form == "parquet":
-            expansion = _Expansion(file.size, spec.max_expansion)
+            expansion = Expansion(file.size, spec.max_expansion)
             for batch in read_parquet(opened.raw, spec):
                 expansion.add(batch.nbytes)
                 yield batch
             checksum = _checksum(opened.raw)
         else:
-            hashed = _Hashed(opened.raw)
-            blocks = _blocks(hashed, _Expansion(file.size, spec.max_expansion))
-            if isinstance(form, Parser):
-                blocks = parsed(form, blocks)
-            read = read_csv if form == "csv" else read_ndjson
+            hashed = Hashed(opened.raw)
+            blocks = plain_blocks(hashed, Expansion(file.size, spec.max_expansion))
+            blocks = parsed(form, blocks) if isinstance(form, Parser) else as_utf8(blocks, spec.encoding)
+            read = {"csv": read_csv, "json": read_json}.get(str(form), read_ndjson)
             try:
                 yield from read(blocks, spec)
             except FileRejectedError as refused:
@@ -104,7 +106,7 @@ def _changed() -> UnusableFileError:
     return UnusableFileError("changed_file", "expected the file as it was listed, found it changed while it was read")
 
 
-class _Hashed(io.RawIOBase):
+class Hashed(io.RawIOBase):
     """A file whose bytes go through SHA-256 as they are read."""
 
     def __init__(self, raw: IO[bytes]) -> None:
@@ -117,9 +119,11 @@ class _Hashed(io.RawIOBase):
         return self._ahead
 
     def readable(self) -> bool:
+        """Whether it can be read: yes."""
         return True
 
     def read(self, size: int = -1) -> bytes:
+        """The next bytes, at most `size`."""
         if self._ahead:
             block, self._ahead = self._ahead[:size], self._ahead[size:]
             return block
@@ -134,7 +138,7 @@ class _Hashed(io.RawIOBase):
         return self._digest.hexdigest()
 
 
-class _Expansion:
+class Expansion:
     """What a file takes once decompressed, against its size."""
 
     def __init__(self, size: int, times: int) -> None:
@@ -150,16 +154,21 @@ class _Expansion:
             )
 
 
-def _blocks(file: _Hashed, expansion: _Expansion) -> Iterator[bytes]:
+def plain_blocks(file: Hashed, expansion: Expansion) -> Iterator[bytes]:
     """The file's bytes, decompressed if it begins like gzip or zstd."""
     start = file.peek(4)
     codec = "gzip" if start.startswith(GZIP) else "zstd" if start == ZSTD else None
-    source: Any = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec) if codec else file
+    source: Any = file
+    if codec == "gzip":
+        # takes zeros behind the last member for padding, as gzip(1) does; Arrow does not
+        source = gzip.GzipFile(fileobj=file)
+    elif codec == "zstd":
+        source = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
     while True:
         try:
             block = source.read(BLOCK_BYTES)
-        except OSError as error:
-            short = "runcated" in str(error)
+        except (OSError, EOFError, zlib.error) as error:
+            short = isinstance(error, EOFError) or "runcated" in str(error)
             rule = "truncated_file" if short else "unreadable_file"
             found = "its end missing" if short else "bytes that are none"
             raise UnusableFileError(rule, f"expected a whole {codec} file, found {found}") from None
@@ -172,7 +181,7 @@ def _blocks(file: _Hashed, expansion: _Expansion) -> Iterator[bytes]:
 
 def _checksum(raw: IO[bytes]) -> str:
     raw.seek(0)
-    hashed = _Hashed(raw)
+    hashed = Hashed(raw)
     return hashed.finish()
 
 

@@ -88,7 +88,7 @@ class Parser:
         return self.plugin.parser(self.name)
 
 
-Format = Literal["csv", "ndjson", "parquet"] | Parser
+Format = Literal["csv", "json", "ndjson", "parquet"] | Parser
 """What reads a landed file."""
 
 

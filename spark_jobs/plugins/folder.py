@@ -12,7 +12,7 @@ from spark_jobs.plugins.code import Plugin
 
 VARIABLE = "TIDEMARK_PLUGINS"
 """The environment variable that names the folder; see `Settings.plugins`."""
-FORMATS = ("csv", "ndjson", "parquet")
+FORMATS = ("csv", "json", "ndjson", "parquet")
 """The formats that ship."""
 
 

@@ -14,16 +14,18 @@ STEPS_US = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, times.DAY_US)
 
 
 def written_time(column: Column, time_us: int) -> datetime | int | str | None:
-    """The instant as a column of times writes it: a datetime for `iso`, else a number or a text; None if the column's
-    format has no words for exactly this instant (it names no seconds, or the zone's clock shows the time twice)."""
-    if column.format == "iso" and column.type == "timestamp":
+    """The instant as a column of times writes it by the first of its formats: a datetime for `iso`, else a number or a
+    text; None if that has no words for exactly this instant (it names no seconds, or the zone's clock shows the time
+    twice)."""
+    form = column.formats[0]
+    if form == "iso" and column.type == "timestamp":
         return instant(time_us)
-    if column.format in EPOCH_FORMATS:
-        unit = times.EPOCH_UNITS[column.format]
-        number = time_us * -unit if unit < 0 else time_us // unit
-        back = number // -unit if unit < 0 else number * unit
+    if form in EPOCH_FORMATS:
+        power = times.EPOCH_POWERS[form]
+        number = time_us * 10**-power if power < 0 else time_us // 10**power
+        back = number // 10**-power if power < 0 else number * 10**power
         return number if _instant_of(column, back, times.READ) == time_us else None
-    pattern = "%Y-%m-%d" if column.format == "iso" else column.format
+    pattern = "%Y-%m-%d" if form == "iso" else form
     text = instant(time_us).astimezone(ZoneInfo(column.timezone)).strftime(pattern)
     return text if _instant_of(column, *times.read_pattern(text, pattern)) == time_us else None
 

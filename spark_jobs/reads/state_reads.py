@@ -95,7 +95,7 @@ class _Rows:
         for name, column in self._times.items():
             if written_time(column, at_us) is None:
                 raise ParameterError(
-                    expected=f"a time that the format {column.format} of {name!r} says",
+                    expected=f"a time that the format {column.formats[0]} of {name!r} says",
                     found=instant(at_us).isoformat(),
                     next_step="name a full second, minute or day, as the format needs",
                 )
@@ -161,8 +161,10 @@ class _Rows:
         """A row `place` steps after the rollback's time; what tells deltas apart says that it is one."""
         at_us = self._at_us + place * self._step()
         times = {name: written_time(column, at_us) for name, column in self._times.items()}
-        row = {self._source.entity: self._entity, **times, **{c: self._landable(c, v) for c, v in values.items()}}
-        return row | {c: self._identity(c, at_us) for c in self._source.delta_id or () if c not in row}
+        needed = dict.fromkeys(name for name, column in self._source.columns.items() if not column.optional)
+        row = {**needed, self._source.entity: self._entity, **times}
+        row |= {c: self._landable(c, v) for c, v in values.items()}
+        return row | {c: self._identity(c, at_us) for c in self._source.delta_id or () if row.get(c) is None}
 
     def _step(self) -> int:
         return next(

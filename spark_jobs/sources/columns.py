@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, PrivateAttr, field_validator, model_validator
 
+from spark_jobs.kernels.records.encodings import ENCODINGS, UTF8
+from spark_jobs.kernels.records.envelopes import Envelope
 from spark_jobs.plugins.code import Format, Parser, Plugin
 from spark_jobs.plugins.folder import FORMATS, plugins
 from spark_jobs.sources.drops import LINE_LIMIT
@@ -20,9 +23,18 @@ COLUMN_TYPES = ("int", "float", "decimal(p, s)", "string", "bool", "timestamp", 
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?\)")
 _MOST_DIGITS = 38
 EPOCH_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
+_LATER_KEYS = ("optional",)
+"""Keys of a column that came after lakes were made: where they have their default, they are no part of a definition."""
 _STRPTIME_DIRECTIVES = frozenset("YmdHMSfzjbBpIy%")
 _GREATEST_RECORD = 64 << 20
+DIALECT = ("encoding", "escape", "decimal", "thousands", "envelope", "tombstones")
+"""Keys of a landing that say how values are written; where they have their defaults, they are no part of a
+definition."""
 _PLACEHOLDERS = {"{date}", "{hour}", "{minute}"}
+
+
+def _default(section: type[Section], key: str) -> Any:
+    return section.model_fields[key].default
 
 
 def check_type(text: Any) -> str:
@@ -62,6 +74,15 @@ Zone = Annotated[str, AfterValidator(_check_timezone)]
 """The name of an IANA time zone."""
 
 
+def _check_time_formats(formats: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    listed = (formats,) if isinstance(formats, str) else formats
+    for text in listed:
+        _check_time_format(text)
+    if not listed:
+        raise refuse("a format, or a list of them", formats)
+    return listed[0] if len(listed) == 1 else formats
+
+
 def _check_time_format(text: str) -> str:
     directives = set(re.findall(r"%(.?)", text))
     known = text == "iso" or text in EPOCH_FORMATS
@@ -77,7 +98,10 @@ class Column(Section):
 
     `type`: one of `COLUMN_TYPES`; a `decimal(p, s)` has p digits in all, s of them after the point.
     `null_values`: texts that stand for no value, in place of the landing's.
-    `format`, `timezone`, `dst` belong to `timestamp` and `date`: how the text is written, the zone of times without an
+    `optional`: whether a file may lack the column; a file that lacks another one is rejected whole. A file of NDJSON
+    lacks a column that none of its records has.
+    `format`, `timezone`, `dst` belong to `timestamp` and `date`: how the text is written (of several formats the first
+    counts that reads it), the zone of times without an
     offset, and which of two instants a local time means that a clock change made ambiguous or skipped
     (`refuse` puts the row in quarantine).
     """
@@ -85,7 +109,8 @@ class Column(Section):
     type: Annotated[str, BeforeValidator(check_type)]
     from_: str | None = Field(default=None, alias="from", min_length=1)
     null_values: tuple[str, ...] | None = None
-    format: Annotated[str, AfterValidator(_check_time_format)] = "iso"
+    optional: bool = False
+    format: Annotated[str | tuple[str, ...], AfterValidator(_check_time_formats)] = "iso"
     timezone: Zone = "UTC"
     dst: Literal["earliest", "latest", "refuse"] = "refuse"
 
@@ -102,6 +127,11 @@ class Column(Section):
         return self
 
     @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats of a time, in the order in which they are tried."""
+        return (self.format,) if isinstance(self.format, str) else self.format
+
+    @property
     def kind(self) -> str:
         """The type without its digits: `decimal` for `decimal(18, 2)`."""
         return self.type.partition("(")[0]
@@ -110,6 +140,11 @@ class Column(Section):
     def digits(self) -> tuple[int, int] | None:
         """Of a decimal how many digits it has in all, and how many of them after the point."""
         return _digits(self.type)
+
+    def definition(self) -> dict[str, Any]:
+        """What the values that are read depend on, as plain data."""
+        plain = self.model_dump(mode="json", by_alias=True)
+        return {key: value for key, value in plain.items() if key not in _LATER_KEYS or value != _default(Column, key)}
 
 
 def _check_path(path: str) -> str:
@@ -122,6 +157,16 @@ def _check_path(path: str) -> str:
     if any(set(part) & set("*?[") for part in parts[:-1]):
         raise refuse("wildcards in the last part of the path only", path)
     return path
+
+
+def _check_encoding(name: Any) -> str:
+    try:
+        known = next((e for e in ENCODINGS if codecs.lookup(e).name == codecs.lookup(name).name), None)
+    except (LookupError, TypeError):
+        known = None
+    if known is None:
+        raise refuse_in_words(f"one of {', '.join(ENCODINGS)}", f"{show(name)}{did_you_mean(str(name), ENCODINGS)}")
+    return known
 
 
 def _lower(value: Any) -> Any:
@@ -148,6 +193,10 @@ class Landing(Section):
     `max_rejects`: as many records of a file are kept in quarantine one by one for each rule, the others as a range of
     lines. `max_lines`, `max_expansion`: a file with more lines, or one that is more than so many times its size (and
     256 MiB) once decompressed, is rejected whole.
+    `encoding` is that of text files, unless a file begins with a byte order mark. `escape`: what takes its meaning from
+    a quote in quotes, beside a second quote. `decimal`, `thousands`: the marks in the numbers of texts. `envelope`: a
+    record is an event of Debezium or Maxwell, and becomes the row that it changes; `tombstones`: whether those go to
+    quarantine or are left out.
     `null_values`: texts that stand for no value, by default the empty one; JSON's and Parquet's null always does.
     """
 
@@ -156,6 +205,12 @@ class Landing(Section):
     wait_us: PositiveDuration | None = Field(default=None, alias="wait")
     format: Annotated[str, BeforeValidator(_lower), AfterValidator(_check_format)]
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    encoding: Annotated[str, BeforeValidator(_check_encoding)] = UTF8
+    escape: Literal["", "\\"] = ""
+    decimal: Literal[".", ","] = "."
+    thousands: Literal["", ".", ",", " ", "'", "_"] = ""
+    envelope: Envelope | None = None
+    tombstones: Literal["quarantine", "skip"] = "quarantine"
     null_values: tuple[str, ...] = ("",)
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
     max_rejects: PositiveInt = 10_000
@@ -184,6 +239,20 @@ class Landing(Section):
         if value > _GREATEST_RECORD:
             raise refuse("at most 64 MiB: a worker holds a record several times", value)
         return value
+
+    @model_validator(mode="after")
+    def _check_marks(self) -> Landing:
+        if self.decimal == self.thousands:
+            raise refuse("another mark for `thousands` than for `decimal`", self.thousands)
+        if self.envelope is not None and self.format in ("csv", "parquet"):
+            raise refuse("no `envelope`: only objects of JSON have one", self.format)
+        if self.tombstones == "skip" and self.envelope is None:
+            raise refuse("`tombstones` beside an `envelope`", "none")
+        return self
+
+    def dialect(self) -> dict[str, Any]:
+        """How values are written in the files, as plain data, without what is left out."""
+        return {key: value for key in DIALECT if (value := getattr(self, key)) != _default(Landing, key)}
 
     @model_validator(mode="after")
     def _check_delimiter(self) -> Landing:

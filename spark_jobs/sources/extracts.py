@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag, model_validator
 
+from spark_jobs.kernels.records.envelopes import Envelope
 from spark_jobs.plugins.code import Format, Plugin
 from spark_jobs.sources.columns import Landing
 from spark_jobs.sources.drops import LINE_LIMIT
@@ -50,6 +51,10 @@ class Extract(Section):
     null_values: tuple[str, ...] = ()
     max_record_bytes: Size = Field(default=1 << 20, alias="max_record")
     max_rejects: PositiveInt = 10_000
+
+    def dialect(self) -> dict[str, Any]:
+        """How values are written in the lines, as `Landing.dialect` says it."""
+        return {}
 
     @property
     def max_lines(self) -> int:
@@ -107,7 +112,7 @@ class TopicLanding(Extract):
     A drop goes on where the drop before it ended, up to the first message whose timestamp is the drop's `hi` or later,
     or to the topic's end. `metadata`: what becomes a column beside those of the value: `_key`, `_partition`, `_offset`,
     `_timestamp` (ms since 1970), `_headers`. `tombstones`: what becomes of messages without a value. `lost_offsets`:
-    whether messages that Kafka removed before they were read fail a run, or are gone.
+    whether messages that Kafka removed before they were read fail a run, or are gone. `envelope`: as in `Landing`.
     """
 
     kind: Literal["topic"]
@@ -118,6 +123,7 @@ class TopicLanding(Extract):
     metadata: tuple[Metadata, ...] = ()
     tombstones: Literal["quarantine", "skip"] = "quarantine"
     lost_offsets: Literal["fail", "skip"] = "fail"
+    envelope: Envelope | None = None
 
     @model_validator(mode="after")
     def _check_header(self) -> Self:
@@ -125,7 +131,13 @@ class TopicLanding(Extract):
             raise refuse("`header`, the names of the columns, where the format is csv, and only there", self.format)
         if self.delimiter in '"\r\n' or not self.delimiter.isascii():
             raise refuse("a delimiter that is one ASCII character and neither a quote nor a line end", self.delimiter)
+        if self.envelope is not None and self.format != "ndjson":
+            raise refuse("no `envelope`: only objects of JSON have one", self.format)
         return self
+
+    def dialect(self) -> dict[str, Any]:
+        """How values are written in the messages, as `Landing.dialect` says it."""
+        return {} if self.envelope is None else {"envelope": self.envelope, "tombstones": self.tombstones}
 
 
 def place_in_topic(path: str, line: int) -> dict[str, Any]:

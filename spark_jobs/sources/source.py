@@ -249,12 +249,14 @@ class Source(Section):
         """
         plain = self.model_dump(mode="json", by_alias=True)
         landing = {key: plain["landing"][key] for key in ("format", "delimiter", "null_values", "max_record")}
+        landing |= self.landing.dialect()
         if self.landing.plugin is not None:
             landing["plugin"] = self.landing.plugin.digest
         drops = {key: plain[key] for key in ("source", "start", "every")}
         if self.drops.calendar is not None:
             drops["timezone"] = self.drops.timezone
-        parse = {key: plain[key] for key in ("columns", "unknown_columns")}
+        columns = {name: column.definition() for name, column in self.columns.items()}
+        parse = {"columns": columns, "unknown_columns": self.unknown_columns}
         # what rejects rows decides what lands; all other checks change nothing that is published
         rejecting = {name: plain["checks"][name] for name in self.quarantining}
         if rejecting:

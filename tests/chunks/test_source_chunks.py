@@ -28,7 +28,8 @@ SOURCE = """
 source: meters
 start: 2024-01-01
 landing: {path: "meters/{date}/*", format: ndjson}
-columns: {id: string, meter: string, at: timestamp, seen: timestamp, load: int, heat: float, note: string}
+columns: {id: string, meter: string, at: timestamp, seen: timestamp, load: {type: int, optional: true},
+          heat: {type: float, optional: true}, note: {type: string, optional: true}}
 timelines: {taken: at, seen: seen}
 event_time: [taken, seen]
 entity: meter

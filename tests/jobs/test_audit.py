@@ -252,7 +252,7 @@ def test_a_source_file_that_no_run_has_accepted_is_no_damage(lake: SparkSession,
     run(lake, home, 0, 2)
     for part, before, after in (
         ("window.hourly", "size: 60 min", "size: 30 min"),
-        ("parse", "heat: float", "heat: float, note: string"),
+        ("parse", "heat: float", "heat: float, note: {type: string, optional: true}"),
         ("window.batches", "state:", f"  batches: {BATCHES}\nstate:"),
     ):
         write_source(home, SOURCE.replace(before, after))

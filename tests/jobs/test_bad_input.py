@@ -70,6 +70,7 @@ def lay_out(drop: Path, secret: Path) -> dict[str, int]:
     for name, data in files.items():
         (drop / name).write_bytes(data)
     whole = {"torn.ndjson.gz": gzip.compress(files["broken.ndjson"])[:-6], "empty.ndjson": b""}
+    whole["renamed.ndjson"] = GOOD[0].replace('"load"', '"Load"').encode()
     for name, data in whole.items():
         (drop / name).write_bytes(data)
     (drop / "folder.ndjson").mkdir()
@@ -97,9 +98,13 @@ def test_whatever_a_drop_holds_every_record_is_somewhere_and_the_rest_lands(
         assert rules["broken.ndjson", line] == rule, name
     assert rules["long.ndjson", 2] == "too_long"
     assert rules["latin.ndjson", 2] == "bad_utf8"
+    assert [r["reason"] for r in rejects if r["rule"] == "columns_missing"] == [
+        "expected each declared column that is not `optional: true`, found no `load` (the file has `Load`)"
+    ]
     assert {name: rule for (name, line), rule in rules.items() if line is None} == {
         "torn.ndjson.gz": "truncated_file",
         "empty.ndjson": "empty_file",
+        "renamed.ndjson": "columns_missing",
         "folder.ndjson": "not_a_file",
         "out.ndjson": "outside_landing",
         "nowhere.ndjson": rules["nowhere.ndjson", None],

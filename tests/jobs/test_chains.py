@@ -35,8 +35,19 @@ HEAD = """
 source: meters
 start: 2024-01-01
 landing: {path: "meters/{date}/*", format: ndjson}
-columns: {id: string, meter: string, at: timestamp, load: int, heat: float, gone: bool, op: string, cells: string,
-          numbers: string, factor: float, how: string, after: string}
+columns:
+  id: string
+  meter: string
+  at: timestamp
+  load: {type: int, optional: true}
+  heat: {type: float, optional: true}
+  gone: {type: bool, optional: true}
+  op: {type: string, optional: true}
+  cells: {type: string, optional: true}
+  numbers: {type: string, optional: true}
+  factor: {type: float, optional: true}
+  how: {type: string, optional: true}
+  after: {type: string, optional: true}
 timelines: [at]
 event_time: at
 entity: meter

@@ -227,7 +227,9 @@ def test_another_parse_rule_and_a_new_column_land_what_they_change_and_a_replay_
     again = replay_of(landed.spark, source, bad)
     assert again is not None
     unchanged(landed, 1, 1, replay=again.files)
-    changed = SOURCE.replace("load: int,", 'load: {type: int, null_values: ["-"]}, note: string,')
+    changed = SOURCE.replace(
+        "load: int,", 'load: {type: int, null_values: ["-"]}, note: {type: string, optional: true},'
+    )
     landed.text = changed
     write_source(landed.home, changed)
     with pytest.raises(DefinitionChanged):

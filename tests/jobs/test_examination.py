@@ -188,7 +188,11 @@ def test_what_a_run_has_yet_to_accept_is_no_damage(sound: Settings) -> None:
     file = sound.sources / "meters.yml"
     window = "  daily: {kind: tumbling, size: 1 day, key: meter, time: taken, aggregates: {n: count()}, late: reemit}\n"
     compaction = "compaction: {strategy: tiered, keep_recent: 1, delta_threshold: 3}\n"
-    text = file.read_text().replace("heat: float", "heat: float, note: string").replace("state:", f"{window}state:")
+    text = (
+        file.read_text()
+        .replace("heat: float", "heat: float, note: {type: string, optional: true}")
+        .replace("state:", f"{window}state:")
+    )
     file.write_text(text.replace("n: count(), total", "n: count(), low: min(load), total", 1) + compaction)
     findings = {finding.what: finding for finding in examine_lake(sound)}
     assert {finding.verdict for finding in findings.values()} == {"warning"}

@@ -29,7 +29,7 @@ SPEC = RecordSpec(
         ColumnSpec("ok", "is ok", "bool", ("",)),
         ColumnSpec("day", "day", "date", ("",), timezone="America/New_York", dst="earliest"),
         ColumnSpec("local", "local", "timestamp", ("",), timezone="America/New_York", dst="latest"),
-        ColumnSpec("s", "s", "timestamp", ("",), time_format="epoch_s"),
+        ColumnSpec("s", "s", "timestamp", ("",), time_formats=("epoch_s", "iso", "%d/%m/%Y")),
         ColumnSpec("price", "price", "decimal", ("",), digits=(12, 3)),
     ),
     timelines=(("at", "at"), ("day", "day"), ("local", "local"), ("s", "s")),
@@ -39,6 +39,7 @@ SPEC = RecordSpec(
     delta_id=("who", "n"),
     max_record_bytes=90,
 )
+SPEC = replace(SPEC, columns=tuple(replace(column, optional=True) for column in SPEC.columns))
 DAY_US = 86_400_000_000
 CHECKS = (
     RowCheck("who_known", "in", "one of w, x", "who", values=("w", "x")),
@@ -55,14 +56,25 @@ CHECKS = (
 SALT = "00112233445566778899aabbccddeeff"
 ERASURES = Erasures(SALT, frozenset(erased_hash(entity, SALT) for entity in ("w", "é", "12")))
 SPECS = st.builds(
-    lambda policy, dst, limit, id_, digits, most, checks, drop, erased: replace(
+    lambda policy, dst, limit, id_, digits, most, checks, drop, erased, needed, marks, escape: replace(
         SPEC,
         erased=erased,
         checks=tuple(checks),
         drops=Drops(0, DAY_US),
         drop_lo_us=drop * DAY_US,
-        columns=tuple(replace(c, dst=dst, digits=c.digits and digits) for c in SPEC.columns),
+        columns=tuple(
+            replace(
+                c,
+                dst=dst,
+                digits=c.digits and digits,
+                optional=c.name not in needed,
+                decimal=marks[0],
+                thousands=marks[1],
+            )
+            for c in SPEC.columns
+        ),
         unknown_columns=policy,
+        escape=escape,
         max_record_bytes=limit,
         delta_id=id_,
         max_rejects=most[0],
@@ -77,13 +89,39 @@ SPECS = st.builds(
     st.lists(st.sampled_from(CHECKS[:4] + CHECKS[5:]), max_size=3, unique=True),
     st.sampled_from([0, 15_000, 15_774]),
     st.sampled_from([None, None, ERASURES]),
+    st.sampled_from([(), (), ("who", "at"), tuple(column.name for column in SPEC.columns)]),
+    st.sampled_from([(".", ""), (".", ""), (".", ","), (",", "."), (",", " "), (",", "")]),
+    st.sampled_from(["", "\\"]),
 )
 NUMBERS = st.one_of(
     st.integers(-(2**63) - 2, 2**63 + 1).map(str),
     st.floats().map(repr),
     st.from_regex(r"[+-]?[0-9]{0,25}\.?[0-9]{0,5}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
     st.from_regex(r"[+-]?0{0,2}[0-9]{0,40}\.[0-9]{0,40}0{0,2}", fullmatch=True),
-    st.sampled_from(["0x1F", "1_000", "٣", "1e400", "-0", "00012", "9223372036854775808", "+5", " 7 ", "9" * 30, "1e"]),
+    st.from_regex(r"[+-]?[0-9]{1,3}([.,' ][0-9]{2,3}){0,3}([.,][0-9]{0,4})?([eE][+-]?[0-9]{1,6})?", fullmatch=True),
+    st.sampled_from(
+        [
+            "0x1F",
+            "1_000",
+            "1.",
+            "7.0",
+            "7.000",
+            "-0.0",
+            "1.234,56",
+            "1,234.56",
+            "1625931586.5",
+            "-1.5e-7",
+            "٣",
+            "1e400",
+            "-0",
+            "00012",
+            "9223372036854775808",
+            "+5",
+            " 7 ",
+            "9" * 30,
+            "1e",
+        ]
+    ),
 )
 TIMES = st.one_of(
     st.datetimes().map(str),
@@ -92,11 +130,17 @@ TIMES = st.one_of(
         ["2013-03-10 02:30", "2013-11-03T01:30:00", "2013-11-03", "0000-01-01", "0001-01-01", "9999-12-31T23:59:59",
          "10000-01-01", "2012-02-29", "2013-02-29", "2013-01-01T24:00", "2013-01-01T00:00:60Z", "2013-01-01T00:00Z",
          "2013-01-01T00:00:00.1234567+05:30", "2013-01-01T00:00:00.+01", "2013-01-01T00:00-0130", "2013-1-1",
+         "2013-01-01 00:00:00,5 UTC", "2013-01-01T00:00 -0800", "2013-01-01 00:00UTC", "2013-01-01T00:00 ",
+         "31/12/2013",
+         "253402300799.9999999", "-62135596800.0000001", "1.6e9", "1e400", "0e999999", ".5", "5.", "-.0000001",
          "2013-01-01T10", "253402300799", "-62135596801", "1356998400", "0001-01-01T00:00+14:00"]
     ),
 )  # fmt: skip
 VALUES = st.one_of(
-    NUMBERS, TIMES, st.sampled_from(["", "NA", "true", "FALSE", "1", "x", "a|b", "\\", "-"]), st.text(max_size=6)
+    NUMBERS,
+    TIMES,
+    st.sampled_from(["", "NA", "true", "FALSE", "T", "f", "yes", "No", "1", "x", "a|b", "\\", '\\"', "-"]),
+    st.text(max_size=6),
 )
 
 
@@ -194,13 +238,33 @@ def test_csv_of_values_reads_like_the_twin(header, lines, end, spec, sizes) -> N
 
 
 NOISE = st.lists(
-    st.sampled_from([b'"', b"\n", b"\r", b"\r\n", b",", b"a", b'""', b"\xff", b"\xc3\xa9", b"b" * 12, b"2013-01-01"]),
+    st.sampled_from(
+        [b'"', b"\n", b"\r", b"\r\n", b",", b"a", b'""', b"\xff", b"\xc3\xa9", b"b" * 12, b"2013-01-01", b"\\"]
+    ),
     max_size=40,
 ).map(b"".join)
 
 
 @settings(max_examples=tries(80), deadline=None)
-@given(st.sampled_from([b"who,at\n", b"who\n", b"", b'"who","at"\r\n', b"\xef\xbb\xbfwho,at\n"]), NOISE, SPECS, SIZES)
+@given(
+    st.sampled_from(
+        [
+            b"who,at\n",
+            b"who\n",
+            b"who,at,,\n",
+            b"who,,at\n",
+            b",\n",
+            b"sep=,\r\nwho,at\n",
+            b"sep=;\nwho\n",
+            b"",
+            b'"who","at"\r\n',
+            b"\xef\xbb\xbfwho,at\n",
+        ]
+    ),
+    NOISE,
+    SPECS,
+    SIZES,
+)
 @example(b"who,at\n", b'"a\nb,2013-01-01\nc,2013-01-01', SPEC, [3])
 @example(b"who,at\n", b"a,2013-01-01\n\r", SPEC, [])
 def test_csv_of_noise_reads_like_the_twin(header, noise, spec, sizes) -> None:
@@ -208,6 +272,9 @@ def test_csv_of_noise_reads_like_the_twin(header, noise, spec, sizes) -> None:
 
 
 ODD_VALUES = [
+    "17",
+    "-0",
+    "7.0",
     "null",
     "true",
     "NaN",

@@ -15,7 +15,7 @@ import zstandard
 
 from spark_jobs.landing import worker
 from spark_jobs.landing.blocks import FILE, _read_one
-from spark_jobs.landing.drift import ColumnsChangedError, check_drift
+from spark_jobs.landing.drift import ColumnsChangedError, Drift, check_drift
 from spark_jobs.landing.files import LandingFile, LocalDirectory, drops_with_files, list_drop_files
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.landing.worker import read_file
@@ -131,6 +131,14 @@ def test_compression_is_recognised_by_content(drop: Path, compress) -> None:
 def test_gzip_members_one_after_another_are_one_file(drop: Path) -> None:
     (drop / "a.json").write_bytes(gzip.compress(CONTENT + b"\n") + gzip.compress(CONTENT))
     assert read(listed(drop)[0]).num_rows == 1_000
+
+
+def test_zeros_behind_a_gzip_member_are_padding_and_other_bytes_are_none(drop: Path) -> None:
+    (drop / "a.json").write_bytes(gzip.compress(CONTENT) + bytes(512))
+    (drop / "b.json").write_bytes(gzip.compress(CONTENT) + b"more")
+    padded, followed = listed(drop)
+    assert read(padded).num_rows == 500
+    assert rejection(followed) == "unreadable_file"
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
@@ -303,8 +311,11 @@ def test_parquet_files_are_read_and_truncated_ones_rejected(drop: Path) -> None:
 
 def test_other_columns_fail_the_landing_where_the_source_says_so() -> None:
     strict = SHOP.model_copy(update={"unknown_columns": "fail"})
-    check_drift(SHOP, {"unknown_column": 3})
-    check_drift(strict, {"bad_int": 3, "missing_column": 0})
+    lacking = Drift("columns_missing", "expected each declared column, found no `n` (the file has `N`)", 1, "shop/a")
+    new = Drift("unknown_column", "expected declared columns only, found 'm'", 3, "shop/b")
+    check_drift(SHOP, [new, lacking])
+    check_drift(strict, [])
     with pytest.raises(ColumnsChangedError) as refused:
-        check_drift(strict, {"unknown_column": 3, "bad_int": 1})
-    assert refused.value.as_json() == {"code": "columns_changed", "rules": {"unknown_column": 3}}
+        check_drift(strict, [new, lacking])
+    assert refused.value.as_json() == {"code": "columns_changed", "rules": {"columns_missing": 1, "unknown_column": 3}}
+    assert "shop/a: expected each declared column, found no `n` (the file has `N`); 3 times" in str(refused.value)

@@ -12,11 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from spark_jobs.cli.app import run
 from spark_jobs.errors import ParameterError
 from spark_jobs.landing.guess import Guess, guess_source
 from spark_jobs.sources import load_source
+from tests.effort import tries
 
 ROWS = [
     {
@@ -140,7 +143,7 @@ def test_names_that_become_one_stay_two(tmp_path: Path) -> None:
     [
         (None, {}, "No such file"),
         (b"", {}, "which is empty"),
-        (b"\xff\xfe,\n", {}, "can't decode"),
+        (b"\xff\xfe,\0\n\0", {}, "with columns"),
         (b"PAR1 no more", {}, "Parquet"),
         (b"ship,n\na,1\nb,2\n", {}, "a column of times"),
         (b"t,n\n2024-03-01T10:00,1\n2024-03-01T11:00,2\n", {}, "which entity a row changes"),
@@ -173,8 +176,8 @@ def test_the_start_is_the_first_event_of_all_rows_of_all_files(
             pq.write_table(pa.Table.from_pylist(rows), files[-1])
         else:
             files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for given in (files, files[::-1]):
-        guess = guess_source(given)
+    for ordered in (files, files[::-1]):
+        guess = guess_source(ordered)
         assert guess.source.start_us == datetime(2011, 3, 8, tzinfo=UTC).timestamp() * 1_000_000
         assert (guess.rows, guess.rejected) == (15, {})
 
@@ -217,3 +220,74 @@ def test_checks_are_guessed_marked_and_hold_of_the_sample(tmp_path: Path) -> Non
     assert all(line.endswith("# guess") for line in lines)
     # of six records nothing is guessed
     assert guess_source([as_csv(tmp_path / "few.csv", rows[:6])]).source.checks == {}
+
+
+_THIRD = {3: "bad_timestamp"}
+SAMPLES: dict[str, tuple[bytes, int, dict[int, str]]] = {
+    # the file, the rows that read, and by their lines the rules of those that don't
+    "a day that is none.csv": (b"k,at,v\na,2024-02-28,1\na,2024-02-30,2\nb,2024-03-01,3\nb,2024-03-02,3\n", 3,
+                               {3: "bad_date"}),
+    "24 o'clock.csv": (b"k,at\na,2024-01-01 23:00:00\na,2024-01-01 24:00:00\nb,2024-01-01 22:00:00\n", 2, _THIRD),
+    "leap second.csv": (b"k,at\na,2016-12-31T23:59:59Z\na,2016-12-31T23:59:60Z\nb,2016-12-31T23:59:58Z\n", 2, _THIRD),
+    "day zero.csv": (b"k,at\na,2016-12-31T23:59:59Z\na,0000-00-00 00:00:00\nb,2016-12-31T23:59:58Z\n", 2, _THIRD),
+    "utc.csv": (b"k,at\na,2016-12-31 23:59:59 UTC\nb,2016-12-31 23:59:58.25 UTC\n", 2, {}),
+    "offset.csv": (b"k,at\na,2016-12-31 23:59:59 -0800\nb,2016-12-31 23:59:58 -0800\n", 2, {}),
+    "too great.ndjson": (b'{"k":"a","at":"2024-03-01","n":1}\n{"k":"a","at":"2024-03-01","n":18446744073709551615}\n'
+                         b'{"k":"b","at":"2024-03-01","n":3}\n', 2, {2: "int_overflow"}),
+    "mixed.ndjson": (b'{"k":"a","at":"2024-03-01","n":1}\n{"k":"a","at":"2024-03-01","n":"x"}\n'
+                     b'{"k":"b","at":"2024-03-01","n":3}\n', 2, {2: "bad_int"}),
+    "array.json": (b'[\n{"k":"a","at":"2024-03-01T10:00:00Z"},\n{"k":"b","at":"2024-03-01T10:00:00Z"}\n]\n', 2, {}),
+    "slashes.csv": (b"k,at\na,2010/01/01 00:00:00\nb,2010/01/01 01:00:00\n", 2, {}),
+    "words.csv": (b"k,at\na,Jan 1 2000\nb,Feb 3 2000\nc,Feb 30 2000\n", 2, {4: "bad_date"}),
+    "day first.csv": (b"k,at\na,01/03/2024 10:00\nb,31/03/2024 10:05\n", 2, {}),
+    "comma of seconds.csv": (b'k,at\na,"2024-03-01 10:00:00,123"\nb,"2024-03-01 10:05:00,456"\n', 2, {}),
+    "fractions of epochs.csv": (b"k,ts\na,1709251200.123\nb,1709251260.5\na,1709254800\n", 3, {}),
+    "sep line.csv": (b"sep=;\r\nk;at;v\r\na;2024-03-01 10:00:00;1\r\nb;2024-03-01 10:05:00;7\r\n", 2, {}),
+    "no names.csv": (b"k,at,v,,\na,2024-03-01 10:00:00,1,,\nb,2024-03-01 10:05:00,7,,\n", 2, {}),
+    "commas.csv": (b"k;at;v\na;2024-03-01 10:00:00;1.234,56\nb;2024-03-01 10:05:00;7,5\n", 2, {}),
+    "cp1252.csv": ("k,at\nü,2024-03-01 10:00:00\né,2024-03-01 10:05:00\n".encode("cp1252"), 2, {}),
+    "utf16.csv": ("k,at\nü,2024-03-01 10:00:00\né,2024-03-01 10:05:00\n".encode("utf-16"), 2, {}),
+    "escapes.csv": (b'k,at\n"a \\"b\\", c",2024-03-01\nb,2024-03-02\n', 2, {}),
+    "debezium.ndjson": (b'{"before":null,"after":{"k":"a","at":"2024-03-01"},"op":"c"}\n'
+                        b'{"before":null,"after":{"k":"b","at":"2024-03-01"},"op":"c"}\n'
+                        b'{"before":null,"after":null,"op":"t"}\n', 2, {3: "truncate"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_guessed_file_reads_the_sample_and_names_what_does_not_read(tmp_path: Path, name: str) -> None:
+    data, rows, rejects = SAMPLES[name]
+    (tmp_path / name).write_bytes(data)
+    guess = guess_source([tmp_path / name], name="x")
+    assert (guess.rows, {reject["line"]: reject["rule"] for reject in guess.rejects}) == (rows, rejects)
+    assert sum(guess.rejected.values()) == len(rejects)
+
+
+BAD = st.sampled_from(["", "2024-02-30", "24:00", "x", "NaN", "1e999", "0000-00-00 00:00:00"])
+STAMPS = ["2024-03-0{}T10:00:00Z", "0{}/03/2024 10:00", "2024/03/0{}", "17092512{}0.5"]
+
+
+@settings(max_examples=tries(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(STAMPS), st.sampled_from([",", ";"]), st.sampled_from(["utf-8", "utf-16", "cp1252"]),
+    st.lists(st.tuples(st.integers(1, 9), st.one_of(st.integers(-9, 9).map(str), BAD)), min_size=4, max_size=12),
+    st.lists(st.tuples(st.integers(0, 3), BAD), max_size=1),
+)  # fmt: skip
+def test_rows_read_and_rows_rejected_are_all_rows(
+    tmp_path: Path,
+    stamp: str,
+    delimiter: str,
+    encoding: str,
+    cells: list[tuple[int, str]],
+    broken: list[tuple[int, str]],
+) -> None:
+    rows = [["né"[n % 2], stamp.format(n), value] for n, value in cells]
+    for place, value in broken:
+        rows[place][1] = value
+    path = tmp_path / "s.csv"
+    path.write_bytes("".join(delimiter.join(row) + "\n" for row in [["k", "at", "v"], *rows]).encode(encoding))
+    guess = guess_source([path])
+    assert guess.rows + sum(guess.rejected.values()) == len(rows)
+    assert len(guess.rejects) == sum(guess.rejected.values())
+    assert all(2 <= reject["line"] <= len(rows) + 1 and reject["reason"] for reject in guess.rejects)
+    assert guess.rows >= len(rows) / 2 - 1

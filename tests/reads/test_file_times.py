@@ -14,7 +14,8 @@ from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.deltas.ops import Status
 from spark_jobs.kernels.deltas.states import EntityState
 from spark_jobs.kernels.records import ColumnSpec
-from spark_jobs.kernels.records.naive import _Broken, _time
+from spark_jobs.kernels.records.naive_values import Broken, read_value
+from spark_jobs.kernels.records.tokens import TEXT
 from spark_jobs.reads.file_times import written_time
 from spark_jobs.reads.state_reads import RollbackNotExpressible, _Rows
 from spark_jobs.sources import load_source
@@ -40,11 +41,11 @@ def test_what_is_written_is_read_as_that_instant(
 ) -> None:
     time_us = second // unit * unit * 1_000_000
     column = Column(type=kind, format=form, timezone=zone, dst=dst)
-    spec = ColumnSpec("at", "at", kind, ("",), form, zone, dst)
+    spec = ColumnSpec("at", "at", kind, ("",), (form,), zone, dst)
     written = written_time(column, time_us)
     if written is not None:
         text = written.isoformat() if isinstance(written, dt.datetime) else str(written)
-        assert _time(spec, text)[1] == time_us
+        assert read_value(spec, TEXT, text)[1] == time_us
     elif kind == "timestamp" and form.startswith("%Y%m"):
         pytest.fail("a format with seconds and an offset has words for every full second")
 
@@ -56,8 +57,9 @@ def test_a_clocks_hour_that_comes_twice_is_written_only_where_reading_chooses_it
     first, second = TWICE * 1_000_000, (TWICE + 3600) * 1_000_000
     assert [written_time(berlin("refuse"), t) for t in (first, second)] == [None, None]
     assert [written_time(berlin("latest"), t) for t in (first, second)] == [None, "2025-10-26 02:30"]
-    with pytest.raises(_Broken):
-        _time(ColumnSpec("at", "at", "timestamp", ("",), "%Y-%m-%d %H:%M", "Europe/Berlin"), "2025-10-26 02:30")
+    with pytest.raises(Broken):
+        spec = ColumnSpec("at", "at", "timestamp", ("",), ("%Y-%m-%d %H:%M",), "Europe/Berlin")
+        read_value(spec, TEXT, "2025-10-26 02:30")
 
 
 HEAD = """
@@ -85,8 +87,8 @@ def test_rows_say_their_time_as_the_files_do_and_are_as_far_apart_as_those_can_t
     made = rows(tmp_path, 'at: {type: timestamp, format: "%d.%m.%Y %H:%M"}, id: int', "[id]").back(NOW, NOT_YET)
     minute = 60_000_000
     assert made == [
-        {"meter": "a", "at": "01.03.2024 12:30", "gone": True, "id": AT},
-        {"meter": "a", "at": "01.03.2024 12:31", "load": None, "id": AT + minute},
+        {"meter": "a", "at": "01.03.2024 12:30", "load": None, "gone": True, "id": AT},
+        {"meter": "a", "at": "01.03.2024 12:31", "load": None, "gone": None, "id": AT + minute},
     ]
 
 

@@ -15,7 +15,7 @@ SOURCE = """
 source: meters
 start: 2024-01-01
 landing: {{path: "meters/{{date}}/*", format: ndjson}}
-columns: {{meter: string, id: string, at: timestamp, load: {column}, gone: bool}}
+columns: {{meter: string, id: string, at: timestamp, load: {column}, gone: bool, note: string}}
 timelines: [at]
 event_time: at
 entity: meter
@@ -31,7 +31,8 @@ def back(tmp_path: Path, datatype: str, now: EntityState, then: EntityState) -> 
     column = "int" if datatype == "int64" else "float"
     file.write_text(SOURCE.format(datatype=datatype, column=column))
     made = _Rows(load_source(file), "a", AT).back(now, then)
-    return None if made is None else [row.get("load", row.get("gone")) for row in made]
+    assert all({"id", "meter", "at", "load", "gone", "note"} == {*row} for row in made or ())
+    return None if made is None else [row["gone"] if row["load"] is None else row["load"] for row in made]
 
 
 def live(value: float) -> EntityState:

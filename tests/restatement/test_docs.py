@@ -115,6 +115,8 @@ def test_the_other_parts_of_a_source_file_are_shown_as_they_are_read() -> None:
     assert [next(iter(part)) for part in shown] == [
         "start",
         "landing",
+        "landing",
+        "landing",
         "state",
         "state",
         "compaction",

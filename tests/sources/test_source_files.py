@@ -368,6 +368,11 @@ def test_two_sources_cannot_own_one_window_table(tmp_path: Path) -> None:
         ("windows.sales.size", "2 h", "window.sales"),
         ("windows.sales.late", "discard", "window.sales"),
         ("columns.amount", {"type": "int", "null_values": ["-"]}, "parse"),
+        ("columns.amount", {"type": "int", "optional": True}, "parse"),
+        ("columns.at", {"type": "timestamp", "format": ["epoch_s", "iso"]}, "parse"),
+        ("landing.encoding", "cp1252", "parse"),
+        ("landing.decimal", ",", "parse"),
+        ("landing.escape", "\\", "parse"),
         ("unknown_columns", "fail", "parse"),
         ("start", "2023-12-01", "drops"),
         ("landing.delimiter", ";", "parse"),
@@ -381,6 +386,20 @@ def test_a_change_that_results_depend_on_changes_the_hash_of_its_part_alone(path
     assert before.definition_parts() != after.definition_parts()
     parts, parts_after = before.definition_parts(), after.definition_parts()
     assert {name for name in parts if parts[name] != parts_after[name]} == {part}
+
+
+def test_sources_of_earlier_releases_keep_their_definition() -> None:
+    """Lakes that exist were made by these hashes; another one would have to be accepted."""
+    parts = {name: source.definition_parts()["parse"] for name, source in read_sources(SHIPPED).sources.items()}
+    assert parts == {"flights": "d2fd392d01826b0f87dbb29081772837", "weather": "b3867a021c15e01b29d404ec1527d0c7"}
+
+
+def test_a_landing_says_its_encoding_by_the_name_of_python() -> None:
+    for name in ("Windows-1252", "cp1252"):
+        assert read(changed("landing", shop()["landing"] | {"encoding": name})).landing.dialect() == {
+            "encoding": "cp1252"
+        }
+    assert "did you mean" in problems(changed("landing.encoding", "cp1253x"))["landing.encoding"][1]
 
 
 def test_settings_that_no_result_depends_on_leave_the_hash_alone() -> None:

@@ -62,15 +62,24 @@ def _document(path: Path, guess: Guess) -> dict[str, Any]:
         "columns": {name: column.type for name, column in source.columns.items()},
         "rows": guess.rows,
         "rejected": guess.rejected,
+        "rejects": guess.rejects,
+        "left_out": list(guess.left_out),
     }
 
 
 def _for_people(path: Path, guess: Guess) -> Group:
     source = guess.source
     columns = [(name, column.type, source.header_name(name)) for name, column in source.columns.items()]
-    rejected = "".join(f"\n  {count} rejected: {reason}" for reason, count in guess.rejected.items())
+    count = sum(guess.rejected.values())
+    rejected = f", {count} rejected" if count else ""
+    lines = [f"\n  {r['file']}, line {r['line']}: {r['reason']}" for r in guess.rejects]
+    lines += [f"\n  and {count - len(lines)} more"] if count > len(lines) else []
+    lines += [f"\n  no type fits, so left out: {', '.join(guess.left_out)}"] if guess.left_out else []
     return Group(
         table(["column", "type", "in the files"], columns, title=str(path)),
-        Text(f"\nentity {source.entity}, event time {source.primary_timeline}; {guess.rows} rows read{rejected}"),
+        Text(
+            f"\nentity {source.entity}, event time {source.primary_timeline}; {guess.rows} rows read{rejected}"
+            + "".join(lines)
+        ),
         Text(f"Look through {path}; files land as {source.path}, and `tidemark plan {source.name}` says more."),
     )

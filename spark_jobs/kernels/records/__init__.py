@@ -4,9 +4,9 @@ Nothing is dropped and nothing is guessed: each record becomes one row of the ou
 are cut changes none. `naive.py` says the same record by record; tests compare both.
 """
 
-from spark_jobs.kernels.records.cells import FileRejectedError
+from spark_jobs.kernels.records.headers import FileRejectedError
 from spark_jobs.kernels.records.parquet import read_parquet
-from spark_jobs.kernels.records.reading import read_csv, read_ndjson
+from spark_jobs.kernels.records.reading import read_csv, read_json, read_ndjson
 from spark_jobs.kernels.records.rules import DRIFT_RULES, FILE_RULES, RULES, RULES_VERSION, raw_bytes
 from spark_jobs.kernels.records.spec import (
     CHECK_PREFIX,
@@ -31,6 +31,7 @@ __all__ = [
     "RowCheck",
     "raw_bytes",
     "read_csv",
+    "read_json",
     "read_ndjson",
     "read_parquet",
 ]

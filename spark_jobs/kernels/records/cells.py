@@ -6,38 +6,33 @@ A batch holds whole records; what is left of a block waits for the next one. Whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.records import slow, tokens
-from spark_jobs.kernels.records.delimiters import likely_delimiter
+from spark_jobs.kernels.records.headers import (
+    DELIMITER_LINE,
+    FileRejectedError,
+    Header,
+    check_delimiter,
+    check_delimiter_line,
+    check_present,
+    empty_file,
+    header_of,
+)
 from spark_jobs.kernels.records.rules import NUMBER
 from spark_jobs.kernels.records.spec import RecordSpec
 
 MAX_RECORDS = 1 << 16
 """Records of a batch. With 20 columns their cells take 12 MB; larger batches were no faster."""
 _MAX_CELLS = 1 << 22
+_MOST_NAMES = 1_000
+"""Undeclared keys of a file that are remembered, to name the one that is nearest to a missing column."""
 _BOM = b"\xef\xbb\xbf"
 _MARKS = np.zeros(6, np.int16)
 _MARKS[tokens.TOO_LONG], _MARKS[tokens.UNCLOSED] = NUMBER["too_long"], NUMBER["unclosed_quote"]
 _MARKS[tokens.BAD_QUOTE], _MARKS[tokens.COUNT] = NUMBER["bad_quote"], NUMBER["wrong_column_count"]
-
-
-class FileRejectedError(TidemarkError):
-    """A file that cannot be read as a whole: no row of it counts. Fact `rule`: one of `rules.FILE_RULES`."""
-
-    code = "file_rejected"
-    rule: str
-
-    def __init__(self, rule: str, *, expected: str, found: str) -> None:
-        super().__init__(expected=expected, found=found, consequence="the file is in quarantine as a whole", rule=rule)
-
-    @property
-    def reason(self) -> str:
-        """The sentence for `bronze.quarantine`."""
-        return f"expected {self.expected}, found {self.found}"
 
 
 @dataclass
@@ -65,6 +60,16 @@ class Cells:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def only(self, kept: np.ndarray) -> Cells:
+        """The records that are `kept`, which `slow` has read already."""
+        if kept.all():
+            return self
+        places = {int(old): new for new, old in enumerate(np.flatnonzero(kept))}
+        of_records = {name: getattr(self, name)[kept] for name in ("bounds", "lines", "rules", "arguments")}
+        of_cells = {name: getattr(self, name)[:, kept] for name in ("starts", "ends", "kinds")}
+        extras = {places[index]: members for index, members in self.extras.items() if index in places}
+        return replace(self, **of_records, **of_cells, extras=extras, slow=self.slow[:0])
 
     def record(self, index: int) -> bytes:
         """The bytes of a record, without its line end."""
@@ -101,28 +106,42 @@ class _Room:
 
 def csv_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
     """Batches of the CSV file in `blocks`, whose first record is the header. Raises FileRejectedError."""
-    stream = _Stream(blocks)
+    stream = Stream(blocks)
     header = _read_header(stream, spec)
     declared = {column.header: place for place, column in enumerate(spec.columns)}
-    extra_names = tuple(name for name in header if name not in declared)
-    rows = {**declared, **{name: len(declared) + index for index, name in enumerate(extra_names)}}
-    place = np.array([rows[name] for name in header], np.int64)
-    delimiter = ord(spec.delimiter)
+    extra_names = tuple(name for name in header.names if name not in declared)
+    rows = {**declared, **{name: len(declared) + index for index, name in enumerate((*extra_names, *header.unnamed))}}
+    place = np.array([rows[name] for name in (*header.names, *header.unnamed)], np.int64)
+    delimiter, escape = ord(spec.delimiter), ord(spec.escape) if spec.escape else -1
 
     def scan(room: _Room, data: np.ndarray, begin: int, final: bool, line: int) -> tuple[int, int, int, int]:
         return tokens.scan_csv(
-            data, begin, final, line, delimiter, place, spec.max_record_bytes,
+            data, begin, final, line, delimiter, escape, place, spec.max_record_bytes,
             room.records, room.cells,
         )  # fmt: skip
 
     for cells in _batches(stream, scan, len(rows)):
-        cells.width, cells.extra_names = len(header), extra_names
-        slow.patch_csv(cells, place, spec.delimiter)
+        cells.width, cells.extra_names = len(place), extra_names
+        slow.patch_csv(cells, place, spec.delimiter, spec.escape)
+        _keep_unnamed(cells, len(rows) - len(header.unnamed), header.unnamed)
         yield cells
 
 
+def _keep_unnamed(cells: Cells, first: int, names: tuple[str, ...]) -> None:
+    """Put what stands in columns without a name, from row `first` of the cells on, beside their records."""
+    for row, name in enumerate(names, first):
+        filled = (cells.rules == 0) & (cells.ends[row] > cells.starts[row])
+        for index in np.flatnonzero(filled).tolist():
+            cells.extras.setdefault(index, []).append((name, cells.text(row, index)))
+
+
 def ndjson_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
-    """Batches of the NDJSON file in `blocks`. Raises FileRejectedError if it holds no record."""
+    """Batches of the NDJSON file in `blocks`.
+
+    Raises:
+        FileRejectedError: `empty_file`, it holds no record; after all batches `columns_missing`, none of its readable
+            records has a column that is not optional.
+    """
     keys = [column.header.encode() for column in spec.columns]
     key_bytes = np.frombuffer(b"".join(keys), np.uint8)
     key_bounds = np.cumsum([0, *map(len, keys)])
@@ -133,16 +152,31 @@ def ndjson_cells(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[Cells]:
             room.records, room.cells,
         )  # fmt: skip
 
-    empty = True
-    for cells in _batches(_Stream(blocks), scan, len(keys)):
+    empty, readable = True, False
+    present, others = np.zeros(len(keys), bool), set[str]()
+    for scanned in _batches(Stream(blocks), scan, len(keys)):
         empty = False
+        cells = scanned
+        if spec.envelope is not None:
+            cells.slow = np.flatnonzero(cells.rules == 0)
         slow.patch_ndjson(cells, spec)
+        if spec.skip_tombstones:
+            cells = cells.only(cells.rules != NUMBER["tombstone"])
+            if not len(cells):
+                continue
+        good = cells.rules == 0
+        readable = readable or bool(good.any())
+        present |= (cells.kinds[:, good] != tokens.ABSENT).any(axis=1)
+        if len(others) < _MOST_NAMES and not present.all():
+            others.update(name for members in cells.extras.values() for name, _ in members)
         yield cells
     if empty:
         raise empty_file()
+    if readable:
+        check_present({c.header for c, here in zip(spec.columns, present, strict=True) if here} | others, spec)
 
 
-class _Stream:
+class Stream:
     """What is left of the blocks: `data[position:]`, then the rest; a byte order mark at the beginning is skipped."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
@@ -174,7 +208,7 @@ class _Stream:
             self.position = len(self.data)
 
 
-def _batches(stream: _Stream, scan: _Scan, rows: int) -> Iterator[Cells]:
+def _batches(stream: Stream, scan: _Scan, rows: int) -> Iterator[Cells]:
     while True:
         room = _Room(rows)
         data = np.frombuffer(stream.data, np.uint8)
@@ -219,12 +253,27 @@ def _check_utf8(cells: Cells) -> None:
                 cells.rules[index] = NUMBER["bad_utf8"]
 
 
-def _read_header(stream: _Stream, spec: RecordSpec) -> list[str]:
+def _read_header(stream: Stream, spec: RecordSpec) -> Header:
+    mark, record = _first_record(stream, spec)
+    if record.startswith(DELIMITER_LINE):
+        check_delimiter_line(record, spec)
+        mark, record = _first_record(stream, spec)
+    if mark == tokens.BAD_QUOTE:
+        # quoted names look so where another delimiter stands between them
+        check_delimiter(record, (), spec)
+    if mark not in (tokens.COUNT, tokens.OK, tokens.SLOW):
+        raise FileRejectedError("bad_header", expected="a header of column names", found="a first record that is none")
+    return header_of(record, spec)
+
+
+def _first_record(stream: Stream, spec: RecordSpec) -> tuple[int, bytes]:
+    """The mark and the bytes of the record that comes next. Raises FileRejectedError if there is none."""
     room, none = _Room(0, size=1), np.empty(0, np.int64)
+    escape = ord(spec.escape) if spec.escape else -1
     while True:
         data = np.frombuffer(stream.data, np.uint8)
         count, position, stream.line, _ = tokens.scan_csv(
-            data, stream.position, stream.final, stream.line, ord(spec.delimiter), none, spec.max_record_bytes,
+            data, stream.position, stream.final, stream.line, ord(spec.delimiter), escape, none, spec.max_record_bytes,
             room.records, room.cells,
         )  # fmt: skip
         stream.position = min(position, len(data))
@@ -234,58 +283,4 @@ def _read_header(stream: _Stream, spec: RecordSpec) -> list[str]:
             raise empty_file()
         stream.more()
     start, end = (int(bound) for bound in room.bounds[0])
-    if room.marks[0] == tokens.BAD_QUOTE:
-        # quoted names look so where another delimiter stands between them
-        _check_delimiter(data[start:end].tobytes(), (), spec)
-    if room.marks[0] not in (tokens.COUNT, tokens.OK, tokens.SLOW):
-        raise FileRejectedError("bad_header", expected="a header of column names", found="a first record that is none")
-    return _header_names(data[start:end].tobytes(), spec)
-
-
-def _header_names(record: bytes, spec: RecordSpec) -> list[str]:
-    if b"\r" in record.replace(b"\r\n", b""):
-        # the whole file would be one header, and none of its records told
-        expected = "lines that end in a newline, with or without a carriage return before it"
-        raise FileRejectedError("bad_header", expected=expected, found="carriage returns alone")
-    try:
-        names = [name.decode().strip() for name in slow.split_csv(record, spec.delimiter)]
-    except UnicodeDecodeError:
-        raise FileRejectedError("bad_header", expected="a header of UTF-8 text", found="other bytes") from None
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise FileRejectedError(
-            "duplicate_header",
-            expected="each column once in the header",
-            found=f"{', '.join(map(repr, repeated))} again",
-        )
-    _check_delimiter(record, names, spec)
-    return names
-
-
-def _check_delimiter(record: bytes, names: Iterable[str], spec: RecordSpec) -> None:
-    """Refuse a header none of whose names is declared, and in which another delimiter would give declared ones."""
-    declared = {column.header for column in spec.columns}
-    other = None if declared.intersection(names) else likely_delimiter(record, declared, spec.delimiter)
-    if other is not None:
-        raise wrong_delimiter(spec.delimiter, other)
-
-
-def wrong_delimiter(declared: str, seeming: str) -> FileRejectedError:
-    """The error of a file whose header fits another delimiter than the declared one."""
-    return FileRejectedError(
-        "wrong_delimiter",
-        expected=f"columns separated by {declared!r}, as declared",
-        found=f"a header that seems to be separated by {seeming!r}",
-    )
-
-
-def empty_file() -> FileRejectedError:
-    """The error of a file without a record."""
-    return FileRejectedError("empty_file", expected="a file with records", found="an empty one")
-
-
-def check_lines(last_line: int, spec: RecordSpec) -> None:
-    """Refuse a file that goes on beyond its greatest line."""
-    if last_line > spec.max_lines:
-        expected = f"at most {spec.max_lines} lines (`landing.max_lines`)"
-        raise FileRejectedError("too_many_lines", expected=expected, found="more")
+    return int(room.marks[0]), data[start:end].tobytes()

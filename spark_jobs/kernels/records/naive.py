@@ -7,68 +7,72 @@ It defines what the readers return; tests compare both on random bytes. Rows are
 from __future__ import annotations
 
 import datetime as dt
-import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from decimal import Decimal, localcontext
+from collections.abc import Iterator
 from typing import Any
 
-from spark_jobs.kernels.records import slow, times
-from spark_jobs.kernels.records.cells import FileRejectedError, check_lines, empty_file, wrong_delimiter
+from spark_jobs.kernels.records import slow
 from spark_jobs.kernels.records.erased import ERASED
+from spark_jobs.kernels.records.headers import (
+    FileRejectedError,
+    check_lines,
+    check_present,
+    empty_file,
+    wrong_delimiter,
+)
 from spark_jobs.kernels.records.naive_checks import first_broken_check
+from spark_jobs.kernels.records.naive_values import Broken, read_value
 from spark_jobs.kernels.records.rules import RULES, check_reason, record_reason, show_raw, value_reason
 from spark_jobs.kernels.records.spec import COLUMN_PREFIX, TIMELINE_PREFIX, ColumnSpec, RecordSpec
-from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
+from spark_jobs.kernels.records.tokens import NULL, TEXT
 
 Row = dict[str, Any]
-_INT = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
-_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_INSTANT = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-    r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
-)
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  local times are naive on purpose
-
-
-class _Broken(Exception):
-    """A value breaks a rule."""
 
 
 def naive_csv(data: bytes, spec: RecordSpec) -> list[Row]:
     """What `read_csv` returns for a file of these bytes."""
     records = _csv_records(data.removeprefix(b"\xef\xbb\xbf"), spec)
     first = next(records, None)
+    if first is not None and first[1].startswith(b"sep="):
+        if first[1] != b"sep=" + spec.delimiter.encode():
+            raise wrong_delimiter(spec.delimiter, first[1][4:].decode("utf-8", "replace"))
+        first = next(records, None)
     if first is None:
         raise empty_file()
     if first[2] == "bad_quote":
         _refuse_delimiter(first[1].decode("utf-8", "replace"), [], spec)
     header = _header(first[2])
     _refuse_delimiter(first[1].decode(), header, spec)
+    check_present(header, spec)
     rows = []
     for line, raw, fields in records:
-        rule, argument, members = _csv_members(raw, fields, header)
-        rows.append(_row(line, raw, rule, argument, members, spec, len(header)))
+        rule, argument, members = _csv_members(raw, fields, header, len(first[2]))
+        rows.append(_row(line, raw, rule, argument, members, spec, len(first[2])))
     return _limited(rows, spec)
 
 
 def naive_ndjson(data: bytes, spec: RecordSpec) -> list[Row]:
     """What `read_ndjson` returns for a file of these bytes."""
-    rows = []
+    rows, objects, tombstones = [], list[dict[str, slow.Cell]](), False
     for line, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if len(raw) > spec.max_record_bytes:
             rows.append(_row(line, raw[: spec.max_record_bytes], "too_long", 0, {}, spec, 0))
         elif raw.strip(b" \t\r"):
             record = raw.removesuffix(b"\r")
-            members = slow.parse_object(record.decode()) if _is_utf8(record) else "bad_utf8"
+            members = slow.parse_object(record.decode(), spec) if _is_utf8(record) else "bad_utf8"
+            if members == "tombstone" and spec.skip_tombstones:
+                tombstones = True
+                continue
             broken = members if isinstance(members, str) else None
+            objects += [] if isinstance(members, str) else [members]
             rows.append(_row(line, record, broken, 0, {} if isinstance(members, str) else members, spec, 0))
-    if not rows:
+    if not rows and not tombstones:
         raise empty_file()
-    return _limited(rows, spec)
+    limited = _limited(rows, spec)
+    if objects:
+        check_present(set().union(*objects), spec)
+    return limited
 
 
 def _limited(rows: list[Row], spec: RecordSpec) -> list[Row]:
@@ -97,13 +101,13 @@ def _is_utf8(record: bytes) -> bool:
 
 def _csv_records(data: bytes, spec: RecordSpec) -> Iterator[tuple[int, bytes, list[bytes] | str]]:
     """`(line, raw, fields or rule)` of each record."""
-    pos, line, limit, delimiter = 0, 1, spec.max_record_bytes, spec.delimiter.encode()
+    pos, line, limit, delimiter, escape = 0, 1, spec.max_record_bytes, spec.delimiter.encode(), spec.escape.encode()
     while pos < len(data):
         if data[pos : pos + 1] == b"\n" or data[pos : pos + 2] == b"\r\n" or data[pos:] == b"\r":
             pos = data.find(b"\n", pos) + 1 or len(data)
             line += 1
             continue
-        end, closed = _record_end(data, pos, delimiter)
+        end, closed = _record_end(data, pos, delimiter, escape)
         newline = data.find(b"\n", pos)
         inner = 0 <= newline < end and newline - pos <= limit
         if (end - pos > limit or not closed) and inner:
@@ -117,18 +121,18 @@ def _csv_records(data: bytes, spec: RecordSpec) -> Iterator[tuple[int, bytes, li
             newlines = 1
         else:
             raw = data[pos:end].removesuffix(b"\r")
-            yield line, raw, _split(raw, delimiter)
+            yield line, raw, _split(raw, delimiter, escape)
             newlines = data[pos:end].count(b"\n") + 1
         pos, line = end + 1, line + newlines
 
 
-def _record_end(data: bytes, start: int, delimiter: bytes) -> tuple[int, bool]:
+def _record_end(data: bytes, start: int, delimiter: bytes, escape: bytes) -> tuple[int, bool]:
     """Where the newline is that ends the record (or the data end), and whether that is outside quotes."""
     quoted, at_start, pos = False, True, start
     while pos < len(data):
         byte = data[pos : pos + 1]
         if quoted:
-            if data[pos : pos + 2] == b'""':
+            if data[pos : pos + 2] == b'""' or (escape and data[pos : pos + 2] in (escape + b'"', escape * 2)):
                 pos += 1
             elif byte == b'"':
                 quoted = False
@@ -141,14 +145,15 @@ def _record_end(data: bytes, start: int, delimiter: bytes) -> tuple[int, bool]:
     return len(data), not quoted
 
 
-def _split(raw: bytes, delimiter: bytes) -> list[bytes] | str:
+def _split(raw: bytes, delimiter: bytes, escape: bytes) -> list[bytes] | str:
+    pairs = (b'""', escape + b'"', escape * 2) if escape else (b'""',)
     fields, rest, bad = [], raw, False
     while True:
         if rest[:1] == b'"':
             value, rest = b"", rest[1:]
-            while not rest.startswith(b'"') or rest.startswith(b'""'):
-                step = 2 if rest.startswith(b'""') else 1
-                value, rest = value + rest[:1], rest[step:]
+            while rest[:2] in pairs or not rest.startswith(b'"'):
+                rest = rest[1:] if rest[:2] in pairs else rest
+                value, rest = value + rest[:1], rest[1:]
             after, found, rest = rest[1:].partition(delimiter)
             bad = bad or after != b""
         else:
@@ -163,7 +168,11 @@ def _header(fields: list[bytes] | str) -> list[str]:
         raise FileRejectedError("bad_header", expected="a header of column names", found="something else")
     if any(b"\r" in field.replace(b"\r\n", b"") for field in fields):
         raise FileRejectedError("bad_header", expected="lines that end in a newline", found="carriage returns alone")
+    if any(b"\0" in field for field in fields):
+        raise FileRejectedError("bad_header", expected="text", found="bytes of zero")
     names = [field.decode().strip() for field in fields]
+    while len(names) > 1 and not names[-1]:
+        del names[-1]
     if len(set(names)) < len(names):
         raise FileRejectedError("duplicate_header", expected="each column once in the header", found="one again")
     return names
@@ -184,7 +193,7 @@ def _refuse_delimiter(text: str, header: list[str], spec: RecordSpec) -> None:
 
 
 def _csv_members(
-    raw: bytes, fields: list[bytes] | str, header: list[str]
+    raw: bytes, fields: list[bytes] | str, header: list[str], width: int
 ) -> tuple[str | None, int, dict[str, slow.Cell]]:
     if isinstance(fields, str) and fields != "bad_quote":
         return fields, 0, {}
@@ -192,9 +201,11 @@ def _csv_members(
         return "bad_utf8", 0, {}
     if isinstance(fields, str):
         return fields, 0, {}
-    if len(fields) != len(header):
+    if len(fields) != width:
         return "wrong_column_count", len(fields), {}
-    return None, 0, {name: (TEXT, field.decode()) for name, field in zip(header, fields, strict=True)}
+    named = {name: (TEXT, field.decode()) for name, field in zip(header, fields, strict=False)}
+    unnamed = {f"column {n}": (TEXT, field.decode()) for n, field in enumerate(fields, 1) if n > len(header) and field}
+    return None, 0, named | unnamed
 
 
 def _row(
@@ -221,8 +232,9 @@ def _drift(members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[str | None,
     headers = [column.header for column in spec.columns]
     if spec.unknown_columns != "keep" and set(members) - set(headers):
         return "unknown_column", 0
-    if spec.unknown_columns != "keep" and set(headers) - set(members):
-        return "missing_column", next(place for place, header in enumerate(headers) if header not in members)
+    lacking = [place for place, c in enumerate(spec.columns) if not c.optional and c.header not in members]
+    if spec.unknown_columns != "keep" and lacking:
+        return "missing_column", lacking[0]
     return None, 0
 
 
@@ -234,8 +246,8 @@ def _fill(row: Row, members: dict[str, slow.Cell], spec: RecordSpec) -> tuple[st
     for column in spec.columns:
         cell = members.get(column.header, (NULL, ""))
         try:
-            value, instant, note = _value(column, *cell)
-        except _Broken as broken:
+            value, instant, note = read_value(column, *cell)
+        except Broken as broken:
             return str(broken), value_reason(str(broken), column, cell[1]), 0
         row[COLUMN_PREFIX + column.name], instants[column.name] = value, instant
         extra += [("@dst:" + column.name, note)] if note else []
@@ -275,125 +287,3 @@ def _key_text(column: ColumnSpec, row: Row) -> str | None:
     if column.type == "timestamp":
         return f"{(_EPOCH + dt.timedelta(microseconds=value)).isoformat()}Z"
     return str(value)
-
-
-def _value(column: ColumnSpec, kind: int, text: str) -> tuple[Any, int | None, str | None]:
-    """`(value, instant, note)` of a cell; raises _Broken with the rule."""
-    if kind == NULL or (kind == TEXT and text in column.null_values):
-        return None, None, None
-    if kind == NESTED:
-        raise _Broken("nested_value")
-    if column.type in ("timestamp", "date"):
-        return _time(column, text.strip(" \t"))
-    if column.digits is not None:
-        return _decimal(text.strip(" \t"), *column.digits), None, None
-    return _READERS[column.type](kind, text), None, None
-
-
-def _string(kind: int, text: str) -> str:
-    if kind == LITERAL:
-        raise _Broken("bad_string")
-    return text
-
-
-def _int(_: int, text: str) -> int:
-    if not _INT.fullmatch(text.strip(" \t")):
-        raise _Broken("bad_int")
-    digits = text.strip(" \t").lstrip("+-").lstrip("0") or "0"
-    number = -int(digits[:20]) if "-" in text else int(digits[:20])
-    if len(digits) > 19 or not -(2**63) <= number < 2**63:
-        raise _Broken("int_overflow")
-    return number
-
-
-def _float(_: int, text: str) -> float:
-    if not _FLOAT.fullmatch(text.strip(" \t")) or not math.isfinite(float(text)):
-        raise _Broken("bad_float")
-    return float(text)
-
-
-def _decimal(text: str, precision: int, scale: int) -> Decimal:
-    if not _DECIMAL.fullmatch(text):
-        raise _Broken("bad_decimal")
-    with localcontext(prec=len(text) + 40):
-        value = Decimal(text)
-        if abs(value) >= 10 ** (precision - scale):
-            raise _Broken("decimal_overflow")
-        if value % Decimal(1).scaleb(-scale):
-            raise _Broken("inexact_decimal")
-        return abs(value) if value == 0 else value
-
-
-def _bool(_: int, text: str) -> bool:
-    word = text.strip(" \t")
-    if word in ("0", "1") or (word.isascii() and word.lower() in ("true", "false")):
-        return word == "1" or word.lower() == "true"
-    raise _Broken("bad_bool")
-
-
-_READERS: dict[str, Callable[[int, str], Any]] = {"string": _string, "int": _int, "float": _float, "bool": _bool}
-
-
-def _time(column: ColumnSpec, text: str) -> tuple[int, int, str | None]:
-    bad = _Broken("bad_date" if column.type == "date" else "bad_timestamp")
-    time_us, has_offset = _read_time(column, text, bad)
-    if column.type == "date":
-        time_us, has_offset = time_us - time_us % times.DAY_US, False
-    instant, note = time_us, None
-    if not has_offset and column.timezone != "UTC":
-        earliest, latest, how = times.local_to_utc(time_us, column.timezone)
-        instant = latest if column.dst == "latest" else earliest
-        if not times.LEAST_US <= instant <= times.GREATEST_US:
-            raise bad
-        change = {times.AMBIGUOUS: "ambiguous", times.SKIPPED: "skipped"}.get(how)
-        if change and column.dst == "refuse":
-            raise _Broken(f"{change}_local_time")
-        note = f"{change}, {column.dst}" if change else None
-    return (time_us // times.DAY_US if column.type == "date" else instant), instant, note
-
-
-def _read_time(column: ColumnSpec, text: str, bad: _Broken) -> tuple[int, bool]:
-    """`(microseconds, whether the text has an offset)`."""
-    if column.time_format in times.EPOCH_UNITS:
-        unit = times.EPOCH_UNITS[column.time_format]
-        count = _int_or(text, bad)
-        time_us = count * unit if unit > 0 else count // -unit
-        how = times.READ
-    elif column.time_format == "iso":
-        time_us, how = _read_iso(column, text, bad)
-    else:
-        time_us, how = times.read_pattern(text, column.time_format)
-    if how == times.BAD or not times.LEAST_US <= time_us <= times.GREATEST_US:
-        raise bad
-    return time_us, how == times.READ
-
-
-def _int_or(text: str, bad: _Broken) -> int:
-    try:
-        return _int(TEXT, text)
-    except _Broken:
-        raise bad from None
-
-
-def _read_iso(column: ColumnSpec, text: str, bad: _Broken) -> tuple[int, int]:
-    match = (_DATE if column.type == "date" else _INSTANT).fullmatch(text)
-    if not match:
-        raise bad
-    year, month, day, hour, minute, second, fraction, offset = (*match.groups(), None, None, None, None, None)[:8]
-    try:
-        time = dt.datetime(*(int(part or 0) for part in (year, month, day, hour, minute, second)))  # type: ignore[arg-type]  # noqa: DTZ001
-        zone = _offset_minutes(offset)
-    except ValueError:
-        raise bad from None
-    time_us = (time - _EPOCH) // dt.timedelta(microseconds=1) + int(((fraction or "") + "000000")[:6])
-    return time_us - zone * 60_000_000, times.READ if offset else times.LOCAL
-
-
-def _offset_minutes(offset: str | None) -> int:
-    if offset in (None, "Z"):
-        return 0
-    digits = str(offset)[1:].replace(":", "").ljust(4, "0")
-    minutes = int(digits[:2]) * 60 + int(digits[2:])
-    if int(digits[:2]) > 23 or int(digits[2:]) > 59:
-        raise ValueError(offset)
-    return -minutes if str(offset)[0] == "-" else minutes

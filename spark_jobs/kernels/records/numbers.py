@@ -1,9 +1,9 @@
 """Compiled readers of numbers and truth values in cells: exact, or marked for the slow reader.
 
-Grammar (blanks and tabs around a value are allowed): int `[+-]?digits`; float
-`[+-]?(digits[.digits]|.digits)[e[+-]digits]`, `digits.` too; bool `true`, `false` in any case, `1`, `0`. A float is
-the double nearest to the decimal, ties to even, as in IEEE 754; what is too great for a double, NaN and Infinity are
-no numbers of a source.
+Grammar (blanks and tabs around a value are allowed): int `[+-]?digits[.zeros]`, `digits.` too; float
+`[+-]?(digits[.digits]|.digits)[e[+-]digits]`, `digits.` too; bool `true`, `t`, `yes`, `y`, `1` and `false`, `f`, `no`,
+`n`, `0`, in any case. A float is the double nearest to the decimal, ties to even, as in IEEE 754; what is too great for
+a double, NaN and Infinity are no numbers of a source.
 """
 
 from __future__ import annotations
@@ -46,8 +46,16 @@ def read_int(buf: Bytes, start: int, end: int) -> tuple[int, int]:
     if start == end:
         return 0, BAD
     value, how = 0, READ
+    point = end
     for pos in range(start, end):
         digit = int(buf[pos]) - 48
+        if pos > start and point == end and digit == -2:
+            point = pos
+            continue
+        if point < end and digit != 0:
+            return 0, BAD
+        if point < end:
+            continue
         if digit < 0 or digit > 9:
             return 0, BAD
         # towards the negative, which has one value more
@@ -68,6 +76,70 @@ def read_ints(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, h
     for i in range(len(starts)):
         if live[i]:
             values[i], how[i] = read_int(buf, starts[i], ends[i])
+
+
+@numba.njit(cache=True, nogil=True)
+def plain_numbers(
+    buf: Bytes,
+    starts: Ints,
+    ends: Ints,
+    live: Flags,
+    decimal: int,
+    thousands: int,
+    offsets: Ints,
+    out: Bytes,
+    sizes: Ints,
+) -> None:
+    """Copy the cells that are `live` to their `offsets` in `out`, with a point for the mark `decimal` and without the
+    mark `thousands` (-1: none), which has to be between groups of three digits; `sizes` is how long they are there.
+
+    Of a cell that breaks this a lone point is copied, which is no number. Blanks around a number are left out.
+    """
+    for i in range(len(starts)):
+        if live[i]:
+            sizes[i] = _plain_number(buf, starts[i], ends[i], decimal, thousands, offsets[i], out)
+
+
+@numba.njit(cache=True, nogil=True)
+def _plain_number(buf: Bytes, start: int, end: int, decimal: int, thousands: int, at: int, out: Bytes) -> int:
+    start, end = trim(buf, start, end)
+    size, digits, groups, good, whole = 0, 0, 0, start < end, True
+    for pos in range(start, end):
+        byte = int(buf[pos])
+        if whole and byte == thousands:
+            # the first group has one to three digits, every other one three
+            good = good and 1 <= digits <= 3 and (groups == 0 or digits == 3)
+            groups, digits = groups + 1, 0
+            continue
+        if 48 <= byte <= 57:
+            digits += 1
+        elif whole and byte in (decimal, 101, 69):
+            good = good and (groups == 0 or digits == 3)
+            whole = False
+            byte = 46 if byte == decimal else byte
+        elif byte in (46, decimal):
+            good = False
+        out[at + size] = byte
+        size += 1
+    good = good and not (whole and groups > 0 and digits != 3)
+    if not good and start < end:
+        out[at] = 46
+        size = 1
+    return size
+
+
+@numba.njit(cache=True, nogil=True)
+def find_digits(buf: Bytes, starts: Ints, ends: Ints, live: Flags, how: Bytes) -> None:
+    """Give the cells that are `live` and `-?digits` the mark `READ` in `how`."""
+    for i in range(len(starts)):
+        if live[i]:
+            pos = starts[i] + (1 if starts[i] < ends[i] and buf[starts[i]] == 45 else 0)
+            digits = pos < ends[i]
+            while pos < ends[i]:
+                digits = digits and 48 <= buf[pos] <= 57
+                pos += 1
+            if digits:
+                how[i] = READ
 
 
 @numba.njit(cache=True, nogil=True)
@@ -102,7 +174,7 @@ def _read_float(buf: Bytes, start: int, end: int) -> tuple[float, int]:
     if seen == 0:
         return 0.0, BAD
     if pos < end and (buf[pos] == 101 or buf[pos] == 69):
-        power, pos = _read_exponent(buf, pos + 1, end)
+        power, pos = read_exponent(buf, pos + 1, end)
         if pos < 0:
             return 0.0, BAD
         exponent += power
@@ -117,7 +189,8 @@ def _read_float(buf: Bytes, start: int, end: int) -> tuple[float, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_exponent(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
+def read_exponent(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
+    """`(power, position after)` of the exponent at `pos`, behind its `e`; position -1 if there is none."""
     negative = pos < end and buf[pos] == 45
     if negative or (pos < end and buf[pos] == 43):
         pos += 1
@@ -137,17 +210,18 @@ def read_bools(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Flags,
             values[i], how[i] = 0, BAD
             if end - start == 1 and (buf[start] == 48 or buf[start] == 49):
                 values[i], how[i] = buf[start] - 48, READ
-            elif _is_word(buf, start, end, _TRUE):
+            elif _is_word(buf, start, end, _TRUE) or _is_word(buf, start, end, _YES):
                 values[i], how[i] = 1, READ
-            elif _is_word(buf, start, end, _FALSE):
+            elif _is_word(buf, start, end, _FALSE) or _is_word(buf, start, end, _NO):
                 how[i] = READ
 
 
 @numba.njit(cache=True, nogil=True)
 def _is_word(buf: Bytes, start: int, end: int, word: Bytes) -> bool:
-    if end - start != len(word):
+    """Whether the text is the word in any case, or its first letter."""
+    if end - start != len(word) and end - start != 1:
         return False
-    for index in range(len(word)):
+    for index in range(end - start):
         byte = buf[start + index]
         if 65 <= byte <= 90:
             byte += 32
@@ -156,4 +230,4 @@ def _is_word(buf: Bytes, start: int, end: int, word: Bytes) -> bool:
     return True
 
 
-_TRUE, _FALSE = np.frombuffer(b"true", np.uint8), np.frombuffer(b"false", np.uint8)
+_TRUE, _YES, _FALSE, _NO = (np.frombuffer(word, np.uint8) for word in (b"true", b"yes", b"false", b"no"))

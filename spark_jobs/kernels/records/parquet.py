@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import IO, Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.kernels.records import decimals, times, tokens
-from spark_jobs.kernels.records.cells import FileRejectedError, check_lines, empty_file
 from spark_jobs.kernels.records.erased import ERASED
+from spark_jobs.kernels.records.headers import FileRejectedError, check_lines, check_present, empty_file
 from spark_jobs.kernels.records.rejects import Reject, RejectCounter
 from spark_jobs.kernels.records.rows import add_notes, assemble, mark, mark_mentions, reason_of, row_parts
 from spark_jobs.kernels.records.rules import BAD_VALUE, NUMBER, rule_name
@@ -33,28 +34,30 @@ def read_parquet(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet file (seekable), a bounded number at a time, as batches of `spec.schema()`.
 
     `line` is the row's number, from 1. Raises FileRejectedError (`empty_file`, `unreadable_file`,
-    `duplicate_header`, `too_many_lines`), also after some batches: then nothing of the file counts.
+    `duplicate_header`, `columns_missing`, `too_many_lines`), also after some batches: then nothing of the file counts.
     """
     line, counter = 1, RejectCounter(spec)
-    for batch in _file_batches(file):
+    for batch in _file_batches(file, spec):
         yield _rows_of_batch(batch, spec, line, counter)
         line += batch.num_rows
         check_lines(line - 1, spec)
     yield from counter.ranges()
 
 
-def _file_batches(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+def _file_batches(file: IO[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     try:
         if not file.read(1):
             raise empty_file()
         file.seek(0)
         # as nanoseconds, Arrow's own choice for INT96, times wrap outside the years 1677 to 2262
         opened = pq.ParquetFile(pa.PythonFile(file, mode="r"), coerce_int96_timestamp_unit="us")
-        names = opened.schema_arrow.names
+        nothing = pa.RecordBatch.from_pylist([], opened.schema_arrow)
+        names = [name for name, _ in _opened(nothing, spec.opened)]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             found = f"{', '.join(map(repr, repeated))} again"
             raise FileRejectedError("duplicate_header", expected="each column once in the schema", found=found)
+        check_present(names, spec)
         yield from opened.iter_batches(batch_size=max(1, min(_MAX_RECORDS, _MAX_CELLS // max(len(names), 1))))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         found = f"one that does not read: {' '.join(str(error).split())[:200]}"
@@ -65,15 +68,13 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int, cou
     count = batch.num_rows
     rules, arguments = np.zeros(count, np.int16), np.zeros(count, np.int32)
     held = {}
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        held[name], no_text = _plain(array)
-        mark(rules, arguments, no_text * NUMBER["bad_utf8"], 0)
     declared = {column.header for column in spec.columns}
+    for name, array in _opened(batch, spec.opened):
+        held[name], no_text = _plain(array, as_text=name in declared)
+        mark(rules, arguments, no_text * NUMBER["bad_utf8"], 0)
     unknown = [name for name in held if name not in declared]
     if spec.unknown_columns != "keep":
-        lacking = [place for place, column in enumerate(spec.columns) if column.header not in held]
         mark(rules, arguments, np.full(count, NUMBER["unknown_column"] if unknown else 0), 0)
-        mark(rules, arguments, np.full(count, NUMBER["missing_column"] if lacking else 0), min(lacking, default=0))
     columns: list[Values] = []
     for place, column in enumerate(spec.columns):
         array = held.get(column.header, pa.nulls(count))
@@ -87,11 +88,30 @@ def _rows_of_batch(batch: pa.RecordBatch, spec: RecordSpec, first_line: int, cou
     return assemble(spec, lines, rules == 0, parts, columns, extra, rejects)
 
 
-def _plain(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The array without a dictionary, and which of its texts are no UTF-8 (no writer checks that; they are escaped)."""
+def _opened(batch: pa.RecordBatch, opened: frozenset[str]) -> Iterator[tuple[str, pa.Array]]:
+    """The columns of a batch with their names; of a structure in which a column is declared its fields."""
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if name not in opened or not pa.types.is_struct(array.type):
+            yield name, array
+            continue
+        fields = pa.RecordBatch.from_arrays(array.flatten(), [f"{name}.{field.name}" for field in array.type])
+        yield from _opened(fields, opened)
+
+
+def _plain(array: pa.Array, *, as_text: bool) -> tuple[pa.Array, np.ndarray]:
+    """The array without a dictionary or an extension, and which of its texts are no UTF-8 (no writer checks that; they
+    are escaped). `as_text`: bytes are text, which writers may leave unmarked."""
+    if isinstance(array, pa.ExtensionArray):
+        is_uuid = array.type.extension_name == "arrow.uuid"
+        array = array.storage
+        if is_uuid:
+            ids = [None if value is None else str(UUID(bytes=value)) for value in array.to_pylist()]
+            array = pa.array(ids, pa.string())
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     array = array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
     no_text = np.zeros(len(array), bool)
+    if as_text and (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type) or _is_fixed(array.type)):
+        array = pa.Array.from_buffers(pa.large_string(), len(array), array.cast(pa.large_binary()).buffers())
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         try:
             array.validate(full=True)
@@ -103,6 +123,10 @@ def _plain(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
             ]
             array = pa.array(texts, pa.string())
     return array, no_text
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind))
 
 
 def _read_array(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Values:
@@ -177,6 +201,11 @@ def _read_as_text(column: ColumnSpec, array: pa.Array, good: np.ndarray) -> Valu
     bytes_ = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
     bytes_.setflags(write=False)  # as every batch of the scanners: another type would be compiled anew
     return read_column(column, bytes_, bounds[:-1].copy(), bounds[1:].copy(), kinds, good)
+
+
+def column_texts(array: pa.Array) -> list[str | None]:
+    """Each value of a declared column as the text that its readers take; None for no value."""
+    return _texts(_plain(array, as_text=True)[0])
 
 
 def _texts(array: pa.Array) -> list[str | None]:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from spark_jobs.kernels.records.cells import Cells, check_lines, csv_cells, ndjson_cells
+from spark_jobs.kernels.records.arrays import array_lines
+from spark_jobs.kernels.records.cells import Cells, csv_cells, ndjson_cells
+from spark_jobs.kernels.records.headers import check_lines
 from spark_jobs.kernels.records.rejects import RejectCounter
 from spark_jobs.kernels.records.rows import rows_of_cells
 from spark_jobs.kernels.records.spec import RecordSpec
@@ -17,15 +19,28 @@ from spark_jobs.kernels.records.spec import RecordSpec
 def read_csv(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
     """The records of a CSV file (RFC 4180 with a header, UTF-8, see `tokens`) as batches of `spec.schema()`.
 
-    Columns may stand in any order; one that the header lacks is null in every row. Raises FileRejectedError with the
-    rule `empty_file`, `bad_header`, `duplicate_header` or `too_many_lines`; then nothing of the file counts.
+    Columns may stand in any order; an optional one that the header lacks is null in every row. Raises FileRejectedError
+    with the rule `empty_file`, `bad_header`, `duplicate_header`, `columns_missing` or `too_many_lines`; then nothing of
+    the file counts.
     """
     return _rows(csv_cells(blocks, spec), spec)
 
 
 def read_ndjson(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
-    """The JSON objects of a file, one a line, as batches of `spec.schema()`. Raises FileRejectedError."""
+    """The JSON objects of a file, one a line, as batches of `spec.schema()`.
+
+    Raises FileRejectedError with the rule `empty_file`, `too_many_lines` or, after all batches, `columns_missing`: no
+    object has a column that is not optional. Then nothing of the file counts.
+    """
     return _rows(ndjson_cells(blocks, spec), spec)
+
+
+def read_json(blocks: Iterable[bytes], spec: RecordSpec) -> Iterator[pa.RecordBatch]:
+    """The objects of an array of JSON as batches of `spec.schema()`; `line` is an object's number, from 1.
+
+    Raises FileRejectedError as `read_ndjson` does, and with the rules `unreadable_file` and `truncated_file`.
+    """
+    return read_ndjson(array_lines(blocks, spec.max_record_bytes), spec)
 
 
 def _rows(batches: Iterable[Cells], spec: RecordSpec) -> Iterator[pa.RecordBatch]:

@@ -60,8 +60,8 @@ def _check_drift(cells: Cells, spec: RecordSpec) -> None:
     unknown = np.full(len(cells), bool(cells.extra_names))
     unknown[list(cells.extras)] = True
     mark(cells.rules, cells.arguments, unknown * NUMBER["unknown_column"], 0)
-    for place in range(len(spec.columns)):
-        absent = cells.kinds[place] == tokens.ABSENT
+    for place, column in enumerate(spec.columns):
+        absent = (cells.kinds[place] == tokens.ABSENT) & (not column.optional)
         mark(cells.rules, cells.arguments, absent * NUMBER["missing_column"], place)
 
 
@@ -175,8 +175,10 @@ def _extra(cells: Cells, columns: list[Values]) -> pa.Array:
         return _extra_of_header(cells, len(columns), good)
     maps: list[list[tuple[str, str | None]] | None] = []
     for index in range(len(cells)):
-        items = list(cells.extras.get(index, ()))
-        items += [(name, cells.text(len(columns) + at, index)) for at, name in enumerate(cells.extra_names)]
+        items: list[tuple[str, str | None]] = [
+            (name, cells.text(len(columns) + at, index)) for at, name in enumerate(cells.extra_names)
+        ]
+        items += cells.extras.get(index, ())
         maps.append(items if good[index] else None)
     return pa.array(add_notes(maps, columns), EXTRA)
 
@@ -197,7 +199,9 @@ def _extra_of_header(cells: Cells, first: int, good: np.ndarray) -> pa.Array:
     names = len(cells.extra_names)
     offsets = np.zeros(len(cells) + 1, np.int32)
     np.cumsum(good * names, out=offsets[1:])
-    starts, ends = (np.ascontiguousarray(bounds[first:, good].T).ravel() for bounds in (cells.starts, cells.ends))
+    starts, ends = (
+        np.ascontiguousarray(bounds[first : first + names, good].T).ravel() for bounds in (cells.starts, cells.ends)
+    )
     items = gather_strings(cells.data, starts, ends, np.ones(len(starts), bool))
     keys = pa.array(list(cells.extra_names), pa.string()).take(np.tile(np.arange(names), int(good.sum())))
     return pa.MapArray.from_arrays(pa.array(offsets), keys, items, mask=pa.array(~good), type=EXTRA)

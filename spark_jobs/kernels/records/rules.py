@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from spark_jobs.kernels.records.erased import ERASED
 from spark_jobs.kernels.records.spec import ColumnSpec, RecordSpec, RowCheck
 
-RULES_VERSION = 3
+RULES_VERSION = 4
 RULES = (
     "",
     # the record as a whole
@@ -20,6 +20,9 @@ RULES = (
     "bad_utf8",
     "bad_quote",
     "bad_json",
+    "tombstone",
+    "truncate",
+    "no_row_change",
     "duplicate_column",
     "wrong_column_count",
     "unknown_column",
@@ -46,11 +49,13 @@ RULES = (
     ERASED,
 )
 NUMBER = {name: number for number, name in enumerate(RULES)}
-DRIFT_RULES = frozenset({"unknown_column", "missing_column"})
-"""Rules of a source whose `unknown_columns` is not `keep`; where it is `fail`, a row with one of them fails the run."""
+DRIFT_RULES = frozenset({"unknown_column", "missing_column", "columns_missing"})
+"""Rules about other columns than the declared ones; a reject under one of them fails the run of a source whose
+`unknown_columns` is `fail`. The first two are no rules where it is `keep`."""
 FILE_RULES = frozenset(
     {"empty_file", "truncated_file", "unreadable_file", "bad_header", "duplicate_header", "changed_file"}
     | {
+        "columns_missing",
         "not_a_file",
         "not_a_directory",
         "outside_landing",
@@ -79,7 +84,7 @@ _EXPECTED = {
     "bad_float": "a finite number",
     "bad_decimal": "a decimal number without an exponent (a floating one is none)",
     "bad_bool": "true or false",
-    "bad_string": "text",
+    "bad_string": "text, or a number without point and exponent",
     "bad_date": "a date of the years 0001 to 9999",
 }
 
@@ -108,9 +113,10 @@ def value_reason(rule: str, column: ColumnSpec, text: str) -> str:
         precision, scale = column.digits
         least = f"at most {precision - scale} digits before" if rule == "decimal_overflow" else f"at most {scale} after"
         return f"column `{column.name}`: expected {least} the point of a decimal({precision}, {scale}), found {found}"
-    expected = _EXPECTED.get(rule) or f"an instant of the years 0001 to 9999 ({column.time_format})"
-    if rule == "bad_date" and column.time_format != "iso":
-        expected += f" ({column.time_format})"
+    forms = " or ".join(column.time_formats)
+    expected = _EXPECTED.get(rule) or f"an instant of the years 0001 to 9999 ({forms})"
+    if rule == "bad_date" and forms != "iso":
+        expected += f" ({forms})"
     return f"column `{column.name}`: expected {expected}, found {found}"
 
 
@@ -136,7 +142,7 @@ def record_reason(rule: str, spec: RecordSpec, argument: int, width: int, unknow
         return f"expected an entity in column `{spec.entity}`, found none"
     if rule == "missing_delta_id":
         return f"expected a value in column `{spec.columns[argument].name}`, part of delta_id, found none"
-    return _RECORD_REASONS[rule]
+    return _RECORD_REASONS[rule].format(encoding=spec.encoding.upper())
 
 
 def _unknown_reason(names: list[str]) -> str:
@@ -147,9 +153,13 @@ def _unknown_reason(names: list[str]) -> str:
 
 _RECORD_REASONS = {
     "unclosed_quote": "expected a closing quote for the one that this line opens, found none before the record's limit",
-    "bad_utf8": "expected UTF-8 text, found other bytes (shown as \\x…; a backslash of the record's own is doubled)",
+    "bad_utf8": "expected text in {encoding}, found other bytes (shown as \\x…; a backslash of the record's own is "
+    "doubled)",
     "bad_quote": "expected a delimiter or the end of the record after a closing quote, found other text",
     "bad_json": "expected one JSON object in the line, found something else",
+    "tombstone": "expected the change of a row, found a tombstone (`tombstones: skip` leaves them out)",
+    "truncate": "expected the change of one row, found a truncated table, which names no entity: rows of op d say it",
+    "no_row_change": "expected the change of a row (created, updated, deleted, read), found an event that names none",
     "duplicate_column": "expected each key once in the object, found one twice",
     ERASED: "expected no record of an entity that was erased, found one; nothing of it is kept",
 }

@@ -5,13 +5,15 @@ point.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spark_jobs.kernels.records.envelopes import Pairs, row_of_event
 from spark_jobs.kernels.records.rules import NUMBER
 from spark_jobs.kernels.records.spec import RecordSpec
-from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
+from spark_jobs.kernels.records.tokens import ABSENT, LITERAL, NESTED, NULL, TEXT
 
 if TYPE_CHECKING:
     from spark_jobs.kernels.records.cells import Cells
@@ -35,17 +37,20 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def split_csv(record: bytes, delimiter: str) -> list[bytes]:
-    """The values of a well-formed CSV record, quotes taken off and doubled ones undone."""
-    separator = delimiter.encode()
+def split_csv(record: bytes, delimiter: str, escape: str = "") -> list[bytes]:
+    """The values of a well-formed CSV record, quotes taken off, doubled ones and escapes undone."""
+    separator, mark = delimiter.encode(), escape.encode()
+    pairs = (b'""', mark + b'"', mark * 2) if mark else (b'""',)
     values, pos = [], 0
     while True:
         if record[pos : pos + 1] == b'"':
-            close = pos + 1
-            while record[close : close + 2] == b'""' or record[close : close + 1] != b'"':
-                close += 2 if record[close : close + 1] == b'"' else 1
-            values.append(record[pos + 1 : close].replace(b'""', b'"'))
-            pos = close + 1
+            value, at = bytearray(), pos + 1
+            while record[at : at + 2] in pairs or record[at : at + 1] != b'"':
+                at += record[at : at + 2] in pairs
+                value += record[at : at + 1]
+                at += 1
+            values.append(bytes(value))
+            pos = at + 1
         else:
             stop = record.find(separator, pos)
             stop = len(record) if stop < 0 else stop
@@ -56,18 +61,37 @@ def split_csv(record: bytes, delimiter: str) -> list[bytes]:
         pos += 1
 
 
-def parse_object(text: str) -> dict[str, Cell] | str:
-    """The members of the JSON object `text` as cells, or the rule that it breaks."""
+def parse_object(text: str, spec: RecordSpec) -> dict[str, Cell] | str:
+    """The members of the JSON object `text` as cells, or the rule that it breaks.
+
+    Members of an object in which a column is declared (`spec.opened`) have its name and a dot in front of theirs; such
+    an object that is null has none.
+    """
     try:
         members = _DECODER.decode(text)
         json.dumps(members, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         # lone surrogates, which no UTF-8 text can hold, are a UnicodeEncodeError and so a ValueError
         return "bad_json"
+    if members is None and spec.envelope is not None:
+        return "tombstone"
     if not isinstance(members, _Pairs):
         return "bad_json"
-    cells = {key: _cell(value) for key, value in members}
-    return cells if len(cells) == len(members) else "duplicate_column"
+    row = members if spec.envelope is None else row_of_event(members, spec.envelope)
+    if isinstance(row, str):
+        return row
+    flat = list(_opened(row, spec.opened, ""))
+    cells = {name: _cell(value) for name, value in flat}
+    return cells if len(cells) == len(flat) else "duplicate_column"
+
+
+def _opened(members: Pairs, opened: frozenset[str], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in members:
+        name = prefix + key
+        if name not in opened or not (value is None or isinstance(value, _Pairs)):
+            yield name, value
+        elif value is not None:
+            yield from _opened(value, opened, f"{name}.")
 
 
 def _cell(value: Any) -> Cell:
@@ -112,11 +136,11 @@ class _Side:
             self._cells.data = data
 
 
-def patch_csv(cells: Cells, place: np.ndarray, delimiter: str) -> None:
-    """Put the values of the records with doubled quotes beside the batch's data."""
+def patch_csv(cells: Cells, place: np.ndarray, delimiter: str, escape: str) -> None:
+    """Put the values of the records with doubled or escaped quotes beside the batch's data."""
     side = _Side(cells)
     for index in cells.slow:
-        for row, value in zip(place, split_csv(cells.record(index), delimiter), strict=True):
+        for row, value in zip(place, split_csv(cells.record(index), delimiter, escape), strict=True):
             side.put(row, index, TEXT, value)
     side.flush()
 
@@ -128,7 +152,8 @@ def patch_ndjson(cells: Cells, spec: RecordSpec) -> None:
     side = _Side(cells)
     places = {column.header: place for place, column in enumerate(spec.columns)}
     for index in cells.slow:
-        members = parse_object(cells.record(index).decode())
+        members = parse_object(cells.record(index).decode(), spec)
+        cells.kinds[:, index] = ABSENT
         if isinstance(members, str):
             cells.rules[index] = NUMBER[members]
             continue

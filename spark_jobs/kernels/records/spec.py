@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from spark_jobs.kernels.drops import UTC_DAYS, Drops
+from spark_jobs.kernels.records.envelopes import Envelope
 from spark_jobs.kernels.records.erased import Erasures
 
 ColumnType = Literal["int", "float", "decimal", "string", "bool", "timestamp", "date"]
@@ -30,8 +31,11 @@ CHECK_PREFIX = "check."
 class ColumnSpec:
     """A declared column: its name, its name in the files (`header`), and how its text is read.
 
+    A file without an `optional` column has no value in it; a file without another one is rejected whole.
+    `decimal` is the mark before the fraction of numbers in texts, `thousands` that between groups of three digits.
     `digits` are a decimal's: how many it has in all, and how many of them after the point.
-    `time_format` is `iso`, `epoch_s|ms|us|ns` or a strptime pattern; `timezone` is that of times without an offset;
+    `time_formats` are `iso`, `epoch_s|ms|us|ns` or strptime patterns, of which the first counts that reads a text;
+    `timezone` is that of times without an offset;
     `dst` says which instant a local time means that a clock change made ambiguous or skipped: earliest, latest or
     refuse.
     """
@@ -40,10 +44,13 @@ class ColumnSpec:
     header: str
     type: ColumnType
     null_values: tuple[str, ...] = ()
-    time_format: str = "iso"
+    time_formats: tuple[str, ...] = ("iso",)
     timezone: str = "UTC"
     dst: Literal["earliest", "latest", "refuse"] = "refuse"
     digits: tuple[int, int] | None = None
+    optional: bool = False
+    decimal: str = "."
+    thousands: str = ""
 
     @property
     def arrow(self) -> pa.DataType:
@@ -83,6 +90,8 @@ class RecordSpec:
     `delta_id` columns. `unknown_columns`: keep, quarantine or fail (the last two both reject, see
     `rules.DRIFT_RULES`). Of each rule `max_rejects` rejects of a file are kept one by one, see `rejects`. A file with
     more lines than `max_lines` is rejected whole, as is one of more than `max_expansion` times its size, decompressed.
+    `escape` is the character of CSV that takes their meaning from a quote and from itself in quotes, none where empty.
+    With an `envelope` a record is an event, see `envelopes`; `skip_tombstones`: its tombstones are no records.
     `checks` are held against rows that break no rule. `drop_lo_us` is the start of the drop, which `drops` gives by its
     number. Nothing is kept of records about entities of `erased`. `may_be_empty`: a file without records is one, and
     not rejected.
@@ -96,6 +105,10 @@ class RecordSpec:
     delta_id: tuple[str, ...] | None = None
     unknown_columns: Literal["keep", "quarantine", "fail"] = "keep"
     delimiter: str = ","
+    encoding: str = "utf-8"
+    escape: str = ""
+    envelope: Envelope | None = None
+    skip_tombstones: bool = False
     max_record_bytes: int = 1 << 20
     max_rejects: int = 10_000
     max_lines: int = (1 << 29) - 1
@@ -109,6 +122,12 @@ class RecordSpec:
     def of_drop(self, seq_no: int) -> RecordSpec:
         """The same for the files of one drop."""
         return replace(self, drop_lo_us=self.drops.start(seq_no))
+
+    @property
+    def opened(self) -> frozenset[str]:
+        """The names of the objects in which declared columns are: of `a.b.c` these are `a` and `a.b`."""
+        parts = [column.header.split(".") for column in self.columns]
+        return frozenset(".".join(names[:n]) for names in parts for n in range(1, len(names)))
 
     def place(self, column: str) -> int:
         """The position of a declared column."""

@@ -1,7 +1,8 @@
 """Instants and dates from text: compiled ISO-8601, epoch numbers, strptime patterns, and local times by their zone.
 
-ISO grammar: `YYYY-MM-DD`, then optionally `T` or a blank, `hh:mm`, optionally `:ss` and `.` with 1 to 9 digits, then
-optionally `Z`, `+hh:mm`, `+hhmm` or `+hh`. Digits beyond the microsecond are cut off: the tick of all timelines is one
+ISO grammar: `YYYY-MM-DD`, then optionally `T` or a blank, `hh:mm`, optionally `:ss` and `.` or `,` with 1 to 9 digits,
+then optionally `Z`, `UTC`, `+hh:mm`, `+hhmm` or `+hh`, a blank before it allowed. Epochs are numbers with the grammar
+of floats, read exactly. Digits beyond the microsecond are cut off: the tick of all timelines is one
 microsecond. Instants before year 1 or after year 9999 (UTC) are refused, and so is second 60.
 """
 
@@ -14,13 +15,13 @@ from zoneinfo import ZoneInfo
 import numba
 import numpy as np
 
-from spark_jobs.kernels.records.numbers import BAD, READ, Bytes, Flags, Ints, read_int, trim
+from spark_jobs.kernels.records.numbers import BAD, READ, Bytes, Flags, Ints, read_exponent, trim
 
 DAY_US = 86_400_000_000
 LEAST_US, GREATEST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond of the years 1 to 9999."""
-EPOCH_UNITS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "epoch_ns": -1_000}
-"""Microseconds in a unit; negative: units in a microsecond."""
+EPOCH_POWERS = {"epoch_s": 6, "epoch_ms": 3, "epoch_us": 0, "epoch_ns": -3}
+"""Microseconds in a unit, as a power of ten."""
 LOCAL, AMBIGUOUS, SKIPPED = 3, 4, 5
 """How a cell read, beside those of `numbers`: as a local time; and local times that are two instants, or none."""
 _DAYS_BEFORE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], np.int64)
@@ -49,18 +50,59 @@ def read_dates(buf: Bytes, starts: Ints, ends: Ints, live: Flags, values: Ints, 
 
 
 @numba.njit(cache=True, nogil=True)
-def read_epochs(buf: Bytes, starts: Ints, ends: Ints, live: Flags, unit: int, values: Ints, how: Bytes) -> None:
-    """Read whole numbers of a unit (see `EPOCH_UNITS`) since 1970 as microseconds."""
+def read_epochs(buf: Bytes, starts: Ints, ends: Ints, live: Flags, power: int, values: Ints, how: Bytes) -> None:
+    """Read numbers of a unit (`power`: see `EPOCH_POWERS`) since 1970 as microseconds, rounded down."""
     for i in range(len(starts)):
         if live[i]:
-            count, read = read_int(buf, starts[i], ends[i])
-            good = read == READ and (unit < 0 or (LEAST_US // unit <= count <= GREATEST_US // unit))
-            value = (count // -unit if unit < 0 else count * unit) if good else 0
-            good = good and LEAST_US <= value <= GREATEST_US
-            values[i], how[i] = (value, READ) if good else (0, BAD)
+            values[i], how[i] = _read_epoch(buf, starts[i], ends[i], power)
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_epoch(buf: Bytes, start: int, end: int, power: int) -> tuple[int, int]:
+    pos, end = trim(buf, start, end)
+    negative = pos < end and buf[pos] == 45
+    if negative or (pos < end and buf[pos] == 43):
+        pos += 1
+    first, digits, leading, point = pos, 0, 0, -1
+    while pos < end and (48 <= buf[pos] <= 57 or (buf[pos] == 46 and point < 0)):
+        if buf[pos] == 46:
+            point = digits
+        else:
+            digits += 1
+            leading += 1 if buf[pos] == 48 and leading == digits - 1 else 0
+        pos += 1
+    stop = pos
+    if digits == 0:
+        return 0, BAD
+    if pos < end and (buf[pos] == 101 or buf[pos] == 69):
+        exponent, pos = read_exponent(buf, pos + 1, end)
+        power += exponent
+    if pos != end:
+        return 0, BAD
+    if leading == digits:
+        return 0, READ
+    # so many digits, zeros in front among them, are whole microseconds
+    whole = (digits if point < 0 else point) + power
+    if whole - leading > _WHOLE_DIGITS:
+        return 0, BAD
+    value, seen, cut = 0, 0, False
+    for pos in range(first, stop):
+        if buf[pos] == 46:
+            continue
+        seen += 1
+        if seen <= whole:
+            value = value * 10 + int(buf[pos]) - 48
+        else:
+            cut = cut or buf[pos] != 48
+    for _ in range(whole - seen):
+        value *= 10
+    value = (-value - (1 if cut else 0)) if negative else value
+    return (value, READ) if LEAST_US <= value <= GREATEST_US else (0, BAD)
 
 
 _NO_DAYS = -10_000_000
+_WHOLE_DIGITS = 18
+"""The instants of years 1 to 9999 have no more digits in microseconds."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -110,7 +152,7 @@ def _read_instant(buf: Bytes, start: int, end: int) -> tuple[int, int]:
     if pos < end and buf[pos] == 58:
         second = _digits(buf, pos + 1, 2, end)
         pos += 3
-        if pos < end and buf[pos] == 46:
+        if pos < end and (buf[pos] == 46 or buf[pos] == 44):
             micros, pos = _read_fraction(buf, pos + 1, end)
             if pos < 0:
                 return 0, BAD
@@ -141,6 +183,11 @@ def _read_fraction(buf: Bytes, pos: int, end: int) -> tuple[int, int]:
 @numba.njit(cache=True, nogil=True)
 def _read_offset(buf: Bytes, pos: int, end: int) -> tuple[int, bool]:
     """`(minutes east of UTC, whether [pos, end) is an offset)`."""
+    pos += 1 if buf[pos] == 32 else 0
+    if end == pos + 3 and buf[pos] == 85 and buf[pos + 1] == 84 and buf[pos + 2] == 67:
+        return 0, True
+    if pos == end:
+        return 0, False
     if buf[pos] == 90:
         return 0, end == pos + 1
     if buf[pos] != 43 and buf[pos] != 45:

@@ -5,9 +5,9 @@ fully (escapes, nesting, unknown or repeated keys) it marks `SLOW`; `slow.py` re
 scanners decide nothing else: the grammar is that of `naive.py`, which tests compare them with.
 
 CSV: records end at a newline outside quotes, a carriage return before it belongs to it. A field is quoted if its first
-byte is a quote; in it two quotes are one. Empty lines are no records. A record that has not ended `max_record` bytes
-after its start is rejected: as `unclosed_quote` its first line, if it has several, so that a stray quote costs one
-line; else it is `too_long`, up to the next newline.
+byte is a quote; in it two quotes are one, and so are the declared escape (-1: none) and a quote, or two escapes. Empty
+lines are no records. A record that has not ended `max_record` bytes after its start is rejected: as `unclosed_quote`
+its first line, if it has several, so that a stray quote costs one line; else it is `too_long`, up to the next newline.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def scan_csv(
     final: bool,
     line: int,
     delimiter: int,
+    escape: int,
     place: Ints,
     max_record: int,
     records: Records,
@@ -73,7 +74,7 @@ def scan_csv(
             return n, pos, line, FULL
         lines[n] = line
         end, after, newlines, first_newline, mark = _scan_csv_record(
-            buf, pos, final, delimiter, place, max_record, n, counts, cells
+            buf, pos, final, delimiter, escape, place, max_record, n, counts, cells
         )
         if end < 0:
             return n, pos, line, NEED_MORE
@@ -104,6 +105,7 @@ def _scan_csv_record(
     start: int,
     final: bool,
     delimiter: int,
+    escape: int,
     place: Ints,
     max_record: int,
     n: int,
@@ -121,7 +123,7 @@ def _scan_csv_record(
         byte = buf[pos] if pos < length else _NEWLINE
         if byte == _QUOTE and pos == field_start:
             quoted = True
-        elif quoted and byte == _QUOTE and pos + 1 < length and buf[pos + 1] == _QUOTE:
+        elif quoted and pos + 1 < length and _is_pair(byte, buf[pos + 1], escape):
             escaped = True
             pos += 1
         elif quoted and byte == _QUOTE:
@@ -153,6 +155,14 @@ def _scan_csv_record(
     if first_newline >= 0:
         return first_newline, first_newline + 1, 1, first_newline, UNCLOSED
     return length, length + 1, 1, -1, UNCLOSED
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_pair(byte: int, following: int, escape: int) -> bool:
+    """Whether the two bytes in quotes are one: a doubled quote, or an escape before a quote or itself."""
+    if byte == escape:
+        return following in (_QUOTE, escape)
+    return byte == _QUOTE and following == _QUOTE
 
 
 @numba.njit(cache=True, nogil=True)

@@ -109,17 +109,55 @@ def read_column(
     values = Values(column, present, rules, np.zeros(0))
     live = present & (rules == 0)
     if column.type == "string":
-        rules[live & (kinds != tokens.TEXT)] = NUMBER["bad_string"]
+        rules[live & (kinds != tokens.TEXT) & ~_whole_numbers(data, starts, ends, kinds, live)] = NUMBER["bad_string"]
         values.strings = gather_strings(data, starts, ends, present & (rules == 0))
-    elif column.type in ("timestamp", "date"):
+        return values
+    if column.type in ("timestamp", "date"):
         _read_times(values, data, starts, ends, live)
-    elif column.digits is not None:
+        return values
+    if (column.decimal, column.thousands) != (".", ""):
+        data, starts, ends = _plain_numbers(column, data, starts, ends, live & (kinds == tokens.TEXT))
+    if column.digits is not None:
         values.numbers, how = np.zeros((len(starts), 2), np.int64), np.zeros(len(starts), np.uint8)
         decimals.read_decimals(data, starts, ends, live, *column.digits, values.numbers, how)
         settle_decimals(values, how)
     else:
         _read_numbers(values, data, starts, ends, live)
     return values
+
+
+def _plain_numbers(
+    column: ColumnSpec, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The data and the cells' bounds with the numbers that are `live` as their readers take them; what is no number
+    with the column's marks becomes a cell that no reader takes."""
+    if column.type == "bool":
+        return data, starts, ends
+    sizes = np.where(live, ends - starts, 0)
+    offsets = len(data) + np.concatenate([[0], np.cumsum(sizes)])
+    added = np.zeros(int(sizes.sum()), np.uint8)
+    new_starts, new_ends = starts.astype(np.int64), ends.astype(np.int64)
+    thousands = ord(column.thousands) if column.thousands else -1
+    numbers.plain_numbers(
+        data, starts, ends, live, ord(column.decimal), thousands, offsets - len(data), added, new_ends
+    )
+    new_starts[live] = offsets[:-1][live]
+    new_ends[live] += offsets[:-1][live]
+    both = np.concatenate([data, added])
+    both.setflags(write=False)  # as every batch: another type would be compiled anew
+    return both, new_starts.astype(starts.dtype), new_ends.astype(ends.dtype)
+
+
+def _whole_numbers(
+    data: np.ndarray, starts: np.ndarray, ends: np.ndarray, kinds: np.ndarray, live: np.ndarray
+) -> np.ndarray:
+    """The numbers without point and exponent, which a text column takes as they are written: they have one spelling."""
+    literal = live & (kinds == tokens.LITERAL)
+    if not literal.any():
+        return literal
+    how = np.full(len(starts), numbers.BAD, np.uint8)
+    numbers.find_digits(data, starts, ends, literal, how)
+    return literal & (how == numbers.READ)
 
 
 def settle_decimals(values: Values, how: np.ndarray) -> None:
@@ -150,20 +188,30 @@ def _read_numbers(values: Values, data: np.ndarray, starts: np.ndarray, ends: np
 
 def _read_times(values: Values, data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray) -> None:
     column, count = values.column, len(starts)
-    instants, how = np.zeros(count, np.int64), np.zeros(count, np.uint8)
-    if column.time_format in times.EPOCH_UNITS:
-        times.read_epochs(data, starts, ends, live, times.EPOCH_UNITS[column.time_format], instants, how)
-    elif column.time_format == "iso":
-        read = times.read_dates if column.type == "date" else times.read_instants
-        read(data, starts, ends, live, instants, how)
-    else:
-        known: dict[bytes, tuple[int, int]] = {}
-        for index in np.flatnonzero(live):
-            text = data[starts[index] : ends[index]].tobytes()
-            if text not in known:
-                known[text] = times.read_pattern(text.decode(), column.time_format)
-            instants[index], how[index] = known[text]
+    instants, how = np.zeros(count, np.int64), np.full(count, times.BAD, np.uint8)
+    how[~live] = times.READ
+    for form in column.time_formats:
+        unread = live & (how == times.BAD)
+        if form in times.EPOCH_POWERS:
+            times.read_epochs(data, starts, ends, unread, times.EPOCH_POWERS[form], instants, how)
+        elif form == "iso":
+            read = times.read_dates if column.type == "date" else times.read_instants
+            read(data, starts, ends, unread, instants, how)
+        else:
+            _read_patterns(data, starts, ends, unread, form, instants, how)
     settle_times(values, instants, how)
+
+
+def _read_patterns(
+    data: np.ndarray, starts: np.ndarray, ends: np.ndarray, live: np.ndarray, pattern: str,
+    instants: np.ndarray, how: np.ndarray,
+) -> None:  # fmt: skip
+    known: dict[bytes, tuple[int, int]] = {}
+    for index in np.flatnonzero(live):
+        text = data[starts[index] : ends[index]].tobytes()
+        if text not in known:
+            known[text] = times.read_pattern(text.decode(), pattern)
+        instants[index], how[index] = known[text]
 
 
 def settle_times(values: Values, instants: np.ndarray, how: np.ndarray) -> None:
