@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from spark_jobs.server import backfill
 from spark_jobs.server.backfill import Backfill, BackfillFailed, Slice, SliceRun
 from spark_jobs.server.errors import ServerUnreachable
 from spark_jobs.sources import find_source
-from spark_jobs.storage.turns import Line, NoDriver, Turn
+from spark_jobs.storage.turns import PRESENT_S, Line, NoDriver, Turn
 
 
 def slice_run(number: int, state: str, rows: int | None = None, *, drops: int = 10, size: int = 90) -> SliceRun:
@@ -78,7 +79,9 @@ def test_a_run_that_airflow_has_no_room_for_keeps_no_place_in_line_for_the_one_a
 
     def gone_stale() -> None:
         for place in (leases / "flights.line").iterdir():
-            os.utime(place, (0, 0))
+            waiting = json.loads(place.read_text())
+            boot, _ = waiting["seen"]
+            place.write_text(json.dumps({**waiting, "seen": [boot, -PRESENT_S]}))
 
     def carry_out(*_: object, on_look: Callable[[list[SliceRun]], None], **__: object) -> list[SliceRun]:
         waiting = [SliceRun(each, work.run_id(number)) for number, each in enumerate(slices)]

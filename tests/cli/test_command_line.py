@@ -233,7 +233,8 @@ def test_spark_conf_prints_the_path_of_a_private_file(here, capsys):
     path = Path(capsys.readouterr().out.strip())
     content = path.read_text()
     assert "spark.sql.variable.substitute false" in content
-    assert "authenticate" not in content
+    assert "spark.connect.authenticate" not in content
+    assert "secret" not in content
     assert path.stat().st_mode & 0o777 == 0o600
 
 

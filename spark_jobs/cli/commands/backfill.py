@@ -44,6 +44,7 @@ def register(app: typer.Typer) -> None:
 
 def backfill(
     source: SourceArgument,
+    *,
     first: Annotated[str | None, typer.Option("--from", help=FIRST_DROP)] = None,
     last: Annotated[str | None, typer.Option("--to", help=LAST_DROP)] = None,
     batch: Annotated[
