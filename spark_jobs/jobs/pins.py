@@ -84,7 +84,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     Raises:
         ParameterError: the name can't be part of a table's, or there is no source.
         PinExists: a pin of that name is listed.
-        NotPublished, BelowSince: of a source, as `ReadPoint.open`.
+        NotPublished, BelowSince, BeforeFirstPublication: of a source, as `ReadPoint.of_publication`.
         PinEmpty: a source has no row at the time.
     """
     check_name(name)
@@ -98,7 +98,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
             expected="a source that has published", found="none", consequence="nothing was copied",
             next_step="run one first",
         )  # fmt: skip
-    times_us = {source.name: ReadPoint.open(lake, source, at_us).known_us for source in sources}
+    times_us = {source.name: ReadPoint.of_publication(lake, source, at_us).known_us for source in sources}
     copies = {source.name: list(_copied(lake, source, times_us[source.name])) for source in sources}
     for source in sources:
         _refuse_empty(lake, source, copies[source.name], times_us[source.name])

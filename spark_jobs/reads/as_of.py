@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def windows_as_of(lake: Lake, definition: Definition, at_us: int | None = None) -> DataFrame:
     """The rows of a window table as they were known at `at_us`, by its SQL function: key columns, bounds, aggregates,
     revision, known_from."""
-    time_us = ReadPoint.open(lake, definition.source, at_us).known_us
+    time_us = ReadPoint.of_publication(lake, definition.source, at_us).known_us
     # text in the statement: Spark does not bind parameters in a table function's arguments
     return lake.run(
         f"SELECT * FROM {qualified('silver', f'{definition.name}_as_of')}"

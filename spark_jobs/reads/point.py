@@ -1,7 +1,8 @@
 """The point at which a source is read: its publication, its frontiers, and the times of the question, checked once.
 
-A read is definite: its visible time must be below `published` (`not_published`) and not below `since` (`below_since`),
-and then the answer stays the same, whatever lands, is backfilled or compacted.
+A read is definite: its visible time must be below `published` (`not_published`) and not below `since` (`below_since`);
+of published tables it must not be before the first publication either (`before_first_publication`). Then the answer
+stays the same, whatever lands, is backfilled or compacted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ class NotPublished(TidemarkError):
     """The time asked for is not published yet. Facts: `at_us`, `published_us`."""
 
     code = "not_published"
+
+
+class BeforeFirstPublication(TidemarkError):
+    """What was published at a time before the source's first publication was asked for. Facts: `at_us`, `first_us`."""
+
+    code = "before_first_publication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,21 @@ class ReadPoint:
             _check_known(source, current, standing, known_us)
         return cls(source, current, standing, current.published_us - 1 if known_us is None else known_us)
 
+    @classmethod
+    def of_publication(cls, lake: Lake, source: Source, at_us: int | None = None) -> ReadPoint:
+        """As `open`, for reads of published tables, which say nothing of times before the first publication.
+
+        Raises:
+            NotPublished, BelowSince: as `open`.
+            BeforeFirstPublication: the time lies before it.
+        """
+        point = cls.open(lake, source, at_us)
+        if at_us is not None:
+            first_us = frontiers.first_published_us(lake, source, point.publication) - 1
+            if at_us < first_us:
+                raise _before_first(source, at_us, first_us)
+        return point
+
     @property
     def horizon_us(self) -> int:
         """States are exact for event times from here on."""
@@ -67,6 +89,17 @@ class ReadPoint:
         limit_us = newest_us if event_us is None else min(event_us, newest_us)
         check_state_time(self.horizon_us, limit_us)
         return limit_us
+
+
+def _before_first(source: Source, at_us: int, first_us: int) -> BeforeFirstPublication:
+    return BeforeFirstPublication(
+        expected=f"a time from the first publication of {source.name} on, {instant(first_us).isoformat()}",
+        found=instant(at_us).isoformat(),
+        consequence="no answer was given: a run of several drops publishes them at one time, that of its end",
+        next_step="ask for a later time; drops run one by one (`--each`) are told apart by their times",
+        at_us=at_us,
+        first_us=first_us,
+    )
 
 
 def _nothing_published(source: Source, at_us: int | None) -> NotPublished:

@@ -6,8 +6,8 @@
     SELECT * FROM silver.departure_delays_causes WHERE origin = 'JFK' AND time = …
 
 An argument is a literal to the query that calls the function, so Delta skips the files that it excludes. Without one a
-function answers for now. A time that is not published yet, or below since, ends the query with the refusal's code: an
-answer that could still change is not given.
+function answers for now. A time that is not published yet, below since, or before the first publication ends the query
+with the refusal's code: an answer that could still change, or that there never was, is not given.
 """
 
 from __future__ import annotations
@@ -67,11 +67,24 @@ def publication_at(source: str) -> str:
         "not_published", "'a time up to '", newest, "', found '", "at", "'; run the drops up to that time first'"
     )
     too_old = _refusal("below_since", "'a time from since, '", "f.since", "', found '", "at", "'; ask later'")
+    first = f"(coalesce(f.first, q.published) - {TICK})"
+    too_early = _refusal(
+        "before_first_publication",
+        "'a time from the first publication on, '",
+        first,
+        "', found '",
+        "at",
+        "'; ask later: a run of several drops publishes them at the time of its end, `--each` each at its own'",
+    )
     checked = (
         f"CASE WHEN q.published IS NULL THEN {nothing} WHEN at IS NULL THEN {newest} WHEN at > {newest} THEN {too_new}"
-        f" WHEN at < f.since THEN {too_old} ELSE at END"
+        f" WHEN at < f.since THEN {too_old} WHEN at < {first} THEN {too_early} ELSE at END"
     )
-    since = f"(SELECT source, max(since) AS since FROM {_FRONTIERS} GROUP BY source)"
+    # the seal 1970 is that of a source of which nothing is published; every later move notes what was published then
+    since = (
+        "(SELECT source, max(since) AS since, min(IF(published > timestamp_micros(0), published, NULL)) AS first"
+        f" FROM {_FRONTIERS} GROUP BY source)"
+    )
     return (
         f"(SELECT {source} AS source, coalesce(q.settled, 0L) AS settled, coalesce(q.tokens, array()) AS tokens,"
         f" {checked} AS at_time FROM VALUES (1) AS one(row)"

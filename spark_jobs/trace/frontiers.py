@@ -18,9 +18,9 @@ from spark_jobs.kernels.arrangement import ArrangementState
 from spark_jobs.sources import Source
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.publication import Publication
+from spark_jobs.storage.publication import BEFORE_ALL_US, Publication
 from spark_jobs.storage.tables import FRONTIERS
-from spark_jobs.storage.times import instant
+from spark_jobs.storage.times import instant, micros
 
 NEAR = 128
 """How many tokens before one of about now the last change of the frontiers is looked for first: a month of daily runs.
@@ -171,6 +171,14 @@ def unpublished_moves(lake: Lake, source: Source, publication: Publication) -> l
     withdrawn."""
     states = _since_publication(lake, source, publication)
     return [Move(token, states[i + 1][1], after) for i, (token, after) in enumerate(states[:-1])][::-1]
+
+
+def first_published_us(lake: Lake, source: Source, publication: Publication) -> int:
+    """The seal of the source's first publication, of which `publication` is the newest: every later move of the
+    frontiers notes what was published then."""
+    rows = lake.records(FRONTIERS, pc.field("source") == source.name)
+    noted = (micros(row["published"]) for row in rows if row["published"] is not None)
+    return min((us for us in noted if us > BEFORE_ALL_US), default=publication.published_us)
 
 
 def published_frontiers(lake: Lake, source: Source, publication: Publication) -> SourceFrontiers:
