@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -106,8 +106,8 @@ def quarantine(lake: HeldLake, source: Source) -> list[Row]:
 
 @dataclass(frozen=True)
 class LateRows:
-    """What `silver.late` lists: by definition and action, with the newest time; of late rows how many by drop, and by
-    how late."""
+    """Rows of `silver.late`. By drop and by how late a row counts once, by the greatest lateness that a definition
+    found; by definition and action once for each definition that lists it, with the newest time."""
 
     by_drop: Mapping[int, int]
     by_action: list[Row]
@@ -124,29 +124,22 @@ def late(lake: HeldLake, source: Source) -> LateRows:
     current = publication.load(lake, source)
     shown = (pc.field("source") == source.name) & visible_rows(current)
     shown = shown & (pc.field("known_from") < pa.scalar(instant(current.published_us)))
-    columns = ["source", "definition", "action", "drop_lo", "late_by", "diff", "known_from", "token"]
-    rows = lake.rows(LATE, columns, shown)
-    late_by = rows.column("late_by").to_numpy()
+    columns = ["source", "row_id", "definition", "action", "drop_lo", "late_by", "diff", "known_from", "token"]
+    key = ["row_id", "drop_lo", "definition", "action", "late_by"]
+    net = lake.rows(LATE, columns, shown).group_by(key).aggregate([("diff", "sum"), ("known_from", "max")])
+    net = net.filter(pc.greater(net["diff_sum"], 0))
+    by_action: dict[tuple[str | None, str], Row] = {}
+    summed = net.group_by(["definition", "action"]).aggregate([("diff_sum", "sum"), ("known_from_max", "max")])
+    for row in summed.to_pylist():
+        summary = {"definition": row["definition"], "action": row["action"], "rows": row["diff_sum_sum"]}
+        by_action[row["definition"], row["action"]] = summary | {"newest": row["known_from_max_max"]}
+    is_late = pc.invert(pc.is_in(net["action"], pa.array(sorted(LISTED_REASONS))))
+    rows = net.filter(is_late).group_by(["row_id", "drop_lo"]).aggregate([("late_by", "max")])
+    by_drop = Counter(_seq_no(source, lo) for lo in rows["drop_lo"].to_pylist())
+    late_by = rows["late_by_max"].to_numpy()
     kind = np.searchsorted(_LIMITS_US, np.nan_to_num(late_by, nan=0.0), side="left")
     kind = np.where(np.isnan(late_by.astype(float)), len(LATE_BY) - 1, kind)
-    grouped = (
-        rows.append_column("kind", pa.array(kind, pa.int64()))
-        .group_by(["definition", "action", "drop_lo", "kind"])
-        .aggregate([("diff", "sum"), ("known_from", "max")])
-    )
-    by_drop: dict[int, int] = defaultdict(int)
-    by_kind = [0] * len(LATE_BY)
-    by_action: dict[tuple[str | None, str], Row] = {}
-    for row in grouped.to_pylist():
-        n = row["diff_sum"]
-        if n:
-            if row["action"] not in LISTED_REASONS:
-                by_drop[_seq_no(source, row["drop_lo"])] += n
-                by_kind[row["kind"]] += n
-            key = (row["definition"], row["action"])
-            summary = by_action.setdefault(key, {"definition": key[0], "action": key[1], "rows": 0, "newest": None})
-            summary["rows"] += n
-            summary["newest"] = max(filter(None, (summary["newest"], row["known_from_max"])))
+    by_kind = np.bincount(kind, minlength=len(LATE_BY)).tolist()
     in_order = sorted(by_action.values(), key=lambda row: (row["definition"] or "", row["action"]))
     return LateRows(dict(by_drop), in_order, list(zip(LATE_BY, by_kind, strict=True)))
 

@@ -18,7 +18,7 @@ from spark_jobs.portal.origins import Origins
 from spark_jobs.portal.values import key_text
 from spark_jobs.reads.row_keys import PublishedTable, published_table
 from spark_jobs.sources import Source
-from spark_jobs.storage.shown_marts import NO_VERSION, staged
+from spark_jobs.storage.shown_marts import NO_VERSION, ShownMarts, staged
 from spark_jobs.storage.times import instant
 
 Row = dict[str, Any]
@@ -85,6 +85,9 @@ def marts(settings: Settings, sources: Mapping[str, Source], results: Mapping[st
             continue
         grain = _grain(test for test in tests.values() if test.get("attached_node") == id_)
         source = model["config"].get("follows")
+        if source is not None and source not in sources:
+            # a sample's, where there is no such source
+            continue
         made_of = origins.of(id_)
         if made_of is not None and source is not None:
             made_of |= {source}
@@ -147,18 +150,25 @@ def _json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class MartRows:
-    """What a mart holds: how many rows, the first of them in the order of its grain, and the publication that it
-    shows."""
+    """What a mart holds: how many rows (None of a view, which is not read), the first of them in the order of its
+    grain, and the publication that it shows."""
 
-    rows: int
+    rows: int | None
     sample: list[Row]
     published: Any
 
 
-def mart_rows(lake: HeldLake, mart: Mart, version: int | None, most: int) -> MartRows | None:
-    """What people see of the mart, which is this version of its table; None where they see none, or it is no table."""
+def mart_rows(lake: HeldLake, mart: Mart, note: ShownMarts | None, most: int) -> MartRows | None:
+    """What people see of the mart, by the note that shows it; None where they see none. A model of one's own writes
+    nothing about its publication: then it is that of the note."""
     table = staged(mart.name)
-    if version is None or version == NO_VERSION or lake.version(table) < version:
+    version = None if note is None else note.versions.get(mart.name)
+    if note is None or version is None:
+        return None
+    noted_us = note.published_us
+    if version == NO_VERSION:
+        return MartRows(None, [], None if noted_us is None else instant(noted_us))
+    if lake.version(table) < version:
         return None
 
     def read() -> MartRows:
@@ -173,7 +183,7 @@ def mart_rows(lake: HeldLake, mart: Mart, version: int | None, most: int) -> Mar
             first = rows.sort_by(newest).slice(0, most)
         else:
             first = rows.slice(0, most)
-        published = noted.note.get("published")
+        published = noted.note.get("published", noted_us)
         return MartRows(rows.num_rows, first.to_pylist(), None if published is None else instant(int(published)))
 
-    return lake.kept((table.qualified, most), version, read)
+    return lake.kept((table.qualified, most), (version, noted_us), read)

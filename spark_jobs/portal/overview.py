@@ -137,6 +137,10 @@ class SourceFacts:
             left = "nothing of it is published" if last.published is None else "what it published stands"
             words = f"the last run failed{' at ' + what if what else ''}; {left}"
             facts.append(Concern(0, words, ("runs", self.name, last.run_id)))
+        elif last is not None and last.state == "refused":
+            code = last.manifest["error_code"] if last.manifest else "refused"
+            words = f"the last run was refused ({code}): nothing was changed, and what is published stands"
+            facts.append(Concern(2, words, ("runs", self.name, last.run_id)))
         elif last is not None and last.state == "not published":
             words = "the last run has published nothing: it is on its way, or was interrupted"
             facts.append(Concern(2, words, ("runs", self.name, last.run_id)))

@@ -217,8 +217,10 @@ class Portal:
         facts = self.facts(source)
         by_id = {run.run_id: run for run in facts.runs}
         run: Run | None = by_id.get(name) or by_id.get(decoded(name))
-        if run is None:
+        if run is None and not self._is_live:
             raise _missing(f"runs/{source.name}/{name}")
+        # who is sent here by Airflow or a command's output asks for a run that may have found nothing new
+        run = run or Run(decoded(name))
         changed = []
         if run.published is not None:
             version = tuple(self.lake.version(table) for table in overview.histories(source))
@@ -280,8 +282,9 @@ class Portal:
 
     def _mart_rows(self, mart: Mart) -> MartRows | None:
         notes = [shown_marts(self.settings.home, source) for source in self.sources()]
-        versions = [note.versions[mart.name] for note in notes if mart.name in note.versions]
-        return mart_rows(self.lake, mart, max(versions, default=None), MART_ROWS)
+        showing = [note for note in notes if mart.name in note.versions]
+        newest = max(showing, key=lambda note: (note.versions[mart.name], note.published_us or 0), default=None)
+        return mart_rows(self.lake, mart, newest, MART_ROWS)
 
     def _mart(self, name: str, scope: Scope) -> dict[str, Any]:
         mart = self.marts().get(decoded(name))

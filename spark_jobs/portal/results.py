@@ -36,7 +36,7 @@ _RESULTS = _read("results", _TEXTS, failing="BIGINT", recorded_at="TIMESTAMP", *
 _VERDICTS = _read("verdicts", ("run_id", "gate", "expectation", "measure", "observed"), success="BOOLEAN")
 _RUNS = _read(
     "runs",
-    ("run_id", "outcome", "failed_stage", "error", "source_version", "code_version", "stages", "outputs"),
+    ("run_id", "outcome", "failed_stage", "error", "error_code", "source_version", "code_version", "stages", "outputs"),
     started_at="TIMESTAMP",
     ended_at="TIMESTAMP",
     **_SPAN,

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from expectations import AUDIT, GATES
 from spark_jobs.definitions.definition import definitions
+from spark_jobs.errors import ParameterError
 from spark_jobs.kernels.comparison import CLOSING, LIVE
 from spark_jobs.portal.held_lake import HeldLake
 from spark_jobs.portal.results import NOTABLE, STOPPED, manifests, results
@@ -25,7 +26,9 @@ from spark_jobs.storage.tables import FRONTIERS, STATE, VALIDITY
 from spark_jobs.storage.times import instant
 
 Row = dict[str, Any]
-State = Literal["published", "gate failed", "failed", "not published", "nothing new"]
+State = Literal["published", "gate failed", "failed", "refused", "not published", "nothing new"]
+REFUSALS = (ParameterError.code, "definition_changed", "seal_gap", "stale_plan", "below_horizon")
+"""Codes of errors that end a run before it lands anything, because of the request: the source is as it was."""
 
 
 @dataclass
@@ -64,12 +67,18 @@ class Run:
         if any(result["gate"] in GATES for result in self.failed):
             return "gate failed"
         if self.failed or (self.manifest or {}).get("outcome") == "failed":
-            return "failed"
+            return "refused" if self._is_refusal else "failed"
         if self.published is not None:
             return "published"
         # a run that has nothing to publish passes its gates and moves nothing
         passed = bool(self.results) and not self.moves
         return "nothing new" if passed or not self.ran_drops else "not published"
+
+    @property
+    def _is_refusal(self) -> bool:
+        """Whether what was asked for was refused before anything was done."""
+        did_something = self.results or self.files or self.moves
+        return not did_something and (self.manifest or {}).get("error_code") in REFUSALS
 
     @property
     def has_failed(self) -> bool:

@@ -79,7 +79,7 @@ def standing(lake: HeldLake, source: Source, drops: Mapping[int, Drop], runs: Se
     by_number = {n: DropStanding(drop.landing <= last) for n, drop in drops.items()}
     # the newest run comes last, and stays
     for run in reversed(runs):
-        if run.ran_drops:
+        if run.ran_drops and run.state != "refused":
             for n in _numbers(source, run.span) | set(run.drops):
                 by_number.setdefault(n, DropStanding()).last_run = run
     judged = _judged(source, drops, (row for run in runs for row in run.results))

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
+from spark_jobs.errors import ParameterError
 from spark_jobs.gates import GateFailed
 from spark_jobs.jobs.request import Request
 from spark_jobs.jobs.stage import run_stage
@@ -79,6 +80,15 @@ def test_the_calendar_follows_what_is_published_and_the_last_run_over_each_drop(
     land(home, 0, 1)
     run(spark, home, 0, "clean")
     assert stands(home, 0)[0] == "ok"
+
+    with pytest.raises(ParameterError):
+        run(spark, home, 0, "mistyped", only_file="meters/2024-01-01/nothing.ndjson")
+    assert stands(home, 0)[::2] == ("ok", "clean"), "what was refused changed nothing"
+    (concern,) = facts(home).concerns
+    assert "the last run was refused (parameter): nothing was changed" in concern.words
+    assert facts(home).last_run.state == "refused"
+    nothing = Portal(home, is_live=True).page("runs/meters/nothing-new.html")
+    assert "Nothing is recorded of a run of this name" in nothing
 
     land(home, 1, 101)
     run(spark, home, 1, "failing", fails=True)
