@@ -1,12 +1,13 @@
 """The type of a column guessed from its cells: the first that the product's own reader reads most of them with.
 
-A value that does not read then goes to quarantine, and `init` says so. Numbers and truth values of texts have to read
-nearly all, as text reads the rest; times and numbers of JSON have to read more than half.
+A value that does not read then goes to quarantine, and `init` says so. Of texts nearly all have to read as numbers or
+truth values, as a column of text would read them all; as times, and as numbers of JSON, more than half.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -99,7 +100,8 @@ def kind_of(name: str, cells: Sequence[Cell], spec: ColumnSpec) -> Kind:
         return Kind("bool")
     if not codes:
         for kind in ("int", "float"):
-            if reads(kind, share - 0.01):
+            is_epoch = reads(kind, _MOST) and epoch_of(name, Kind(kind), given, spec) is not None
+            if is_epoch or reads(kind, share - 0.01):
                 return Kind(kind)
     if reads("date", _MOST):
         return Kind("date")
@@ -110,16 +112,18 @@ def kind_of(name: str, cells: Sequence[Cell], spec: ColumnSpec) -> Kind:
 
 def _by_pattern(given: Sequence[Cell], spec: ColumnSpec) -> Kind | None:
     """The pattern that reads most of the values, more than half of them; of several the first."""
-    texts = sorted({text for kind, text in given if kind == TEXT})
-    tried = [(TEXT, text) for text in texts[:: max(1, len(texts) // _TRIED_PATTERNS)]]
-    if not tried or sum(bool(_DATE_LIKE.fullmatch(text)) or " " in text for _, text in tried) <= len(tried) / 2:
+    rows = Counter(text for kind, text in given if kind == TEXT)
+    texts = sorted(rows)[:: max(1, len(rows) // _TRIED_PATTERNS)]
+    tried, weights = [(TEXT, text) for text in texts], np.array([rows[text] for text in texts])
+    date_like = np.array([bool(_DATE_LIKE.fullmatch(text)) or " " in text for text in texts], bool)
+    if weights[date_like].sum() <= weights.sum() / 2:
         return None
     counts: dict[tuple[str, str], int] = {}
     for kind, pattern in [*(("timestamp", p) for p in _PATTERNS), *(("date", p) for p in _DATES)]:
         column = replace(spec, type=kind, time_formats=(pattern,))  # type: ignore[arg-type]
-        counts[kind, pattern] = int(read_by(column, tried).sum())
+        counts[kind, pattern] = int(weights[read_by(column, tried)].sum())
     best = max(counts, key=counts.__getitem__)
-    if counts[best] <= len(tried) / 2:
+    if counts[best] <= weights.sum() / 2:
         return None
     others = [p for (_, p), n in counts.items() if n == counts[best] and p != best[1]]
     return Kind(best[0], best[1], others[0] if others else "")

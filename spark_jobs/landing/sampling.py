@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.errors import ParameterError
+from spark_jobs.kernels.envelopes import Envelope
 from spark_jobs.kernels.records import FileRejectedError, RecordSpec
 from spark_jobs.kernels.records.arrays import array_lines
 from spark_jobs.kernels.records.delimiters import DELIMITERS
-from spark_jobs.kernels.records.encodings import UTF8, as_utf8
-from spark_jobs.kernels.records.envelopes import Envelope
 from spark_jobs.kernels.records.headers import DELIMITER_LINE, without_unnamed
 from spark_jobs.kernels.records.parquet import column_texts
 from spark_jobs.kernels.records.slow import Cell, parse_object
 from spark_jobs.kernels.records.tokens import LITERAL, NESTED, NULL, TEXT
+from spark_jobs.kernels.text_encodings import UTF8, as_utf8
 from spark_jobs.landing.opened import UnusableFileError
 from spark_jobs.landing.worker import Expansion, Hashed, plain_blocks
 from spark_jobs.plugins.code import Format

@@ -17,7 +17,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from spark_jobs.kernels.records import FileRejectedError, RecordSpec, read_csv, read_json, read_ndjson, read_parquet
-from spark_jobs.kernels.records.encodings import as_utf8
+from spark_jobs.kernels.text_encodings import as_utf8
 from spark_jobs.landing.files import LandingFile
 from spark_jobs.landing.opened import UnusableFileError, open_file
 from spark_jobs.landing.parsers import parsed

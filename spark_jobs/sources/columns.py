@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, PrivateAttr, field_validator, model_validator
 
-from spark_jobs.kernels.records.encodings import ENCODINGS, UTF8
-from spark_jobs.kernels.records.envelopes import Envelope
+from spark_jobs.kernels.envelopes import Envelope
+from spark_jobs.kernels.text_encodings import ENCODINGS, UTF8
 from spark_jobs.plugins.code import Format, Parser, Plugin
 from spark_jobs.plugins.folder import FORMATS, plugins
 from spark_jobs.sources.drops import LINE_LIMIT

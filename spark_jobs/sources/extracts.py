@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag, model_validator
 
-from spark_jobs.kernels.records.envelopes import Envelope
+from spark_jobs.kernels.envelopes import Envelope
 from spark_jobs.plugins.code import Format, Plugin
 from spark_jobs.sources.columns import Landing
 from spark_jobs.sources.drops import LINE_LIMIT

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.kernels.records import ColumnSpec, FileRejectedError, RecordSpec, read_csv, read_json, read_ndjson
-from spark_jobs.kernels.records.encodings import as_utf8
 from spark_jobs.kernels.records.naive import naive_ndjson
+from spark_jobs.kernels.text_encodings import as_utf8
 from tests.effort import tries
 from tests.kernels.test_records_twins import comparable
 

@@ -94,6 +94,7 @@ def test_the_page_shows_the_table_that_its_rows_make(place: int) -> None:
 def test_the_other_parts_of_a_source_file_are_shown_as_they_are_read() -> None:
     types = {"id": "string", "meter": "string", "at": "timestamp", "load": "int", "heat": "float", "gone": "bool"}
     types |= {"op": "string", "cells": "string", "numbers": "string", "factor": "float", "how": "string"}
+    types |= {"key": "string", "lsn": "int", "seq": "int"}
     shown = [block for block, _ in blocks() if not {"kind", "columns"} & {*block}]
     busy = {"key": "meter", "kind": "tumbling", "size": "1h", "aggregates": {"n": "count()"}}
     modes = {"add": "{mode: add, components: [load]}", "diff": "{mode: diff, components: [load]}"}
@@ -117,6 +118,7 @@ def test_the_other_parts_of_a_source_file_are_shown_as_they_are_read() -> None:
         "landing",
         "landing",
         "landing",
+        "delta_id",
         "state",
         "state",
         "compaction",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spark_jobs.kernels.records.envelopes import Pairs, row_of_event
+from spark_jobs.kernels.envelopes import Pairs, row_of_event
 from spark_jobs.kernels.records.rules import NUMBER
 from spark_jobs.kernels.records.spec import RecordSpec
 from spark_jobs.kernels.records.tokens import ABSENT, LITERAL, NESTED, NULL, TEXT

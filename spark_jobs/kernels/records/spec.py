@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from spark_jobs.kernels.drops import UTC_DAYS, Drops
-from spark_jobs.kernels.records.envelopes import Envelope
+from spark_jobs.kernels.envelopes import Envelope
 from spark_jobs.kernels.records.erased import Erasures
 
 ColumnType = Literal["int", "float", "decimal", "string", "bool", "timestamp", "date"]
