@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from pyarrow import ArrowInvalid
+
 from spark_jobs.definitions.definition import definitions
 from spark_jobs.definitions.versions import is_read_as_now
 from spark_jobs.sources import Source
@@ -13,6 +15,7 @@ from spark_jobs.storage.publication import Publication
 from spark_jobs.storage.tables import updates
 
 if TYPE_CHECKING:
+    from pyarrow.dataset import ParquetFileFragment
     from pyarrow.parquet import FileMetaData
 
 _LEAST_US, _GREATEST_US = -30_610_224_000_000_000, 253_370_764_799_999_999
@@ -27,7 +30,15 @@ def is_misread(lake: Lake, source: Source, published: Publication) -> bool:
     times = {"event_time", *(f"t_{timeline}" for timeline in source.timelines)}
     keys = {f"c_{key}" for definition in definitions(source) for key in definition.key}
     files = lake.stored(updates(source), []).fragments
-    return any(_has_left_out(file.metadata, times, keys) for file in files)
+    return any(_has_left_out(footer, times, keys) for footer in map(_footer, files) if footer is not None)
+
+
+def _footer(file: ParquetFileFragment) -> FileMetaData | None:
+    """The footer of a file; None of a damaged or lost one, which is named where its rows are read."""
+    try:
+        return file.metadata
+    except (ArrowInvalid, OSError):
+        return None
 
 
 def _has_left_out(of_file: FileMetaData, times: Collection[str], keys: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ certificate decides (TLS), or the network that the settings trust (`TIDEMARK_PLA
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import socket
@@ -38,7 +39,8 @@ def expect_trusted_listener(settings: Settings, connection: socket.socket) -> No
     """Check that this user, root or the owner of the home accepted a connection of this machine; closes it otherwise.
 
     Raises:
-        ForeignListener: another user did, or no process of this machine.
+        ForeignListener: another user did.
+        ConnectionResetError: it has ended, and nobody knows who accepted it.
         TimeoutError: nobody accepted it within the socket's own time limit, or `connect_timeout_s`.
     """
     here, there = connection.getsockname()[:2], connection.getpeername()[:2]
@@ -46,6 +48,9 @@ def expect_trusted_listener(settings: Settings, connection: socket.socket) -> No
         return
     try:
         user = _accepted_by(there, here, connection.gettimeout() or settings.connect_timeout_s)
+        if user is None:
+            address = f"{there[0]}:{there[1]}"
+            raise ConnectionResetError(errno.ECONNRESET, f"Connection reset by peer: {address} ended it at once")
         if user not in _trusted(settings):
             raise _foreign(there, user)
     except BaseException:
@@ -136,11 +141,11 @@ def _words(packed: bytes) -> str:
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
 
 
-def _foreign(there: tuple[str, int], user: int | None) -> ForeignListener:
+def _foreign(there: tuple[str, int], user: int) -> ForeignListener:
     address = f"{there[0]}:{there[1]}"
     return ForeignListener(
         expected=f"a process of this user at {address}",
-        found="no process of this machine" if user is None else f"a process of the user {_name(user)} listening",
+        found=f"a process of the user {_name(user)} listening",
         consequence="nothing was sent there: no password and no token",
         next_step="find out who that is (`ss -ltnp` as root), have it end or choose another port, then `tidemark up`",
         address=address,
@@ -157,9 +162,14 @@ def _name(user: int) -> str:
 
 def traced(settings: Settings) -> dict[str, Any]:
     """The extension of a request of httpx that checks each connection which is opened for it."""
+    import httpx
 
     def look(event: str, info: dict[str, Any]) -> None:
         if event == "connection.connect_tcp.complete":
-            expect_trusted_listener(settings, info["return_value"].get_extra_info("socket"))
+            try:
+                expect_trusted_listener(settings, info["return_value"].get_extra_info("socket"))
+            except OSError as error:
+                # Airflow's client tries again after httpx's own errors
+                raise httpx.ConnectError(str(error)) from error
 
     return {"trace": look}

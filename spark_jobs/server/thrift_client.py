@@ -68,6 +68,7 @@ def _channel(settings: Settings) -> Any:
     """A socket of Thrift that is checked once it is open, before anything is sent."""
     from thrift.transport.TSocket import TSocket
     from thrift.transport.TSSLSocket import TSSLSocket
+    from thrift.transport.TTransport import TTransportException
 
     plain = settings.tls_keystore is None
     pinned = set() if plain else _pinned(settings)
@@ -76,7 +77,12 @@ def _channel(settings: Settings) -> Any:
     class Checked(sockets):
         def open(self) -> None:
             super().open()
-            expect_trusted_listener(settings, self.handle)
+            try:
+                expect_trusted_listener(settings, self.handle)
+            except OSError as error:
+                address = (settings.server_host, settings.thrift_port)
+                message = f"Could not connect to any of [{address}]: {error}"
+                raise TTransportException(TTransportException.NOT_OPEN, message) from error
             if pinned and self.handle.getpeercert(binary_form=True) not in pinned:
                 self.handle.close()
                 raise _other_certificate(settings)

@@ -115,8 +115,8 @@ def test_a_refusal_names_gate_source_run_and_shows_three_of_at_most_twenty_rows(
     assert (error.code, error.gate, error.source, error.run_id) == ("gate_failed", "gold", "weather", "r:7")
     assert asked == [[("repeated_entities",)]]
     assert [row["entity"] for row in error.failed[0]["sample"]] == list(range(20))
-    assert "'entity': 2}" in str(error)
-    assert "'entity': 3}" not in str(error)
+    assert "e.g. entity=2" in str(error)
+    assert "entity=3" not in str(error)
     assert "and 27 more rows" in str(error)
 
 

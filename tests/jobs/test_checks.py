@@ -179,7 +179,7 @@ def test_what_fails_publishes_nothing_until_a_person_lets_it_pass(lake: SparkSes
     message = str(failure.value)
     for part in ("load_low: `load`: a value of at most 100", "expected a value of at most 100, found 1 of 2 rows"):
         assert part in message
-    assert "'file': 'meters/2024-01-02/a.ndjson', 'line': 1" in message
+    assert "file=meters/2024-01-02/a.ndjson, line=1" in message
     assert "--override load_low --because" in message
     runs = lake.sql("SELECT outcome, failed_stage, error_code FROM quality.runs ORDER BY token").collect()
     assert [tuple(run) for run in runs] == [("published", None, None), *[("failed", "land", "gate_failed")] * 2]

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import ArrayType, Field
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError
@@ -25,6 +26,7 @@ from spark_jobs.jobs.examination import examine_files, examine_lake
 from spark_jobs.jobs.in_force import TablesChanged, in_force, take_fingerprints
 from spark_jobs.sources import load_source, read_sources
 from spark_jobs.storage import publication
+from spark_jobs.storage.chain_tables import CHAINS
 from spark_jobs.storage.checksums import write_file_checksums
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.people_tables import ERASURES
@@ -57,6 +59,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = DeltaTable(published).to_pyarrow_table()
         widened = rows.append_column(column.name, pa.nulls(rows.num_rows, pa.string()))
         widen_records(str(published), {}, lambda: widened, {column.name: column.comment})
+    chains = DeltaTable(lake.uri(CHAINS))
+    chains.alter.add_columns([Field("sequences", ArrayType("string", contains_null=True))])
     for log in home.glob("lake/*.db/*/_delta_log"):
         for commit in log.glob("*.json"):
             write_file_checksums(log.parent, int(commit.stem))

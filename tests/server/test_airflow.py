@@ -480,7 +480,7 @@ def states_of(api: AirflowApi, task: str) -> set[str]:
 
 def test_up_without_airflow_ends_it_and_keeps_the_lake_server(airflow):
     running = running_supervisor(airflow)
-    servers = {running.part(name).pid for name in ("lake", "commands")}
+    servers = {running.part(name).pid for name in ("lake", "commands", "liveness")}
     report = control.up(airflow, airflow=False)
     assert {service.name for service in report.services} == {"sql", "connect"}
     assert {part.pid for part in running_supervisor(airflow).parts if part.pid} == servers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from spark_jobs.config import Settings
 from spark_jobs.sources import load_source
 from spark_jobs.storage.lake import Lake
-from spark_jobs.storage.past import due_deltas
+from spark_jobs.storage.past import future_deltas_view
 from spark_jobs.storage.tables import updates
 from spark_jobs.trace.source_plane import batch_rows, buckets
 from tests.jobs.harness import SOURCE, write_source
@@ -84,15 +83,16 @@ def test_what_is_not_due_before_a_time_is_read_from_the_buckets_below_it_alone(d
     days.publish()
     days.land(1, scheduled(1))
     days.publish()
+    days.lake.define(future_deltas_view(days.source))
     standing = days.standing()
     for until in (3, 30, 101):
         until_us = days.start_us + until * DAY_US
         needless = [b.handle for b in standing.arrangement.unsealed if b.least >= until_us]
         before = f"time < timestamp_micros({until_us})"
         with out_of_reach(days, needless) as n_files:
-            found = days.lake.spark.sql(f"SELECT row, diff FROM ({due_deltas(days.source)}) WHERE {before}").collect()
+            waiting = days.lake.spark.sql(f"SELECT row_id FROM trace.meters_corrections WHERE {before}").collect()
         assert n_files == len(needless)
         wanted = sorted(row for row, at, _ in days.history if standing.seal_us <= at < until_us)
-        assert sorted(json.loads(row.row)["row_id"] for row in found) == wanted
-    everything = days.lake.spark.sql(due_deltas(days.source)).count()
+        assert sorted(row.row_id for row in waiting) == wanted
+    everything = days.lake.spark.table("trace.meters_corrections").count()
     assert everything == sum(at >= standing.seal_us for _, at, _ in days.history)
