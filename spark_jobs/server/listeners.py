@@ -30,8 +30,8 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.server.errors import ForeignListener
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_MOST_PATH_BYTES = 107
-"""Linux takes so many bytes of a Unix socket's path."""
+_MOST_PATH_BYTES = 106
+"""Java takes so many bytes of a Unix socket's path, one fewer than Linux."""
 _POLL_S = 0.01
 
 
