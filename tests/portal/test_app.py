@@ -86,11 +86,16 @@ def test_who_may_read_no_dag_sees_no_source(ask: Any) -> None:
         assert ask(page, "").status_code == 404
 
 
+def test_a_run_that_left_nothing_has_a_page(ask: Any) -> None:
+    answer = ask(f"runs/meters/{RUN}.html", "admin")
+    assert answer.status_code == 200
+    assert "a secret" not in answer.text
+
+
 @pytest.mark.parametrize(
     "page",
     [
         "sources/ships.html",
-        f"runs/meters/{RUN}.html",
         "docs/nothing.html",
         "docs/..%2F..%2F..%2F..%2Fsecret.html",
         "x/y",
