@@ -101,7 +101,7 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     times_us = {source.name: ReadPoint.of_publication(lake, source, at_us).known_us for source in sources}
     copies = {source.name: list(_copied(lake, source, times_us[source.name])) for source in sources}
     for source in sources:
-        _refuse_empty(lake, source, copies[source.name], times_us[source.name])
+        _refuse_empty(source, copies[source.name], times_us[source.name])
     lake.ensure({PINS.database: _COMMENT}, [PINS])
     lake.widen([PINS])
     tables = []
@@ -115,19 +115,14 @@ def make_pin(lake: Lake, sources: Sequence[Source], name: str, at_us: int | None
     return pin
 
 
-def _refuse_empty(lake: Lake, source: Source, copies: Sequence[_Copy], time_us: int) -> None:
+def _refuse_empty(source: Source, copies: Sequence[_Copy], time_us: int) -> None:
     if any(not copy.rows.isEmpty() for copy in copies):
         return
-    statement = (
-        f"SELECT unix_micros(min(known_from)) AS first FROM trace.publications WHERE source = {literal(source.name)}"
-    )
-    first = lake.run(statement).collect()[0]["first"]
-    began = f"{source.name} published first at {instant(first).isoformat()}: " if first and first > time_us else ""
     raise PinEmpty(
         expected=f"rows of {source.name} as known at {instant(time_us).isoformat()}",
         found="none in any of its tables",
         consequence="nothing was copied",
-        next_step=f"{began}pin the other sources by --source, or ask for a later time",
+        next_step="pin the other sources by --source, or ask for a later time",
         source=source.name,
         at_us=time_us,
     )

@@ -14,7 +14,6 @@ from spark_jobs.landing.ledger import RETRACTED, versions
 from spark_jobs.sources import Source
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.people_tables import DISMISSALS
-from spark_jobs.storage.tables import QUARANTINE
 from spark_jobs.trace import frontiers
 
 if TYPE_CHECKING:
@@ -58,7 +57,8 @@ class Replay:
 
 def quarantined(spark: SparkSession, source: Source, asked: Asked) -> DataFrame:
     """The records of `bronze.quarantine` that are asked for; none before anything has landed."""
-    if QUARANTINE.table not in Lake(spark).names_if_present(QUARANTINE.database):
+    database, view = VIEW.split(".")
+    if view not in Lake(spark).names_if_present(database):
         texts = [f"{column} STRING" for column in ("file", "rule", "reason", "raw", "replay_state")]
         numbers = [f"{column} BIGINT" for column in ("seq_no", "line", "landing", "last_line", "records")]
         return spark.createDataFrame([], ", ".join([*texts, *numbers]))

@@ -87,7 +87,7 @@ def kind_of(name: str, cells: Sequence[Cell], spec: ColumnSpec) -> Kind:
     literal = sum(kind == LITERAL for kind, _ in given)
     if literal > len(given) / 2:
         share = _MOST
-    codes = sum(kind == TEXT and bool(_CODE.fullmatch(text)) and "." not in text for kind, text in given)
+    codes = sum(kind == TEXT and _is_code(text) for kind, text in given)
     words = sum(text.lower() in ("true", "false", "t", "f", "yes", "no", "y", "n") for _, text in given)
 
     def reads(kind: str, least: float, formats: tuple[str, ...] = ("iso",)) -> bool:
@@ -108,6 +108,11 @@ def kind_of(name: str, cells: Sequence[Cell], spec: ColumnSpec) -> Kind:
     if reads("timestamp", _MOST):
         return Kind("timestamp")
     return _by_pattern(given, spec) or Kind("string")
+
+
+def _is_code(text: str) -> bool:
+    """Whether a text with leading zeros makes its column one of codes; a date such as 0000-00-00 does not."""
+    return bool(_CODE.fullmatch(text)) and "." not in text and not _DATE_LIKE.fullmatch(text)
 
 
 def _by_pattern(given: Sequence[Cell], spec: ColumnSpec) -> Kind | None:

@@ -178,6 +178,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "server.class_archive": {"pyspark"},
     "server.preloaded": {"airflow"},
+    "server.listeners": {"httpx"},
     "server.connect_client": {"grpc", "pyspark"},
     "server.thrift_client": {"pyhive", "thrift", "thrift_sasl"},
     "server.guard": {"pyspark"},

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config import Settings
 from spark_jobs.jobs.pins import PinEmpty, make_pin, pins
-from spark_jobs.reads.point import NotPublished
+from spark_jobs.reads.point import BeforeFirstPublication, NotPublished
 from spark_jobs.sources import read_sources
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.times import micros
@@ -37,12 +37,22 @@ def test_a_source_that_is_behind_empties_no_pin_of_another(
     for table in ("both__hourly", "both__by_hour"):
         assert lake.table(f"pins.{table}").count() > 0
 
-    with pytest.raises(PinEmpty, match=r"rows of meters as known at .*meters published first at 2024-01-04") as refusal:
+    with pytest.raises(BeforeFirstPublication, match=r"the first publication of meters on, 2024-01-04"):
         make_pin(tables, [meters, rooms], "early", micros(START + DAY) - 1)
-    assert (refusal.value.source, [pin.name for pin in pins(tables)]) == ("meters", ["both"])
+    assert [pin.name for pin in pins(tables)] == ["both"]
     with pytest.raises(NotPublished, match="rooms has published"):
         make_pin(tables, [meters, rooms], "late", micros(START + 4 * DAY) - 1)
 
     early = make_pin(tables, [rooms], "early", micros(START + DAY) - 1)
     assert (early.kind, early.sources, early.at) == ("time", ["rooms"], START + DAY - (DAY / 86_400_000_000))
     assert pins(tables) == [both, early]
+
+
+def test_a_source_that_published_no_row_is_not_pinned(
+    lake: SparkSession, spark_settings: Settings, tmp_path: Path
+) -> None:
+    home = write_source(spark_settings.model_copy(update={"home": tmp_path, "landing": tmp_path / "landing"}))
+    run(lake, home, 0, 0, pass_gap=True)
+    with pytest.raises(PinEmpty, match="pin the other sources by --source") as refusal:
+        make_pin(Lake(lake), [*read_sources(home.sources).sources.values()], "nothing")
+    assert (refusal.value.source, pins(Lake(lake))) == ("meters", [])

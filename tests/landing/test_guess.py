@@ -281,7 +281,7 @@ def test_rows_read_and_rows_rejected_are_all_rows(
     cells: list[tuple[int, str]],
     broken: list[tuple[int, str]],
 ) -> None:
-    rows = [["né"[n % 2], stamp.format(n), value] for n, value in cells]
+    rows = [["xé"[n % 2], stamp.format(n), value] for n, value in cells]
     for place, value in broken:
         rows[place][1] = value
     path = tmp_path / "s.csv"

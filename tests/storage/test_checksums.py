@@ -11,11 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from spark_jobs.storage.checksums import write_checksum
-from spark_jobs.storage.delta_log import CommitLost, open_table
+from spark_jobs.storage.delta_log import CommitLost, LogDamaged, open_table
 from spark_jobs.storage.fence import Fence
 from spark_jobs.storage.file_commits import append_files, destination
 from spark_jobs.storage.file_upkeep import compact_small_files
@@ -121,8 +120,8 @@ def test_a_log_whose_newest_commit_is_gone_is_told_from_one_that_is_damaged(tmp_
     newest, checksum = (log / version_file(1, suffix) for suffix in ("json", "crc"))
     commit = newest.read_text()
     newest.write_text("no JSON")
-    with pytest.raises(DeltaError):
-        open_table(str(tmp_path), {}).to_pyarrow_table()
+    with pytest.raises(LogDamaged, match=r"1\.json cannot be read"):
+        open_table(str(tmp_path), {})
     newest.unlink()
     described = {"tableSizeBytes": 1, "numFiles": 2, "numMetadata": 1, "numProtocol": 1, "metadata": {}}
     checksum.write_text(json.dumps({**described, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}))

@@ -50,7 +50,7 @@ def _plain_number(column: ColumnSpec, text: str) -> str:
         return text
     mark, point = re.escape(column.thousands), re.escape(column.decimal)
     grouped = rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+|" if mark else ""
-    number = rf"([+-]?)({grouped}[0-9]*)({point})?([0-9]*)([eE][+-]?[0-9]+)?"
+    number = rf"([+-]?)({grouped}[0-9]*)(?:({point})([0-9]*))?([eE][+-]?[0-9]+)?"
     match = re.fullmatch(number, text.strip(" \t"))
     if not match:
         raise Broken(f"bad_{column.type}")
