@@ -52,7 +52,7 @@ test: setup setup-postgresql setup-kafka lint ## lint, types and every test but 
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
 
 test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more; all random cases (over an hour)
-	$(BIN)/pytest -m "long or (hypothesis and not server)"
+	$(BIN)/pytest -m "long or share or (hypothesis and not server)"
 
 attack: setup ## what SECURITY.md promises, tried against a running server: statements as a reader and as a writer, and listeners
 	$(BIN)/pytest -m attack

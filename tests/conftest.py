@@ -125,10 +125,11 @@ def template_lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 def lake(spark: SparkSession, template_lakes: TemplateLakes, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     """The shared session over a lake in which no source has run: the tables that sources share, without rows.
 
-    Runs write no pages of the Data Docs, which take a tenth of a run: tests that look at them build them.
+    Runs and audits write no pages of the Data Docs, which take a tenth of a run: tests that look at them build them.
     """
     template_lakes.begin()
-    monkeypatch.setattr("spark_jobs.jobs.publish.build_data_docs", lambda _settings: 0)
+    for stage in ("publish", "audit"):
+        monkeypatch.setattr(f"spark_jobs.jobs.{stage}.build_data_docs", lambda _settings: 0)
     return spark
 
 

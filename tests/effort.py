@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 SHARE = float(os.environ.get("TIDEMARK_TEST_SHARE", "1"))
@@ -34,3 +35,8 @@ SEED = _seed()
 def tries(number: int) -> int:
     """This many cases, or the run's share of them, at least one."""
     return max(round(number * SHARE), 1)
+
+
+def share_of(cases: Collection[str]) -> list[str]:
+    """The run's share of named cases, chosen by the seed: each commit tries others, `make test-long` all of them."""
+    return random.Random(SEED).sample(sorted(cases), tries(len(cases)))

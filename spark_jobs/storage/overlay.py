@@ -166,11 +166,15 @@ class OverlayLake(Lake):
         chosen = dict(partitions or {})
         if table.qualified in self._files and table.qualified not in self._written:
             return self._stored_files(table, columns, where, chosen)
-        stands = super().read(table) if self._exists(table.database, table.table) else None
-        if stands is not None and {*table.column_names} <= {*stands.columns} and not self._narrower(stands, table):
-            committed, own = super().stored(table, columns, where, partitions), self.written(table)
-        else:
-            committed, own = None, self.read(table)
+        is_whole = self._exists(table.database, table.table) and not self.lacking([table])
+        if is_whole and not (self.wrote(table) or self.recorded(table)):
+            # the files alone, without a job: most reads of a plan or an audit are these
+            return super().stored(table, columns, where, partitions)
+        committed, own = (
+            (super().stored(table, columns, where, partitions), self.written(table))
+            if is_whole
+            else (None, self.read(table))
+        )
         for column, values in chosen.items():
             own = own.where(F.col(column).isin(list(values)))
         rows = own.toArrow()

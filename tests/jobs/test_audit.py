@@ -26,6 +26,7 @@ from spark_jobs.storage.fingerprints import NOTED
 from spark_jobs.storage.lake import Lake
 from spark_jobs.storage.schema import Table
 from spark_jobs.storage.tables import DUPLICATES, FILES, FRONTIERS, LATE, PUBLISHED, QUARANTINE, STATE, chunks, updates
+from tests.effort import share_of
 from tests.jobs.harness import DAY, SOURCE, START, Reading, run, write_drops, write_lines, write_source
 
 pytestmark = pytest.mark.spark
@@ -216,6 +217,7 @@ CORRUPTIONS = {
 }
 
 
+@pytest.mark.share
 def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession, bare: Settings) -> None:
     home = write_source(bare, SOURCE)
     write_drops(home, READINGS)
@@ -227,7 +229,8 @@ def test_each_corruption_is_named_by_the_invariants_about_it(lake: SparkSession,
     assert [verdict.name for verdict in sound.failed] == []
     assert len(sound.verdicts) == 19
     missed = {}
-    for name, corruption in CORRUPTIONS.items():
+    for name in share_of(CORRUPTIONS):
+        corruption = CORRUPTIONS[name]
         table = corruption.table(source)
         uri = of_lake.uri(table)
         version = _corrupt(uri, corruption.change)
@@ -307,6 +310,7 @@ BATCH_CORRUPTIONS = {
 }
 
 
+@pytest.mark.share
 def test_what_only_adaptive_windows_have_is_audited(lake: SparkSession, bare: Settings) -> None:
     home = write_source(bare, ADAPTIVE)
     write_drops(home, READINGS)
@@ -316,11 +320,12 @@ def test_what_only_adaptive_windows_have_is_audited(lake: SparkSession, bare: Se
     uri = Lake(lake).uri(_batches(source))
     assert audit(home, source, lake).failed == []
     failed = {}
-    for name, change in BATCH_CORRUPTIONS.items():
-        version = _corrupt(uri, live(change))
+    chosen = share_of(BATCH_CORRUPTIONS)
+    for name in chosen:
+        version = _corrupt(uri, live(BATCH_CORRUPTIONS[name]))
         failed[name] = {verdict.name for verdict in audit(home, source, lake).failed}
         DeltaTable(uri).restore(version)
-    assert failed == {name: {WINDOWS} for name in BATCH_CORRUPTIONS}
+    assert failed == {name: {WINDOWS} for name in chosen}
 
 
 def with_each(column: str, change: Callable[[Any], Any]) -> Change:
@@ -355,6 +360,8 @@ def with_pending(change: Change) -> Change:
 
 
 VERSIONS = "versions_otherwise"
+CUT, GONE = "a list cut short", "values that are gone"
+"""Lists of different lengths: a worker can't read one of these chains."""
 CHAIN_CORRUPTIONS = {
     "a value of a state": Corruption(_of(STATE), live(with_value("ints", lambda v: [v[0], v[1] + 1])), {STATES}),
     "a value of a checkpoint": Corruption(
@@ -376,11 +383,12 @@ CHAIN_CORRUPTIONS = {
     "a delta that is taken back": Corruption(
         _of(CHAINS), with_pending(with_each("known_until", lambda v: [1, *(v or [None])[1:]])), {VERSIONS}
     ),
-    "a list cut short": Corruption(_of(CHAINS), with_pending(with_each("row_ids", lambda v: v[:-1])), {VERSIONS}),
-    "values that are gone": Corruption(_of(CHAINS), with_pending(with_each("delta_ints", lambda v: v[:1])), {VERSIONS}),
+    CUT: Corruption(_of(CHAINS), with_pending(with_each("row_ids", lambda v: v[:-1])), {VERSIONS}),
+    GONE: Corruption(_of(CHAINS), with_pending(with_each("delta_ints", lambda v: v[:1])), {VERSIONS}),
 }
 
 
+@pytest.mark.share
 @pytest.mark.parametrize("strategy", ["tiered, keep_recent: 1", "full", "time_boundary, interval: 6 h"])
 def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Settings, strategy: str) -> None:
     home = write_source(bare, f"{SOURCE}compaction: {{strategy: {strategy}, delta_threshold: 3}}\n")
@@ -399,7 +407,9 @@ def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Setting
         return
     failed = {}
     said_by_workers = []
-    for name, corruption in CHAIN_CORRUPTIONS.items():
+    chosen = {CUT, GONE, *share_of(CHAIN_CORRUPTIONS)}
+    for name in chosen:
+        corruption = CHAIN_CORRUPTIONS[name]
         uri = Lake(lake).uri(corruption.table(source))
         version = _corrupt(uri, corruption.change)
         broken = audit(home, source, lake).failed
@@ -408,7 +418,7 @@ def test_a_source_that_keeps_chains_is_audited(lake: SparkSession, bare: Setting
         DeltaTable(uri).restore(version)
     # a worker that can't read a chain says so; Java's stack comes after it
     assert [said.partition(":")[0] for said in said_by_workers] == ["pyarrow.lib.ArrowInvalid"]
-    assert failed == {name: corruption.fails for name, corruption in CHAIN_CORRUPTIONS.items()}
+    assert failed == {name: CHAIN_CORRUPTIONS[name].fails for name in chosen}
 
 
 def test_chains_of_which_retention_let_deltas_go_are_audited(lake: SparkSession, bare: Settings) -> None:

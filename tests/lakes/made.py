@@ -164,7 +164,7 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
         told[f"{table}_changes"] = rows(spark.table(f"{table}_changes"))
         for seal in seals:
             as_of = f"{table}_as_of(timestamp'{seal:%Y-%m-%dT%H:%M:%S.%fZ}')"
-            told[as_of] = rows(spark.sql(f"SELECT * FROM {as_of}"))
+            told[as_of] = rows_as_of(spark, as_of)
     for table in ("bronze.duplicates", "bronze.quarantine", "bronze.files"):
         told[table] = rows(spark.table(table))
     deltas = [spark.table(f"bronze.{source}_deltas") for source in ("meters", "gauges")]
@@ -173,6 +173,16 @@ def answers(spark: SparkSession, home: Settings) -> dict[str, Any]:
         of_row = why(Lake(spark), load_source(home.sources / f"{source}.yml"), table, key)
         told[f"why {table} {' '.join(key)}"] = json.loads(json.dumps(deltas_of(of_row), default=str))
     return told
+
+
+def rows_as_of(spark: SparkSession, function: str) -> list[dict[str, Any]]:
+    """The rows as of a time: none before the first publication, for which releases since decision 0261 refuse."""
+    try:
+        return rows(spark.sql(f"SELECT * FROM {function}"))
+    except Exception as error:
+        if "before_first_publication" not in str(error):
+            raise
+        return []
 
 
 def keys(spark: SparkSession) -> list[tuple[str, str, list[str]]]:
