@@ -21,7 +21,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 AUDIT_SECONDS ?= 600
 AUDIT ?=
 
-.PHONY: help setup setup-s3 setup-postgresql setup-kafka setup-lineage up down demo test test-long test-fast chaos attack lint format sbom audit clean check-tools
+.PHONY: help setup setup-s3 setup-postgresql setup-kafka setup-lineage up down demo test test-served test-others test-long test-fast chaos attack lint format sbom audit clean check-tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,10 +45,16 @@ down: ## end the lake server and Airflow
 demo: setup ## the whole way on real input: a week of flights through Airflow, then the results
 	$(BIN)/tidemark demo
 
-# the servers' first: they leave the archive of Java's classes for all others
-test: export TIDEMARK_TEST_SHARE ?= 0.3
-test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones, two files at a time: those with servers, then the others
-	$(BIN)/pytest -n 2 --dist loadfile -m "(server or airflow) and not long" --durations=40
+test: setup setup-postgresql setup-kafka lint ## lint, types and every test but the long ones
+	@# both at once: tests with servers wait for them most of the time, and leave a core to the others
+	$(MAKE) --no-print-directory --jobs=2 test-served test-others
+
+test-served test-others: export TIDEMARK_TEST_SHARE ?= 0.3
+
+test-served: setup setup-postgresql setup-kafka ## of `make test` the tests that start servers
+	$(BIN)/pytest -m "(server or airflow) and not long" --durations=40
+
+test-others: setup setup-postgresql setup-kafka ## of `make test` the others, two files at a time
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long and not server and not airflow" --durations=40
 
 test-long: setup setup-postgresql setup-kafka ## the demo as a test, any slicing of days, a run killed after each of its commits and what else takes a minute or more; all random cases (over an hour)
