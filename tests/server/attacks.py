@@ -307,6 +307,12 @@ ENDLESS = {
 }
 """Statements that compute on one row without end."""
 
+_NESTED = "SELECT " + ", ".join(f"id AS c{n}" for n in range(400)) + " FROM range(3)"
+for _ in range(90):
+    _NESTED = "SELECT " + ", ".join(f"c{n} + 1 AS c{n}" for n in range(400)) + f" FROM ({_NESTED})"
+RESOLVED_FOR_LONG = _NESTED
+"""A statement within the bounds of size, of which Spark resolves a level a round, for minutes."""
+
 HUNGRY = {
     "a list": "SELECT size(collect_list(repeat('x', 10000 + CAST(id % 2 AS INT)))) FROM range(1000000000)",
     "a text": "SELECT length(repeat('x', 2147483000 - CAST(id AS INT))) FROM range(1)",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 from pyhive import hive
+from TCLIService.ttypes import TCloseOperationReq
 
 from spark_jobs.config import Settings
 from spark_jobs.server.logins import login
@@ -18,6 +19,12 @@ from spark_jobs.server.thrift_client import thrift_connection
 Ask = Callable[[str], list[tuple[Any, ...]]]
 
 FOR_LONG = "SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7"
+
+
+@contextmanager
+def reader_connection(settings: Settings) -> Iterator[Any]:
+    with closing(thrift_connection(settings, login(settings, "reader"), timeout_s=120)) as connection:
+        yield connection
 
 
 @contextmanager
@@ -62,18 +69,20 @@ def run_at_work(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def reader_at_work(settings: Settings) -> Iterator[None]:
-    """A reader's statement whose rows are being fetched, until it has passed its limit of time."""
-    connection = thrift_connection(settings, login(settings, "reader"), timeout_s=120)
-    cursor = connection.cursor()
-    # one task: another core is left; rows are computed as they are fetched
-    cursor.execute(FOR_LONG.replace("(1000000000000)", "(0, 1000000000000, 1, 1)"))
+    """A reader's statement whose rows are being fetched, until another connection closes it."""
+    with reader_connection(settings) as connection, reader_connection(settings) as other:
+        cursor = connection.cursor()
+        # one task: another core is left; rows are computed as they are fetched
+        cursor.execute(FOR_LONG.replace("(1000000000000)", "(0, 1000000000000, 1, 1)"))
 
-    def fetch() -> None:
-        with pytest.raises(hive.OperationalError, match="limit_seconds"):
-            cursor.fetchall()
+        def fetch() -> None:
+            with pytest.raises(hive.OperationalError):
+                cursor.fetchall()
 
-    with ThreadPoolExecutor(1) as pool:
-        fetching = pool.submit(fetch)
-        yield
-        fetching.result()
-    connection.close()
+        with ThreadPoolExecutor(1) as pool:
+            fetching = pool.submit(fetch)
+            try:
+                yield
+            finally:
+                other.client.CloseOperation(TCloseOperationReq(operationHandle=cursor._operationHandle))
+                fetching.result()

@@ -2,6 +2,7 @@ package org.apache.spark.sql.hive.thriftserver.tidemark
 
 import java.util.concurrent.{ScheduledFuture, Semaphore, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
+import java.util.concurrent.locks.ReentrantLock
 
 import org.apache.spark.sql.connect.service.SparkConnectService
 import org.apache.spark.util.ThreadUtils
@@ -81,38 +82,52 @@ object Seats {
   }
 }
 
-/** Where a statement sits. It keeps its seat while a client that has its answer comes for the rows. */
+/** The seat of one statement, which one call at a time works on. The statement keeps its seat while a client that has its
+  * answer comes for the rows.
+  */
 final class Place {
   private val COMES_BACK_MS = 250L
 
+  /** Held by the call that waits for the seat or works. Whoever ends the statement does without it. */
+  private val call = new ReentrantLock
   private var seat: Option[Seats.Seat] = None
   private var gone: Option[ScheduledFuture[_]] = None
-  private var inside = 0
 
-  /** Sit down, waiting for up to `most` milliseconds; false if there was no seat by then. */
-  def enter(most: Long): Boolean = {
-    val sits = synchronized {
-      gone.foreach(_.cancel(false))
-      gone = None
-      inside += 1
-      inside > 1 || seat.exists(_.isTaken)
-    }
-    // waiting holds no lock: whoever ends the statement must get through
-    sits || {
-      var taken: Option[Seats.Seat] = None
-      try taken = Seats.take(most)
-      finally synchronized {
-        seat = taken
-        if (taken.isEmpty) inside -= 1
+  /** Sit down, waiting for up to `most` milliseconds; false if there was no seat by then. A call within a call that sits has
+    * its seat; a second call waits until the first is done.
+    */
+  def enter(most: Long): Boolean =
+    if (call.isHeldByCurrentThread) {
+      call.lock()
+      true
+    } else {
+      // not the wall clock, which may jump while somebody waits
+      val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(most)
+      call.tryLock(most, TimeUnit.MILLISECONDS) && {
+        var sits = false
+        try {
+          sits = comesBack() || sit(TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime))
+          sits
+        } finally if (!sits) call.unlock()
       }
-      taken.isDefined
     }
+
+  private def comesBack(): Boolean = synchronized {
+    gone.foreach(_.cancel(false))
+    gone = None
+    seat.exists(_.isTaken)
+  }
+
+  private def sit(most: Long): Boolean = {
+    val taken = Seats.take(most)
+    synchronized { seat = taken }
+    taken.isDefined
   }
 
   /** The work is done for now. */
-  def idle(): Unit = synchronized {
-    inside -= 1
-    if (inside == 0) gone = Some(Seats.later(COMES_BACK_MS)(leave()))
+  def idle(): Unit = {
+    if (call.getHoldCount == 1) synchronized { gone = Some(Seats.later(COMES_BACK_MS)(leave())) }
+    call.unlock()
   }
 
   /** Get up. */
