@@ -28,7 +28,7 @@ with them."""
 BYTES_A_TASK = 1 << 27
 """Bytes of the rows that are dealt to one task, about: it holds a few times as much while it sorts and writes them."""
 BLOCK_ROWS, BLOCK_BYTES = 1 << 17, 32 << 20
-"""Rows and bytes of a block, if there are so many for one task."""
+"""Rows and bytes of a block, if there are so many for one task, or in one file that lands."""
 
 Piece = TypeVar("Piece")
 _BLOCK = "task INT, label STRING, payload BINARY"
@@ -125,10 +125,15 @@ def _gathered(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
     for block in blocks:
         parts = waiting.setdefault((block.task, block.label), [])
         parts.append(block.rows)
-        if sum(part.num_rows for part in parts) >= BLOCK_ROWS or sum(part.nbytes for part in parts) >= BLOCK_BYTES:
+        if are_enough(parts, BLOCK_ROWS, BLOCK_BYTES):
             yield _sent(block.task, block.label, waiting.pop((block.task, block.label)))
     for (task, label), parts in waiting.items():
         yield _sent(task, label, parts)
+
+
+def are_enough(parts: Sequence[pa.Table | pa.RecordBatch], rows: int, n_bytes: int) -> bool:
+    """Whether parts have so many rows, or so many bytes, together."""
+    return sum(part.num_rows for part in parts) >= rows or sum(part.nbytes for part in parts) >= n_bytes
 
 
 def _sent(task: int, label: str, parts: list[pa.Table]) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from spark_jobs.config import Settings
 from spark_jobs.errors import TidemarkError, conditions_in
+from spark_jobs.memory import MORE_MEMORY, MemoryShort
 
 _AS_BEFORE = "published tables read as before; what a run had written beyond them does not count"
 _SENTENCE = 300
@@ -116,6 +117,13 @@ _KINDS = [
         numbers=(errno.ENOMEM,),
         # Spark Connect gives the message of Java's error, and not always its class
         texts=re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit exceeded"),
+    ),
+    _Kind(
+        MemoryShort,
+        "memory for the rows of each task",
+        "less, as a task saw before it took it",
+        MORE_MEMORY,
+        texts=re.compile(r"\bmemory_short: expected"),
     ),
     _Kind(
         WorkerDied,

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.exchange import decoded
+from spark_jobs.exchange import are_enough, decoded
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.plain import Ints
 from spark_jobs.landing.chunking import chunk_limits, named_chunks, row_layout
 from spark_jobs.sources import Source
 from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
 
-HELD_ROWS = 1 << 19
-"""Rows that a worker holds while it makes chunks: some 100 MB of ten columns. An entity's chunks of one drop are cut
-here at the latest."""
+HELD_ROWS, HELD_BYTES = 1 << 19, 1 << 27
+"""Rows, and their bytes, that a worker holds while it makes chunks, whichever it reaches first: so many rows of ten
+columns have some 100 MB. An entity's chunks of one drop are cut here at the latest."""
 Payload = tuple[int, int, pa.Scalar]
 """Bucket, drop, and the rows of a block as they are encoded."""
 
@@ -55,14 +55,15 @@ class BlockChunker:
         """The files of some blocks at a time."""
         for _, of_bucket in groupby(payloads, key=itemgetter(0)):
             chunks: list[pa.Table] = []
-            n_rows = 0
+            n_rows = n_bytes = 0
             for seq_no, of_drop in groupby(of_bucket, key=itemgetter(1)):
                 for rows in _rows_at_once(decoded(payload) for *_, payload in of_drop):
-                    if n_rows and n_rows + rows.num_rows > HELD_ROWS:
+                    if n_rows and (n_rows + rows.num_rows > HELD_ROWS or n_bytes + rows.nbytes > HELD_BYTES):
                         yield self._written(chunks)
-                        chunks, n_rows = [], 0
+                        chunks, n_rows, n_bytes = [], 0, 0
                     chunks.append(self._chunks(seq_no, rows))
                     n_rows += rows.num_rows
+                    n_bytes += rows.nbytes
             yield self._written(chunks)
 
     def _written(self, chunks: list[pa.Table]) -> list[WrittenFile]:
@@ -89,11 +90,11 @@ class BlockChunker:
 
 
 def _rows_at_once(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of several tables together, until there are `HELD_ROWS` of them."""
+    """The rows of several tables together, until there are `HELD_ROWS` of them, or `HELD_BYTES`."""
     parts: list[pa.Table] = []
     for table in tables:
         parts.append(table)
-        if sum(part.num_rows for part in parts) >= HELD_ROWS:
+        if are_enough(parts, HELD_ROWS, HELD_BYTES):
             yield pa.concat_tables(parts).combine_chunks()
             parts = []
     if parts:

@@ -2,8 +2,9 @@
 that reads them and decoded in the worker that makes chunks.
 
 Spark moves, caches and sorts whole blocks; it never takes a row apart. A block holds rows in row-id order, and blocks
-of a bucket come in row-id order, so that no sort of rows is needed either: a worker holds up to `HELD_ROWS` of them,
-brings each entity's together, and cuts chunks. A worker's memory is bounded by that, whatever the drop's size.
+of a bucket come in row-id order, so that no sort of rows is needed either: a worker holds up to `HELD_ROWS` of them, or
+`HELD_BYTES`, brings each entity's together, and cuts chunks. A worker's memory is bounded by that, whatever the drop's
+size and however wide its rows are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_jobs.exchange import decoded
+from spark_jobs.exchange import BLOCK_BYTES, BLOCK_ROWS, are_enough, decoded
 from spark_jobs.kernels.identities import BloomFilter, Hashes, hashes_of, ranges_of
 from spark_jobs.kernels.plain import Ints
 from spark_jobs.kernels.records import DRIFT_RULES, RecordSpec
@@ -39,8 +40,6 @@ from spark_jobs.threads import in_threads
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BLOCK_ROWS = 1 << 17
-"""Rows of a file that are shared out to buckets at once."""
 HASHED_BYTES = 1 << 30
 """Bytes of files whose rows' hashes are held at once where a landing begins: 8 bytes a row."""
 BUCKET_BYTES = 64 << 20
@@ -255,7 +254,7 @@ def _read_one(
         good = batch.filter(pc.invert(bad)) if rejected.num_rows else batch
         held.append(good.drop_columns(list(_NOT_IN_BLOCKS)))
         rows += good.num_rows
-        if sum(part.num_rows for part in held) >= BLOCK_ROWS:
+        if are_enough(held, BLOCK_ROWS, BLOCK_BYTES):
             made, seen = _encoded(held, bounds, hash_ranges, same)
             entities, held = max(entities, seen), []
             yield from made

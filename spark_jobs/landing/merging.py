@@ -21,6 +21,7 @@ from spark_jobs.errors import TidemarkError
 from spark_jobs.kernels.chunks.columns import chunk_columns
 from spark_jobs.kernels.chunks.merging import chunk_rows, due_runs, layers
 from spark_jobs.landing import ledger
+from spark_jobs.landing.block_chunks import HELD_BYTES, HELD_ROWS
 from spark_jobs.landing.chunking import chunk_limits, merged_chunks, row_layout
 from spark_jobs.sources import Source
 from spark_jobs.storage.dense_files import page_rows
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 ROWS_A_FILE = 1_000_000
 """Rows that one task merges and writes."""
-HELD_ROWS = 1 << 19
-"""Rows that a worker holds: an entity's chunks are cut here at the latest."""
 _NEVER = 2**63 - 1
 """Beyond every landing."""
 ARRAYS = {"row_id": "row_ids", "event_time": "event_times", "delta_id": "delta_ids", "landing": "landings"}
@@ -181,7 +180,7 @@ class _Merger:
         for batch in batches:
             for part in _parts(pa.Table.from_batches([batch])):
                 held.append(part)
-                if sum(p["rows"].to_numpy().sum() for p in held) >= HELD_ROWS:
+                if _rows_in(held) >= HELD_ROWS or sum(p.nbytes for p in held) >= HELD_BYTES:
                     whole, held = _whole_entities(pa.concat_tables(held))
                     yield from self._merged(whole, parts)
                     parts += 1
@@ -219,9 +218,14 @@ class _Merger:
 
 def _parts(table: pa.Table) -> Iterator[pa.Table]:
     """A table in parts of some rows of chunks, so that no part is much larger than what a worker holds."""
-    step = max(1, table.num_rows * HELD_ROWS // max(int(table["rows"].to_numpy().sum()), 1))
+    share = min(HELD_ROWS / max(_rows_in([table]), 1), HELD_BYTES / max(table.nbytes, 1))
+    step = max(1, int(table.num_rows * share))
     for start in range(0, table.num_rows, step):
         yield table.slice(start, step)
+
+
+def _rows_in(chunks: Sequence[pa.Table]) -> int:
+    return sum(int(table["rows"].to_numpy().sum()) for table in chunks)
 
 
 def _whole_entities(held: pa.Table) -> tuple[pa.Table, list[pa.Table]]:

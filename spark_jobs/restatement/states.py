@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from spark_jobs.definitions.folding import columns_folded, columns_read, fold_ro
 from spark_jobs.exchange import Block, Labelled, exchange, is_for_here, tasks_for
 from spark_jobs.kernels.comparison import CLOSING, LIVE, without_closed
 from spark_jobs.kernels.deltas.rows import RowsNeededError
+from spark_jobs.memory import with_room
 from spark_jobs.restatement.by_entity import dealt, stamped
 from spark_jobs.restatement.published import published_files
 from spark_jobs.restatement.touched import Scope
@@ -96,7 +98,7 @@ class _Folder:
 
     def __call__(self, _: int, blocks: Labelled) -> bytes:
         parts: dict[str, list[pa.Table]] = {ROWS: [], PRIOR: []}
-        for label, table in blocks:
+        for label, table in with_room(blocks, itemgetter(1)):
             parts[label].append(table)
         rows = self._inputs(parts[ROWS])
         prior = without_closed(self._states(parts[PRIOR]), ["entity"])

@@ -25,6 +25,7 @@ from spark_jobs.kernels.comparison import PLACED
 from spark_jobs.kernels.plain import Ints, numbers
 from spark_jobs.kernels.windows import MemoryBudget
 from spark_jobs.kernels.windows.slices import SLICE_COLUMN, copied, in_slices
+from spark_jobs.memory import with_room
 from spark_jobs.restatement.overflows import Overflows
 from spark_jobs.restatement.reach import reach, rows_near
 from spark_jobs.restatement.restater import Outcome, Restater, row_schema, window_schema
@@ -109,7 +110,7 @@ class _Work:
 
     def _stamped(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         if self.by_time:
-            given = list(tables)
+            given = list(with_room(tables, lambda table: table))
             whole = pa.concat_tables(given) if given else row_schema(self.definition).empty_table()
             order = [("window_start", "ascending"), *((key, "ascending") for key in self.definition.key)]
             tables = iter([whole.sort_by(order)] if whole.num_rows else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from spark_jobs.kernels.consolidate import DIFF, TIME
 from spark_jobs.kernels.measures.hashing import hashes
 from spark_jobs.kernels.placing import Horizon, consolidated, ordered, visible_times
 from spark_jobs.kernels.plain import Ints, numbers, present
+from spark_jobs.memory import with_room
 from spark_jobs.sources import Source
 from spark_jobs.storage.column_types import INSTANT
 from spark_jobs.storage.data_files import StoredRows
@@ -92,7 +94,7 @@ class Placement:
 
     def write(self, _: int, blocks: Labelled) -> bytes:
         """Write the updates of a task; says which files, and what `Written` sums up."""
-        updates = pa.concat_tables([table for _, table in blocks])
+        updates = pa.concat_tables([table for _, table in with_room(blocks, itemgetter(1))])
         facts = self._facts(updates)
         updates = updates.drop_columns(["is_new"])
         if self.consolidates:

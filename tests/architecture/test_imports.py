@@ -26,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "session_settings": set(),
     "arrow_batches": set(),
     "exchange": set(),
+    "memory": set(),
     "code_version": set(),
     "kernels": set(),
     "plugins": {"aggregates"},
@@ -40,7 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "server.connect_client": {"config", "server.errors", "server.listeners"},
     "server.preloaded": {"config", "server.listeners"},
     "server.guard": {"config", "server.errors", "server.java"},
-    "failures": {"config"},
+    "failures": {"config", "memory"},
     "server.jars": {"config", "s3", "server.errors", "server.guard", "server.java"},
     "session": {
         *("config", "s3", "server.class_archive", "server.errors", "server.guard", "server.jars", "server.java"),
@@ -53,10 +54,11 @@ LAYERS: dict[str, set[str]] = {
     "storage": {"kernels", "s3", "session_settings", "sources"},
     "landing": {"exchange", "kernels", "plugins", "sources", "storage"},
     "extraction": {"config", "landing", "server.guard", "sources", "storage"},
-    "trace": {"exchange", "kernels", "sources", "storage"},
+    "trace": {"exchange", "kernels", "memory", "sources", "storage"},
     "definitions": {"aggregates", "kernels", "sources", "storage"},
     "restatement": {
-        *("checkpoints", "corrections", "definitions", "exchange", "kernels", "sources", "storage", "trace", "windows"),
+        *("checkpoints", "corrections", "definitions", "exchange", "kernels", "memory", "sources", "storage", "trace"),
+        "windows",
     },
     "reads": {"checkpoints", "definitions", "kernels", "restatement", "sources", "storage", "trace"},
     "gates": {
@@ -155,6 +157,7 @@ LIBRARIES: dict[str, set[str]] = {
     "session": {"grpc", "pyspark"},
     "arrow_batches": {"pyspark"},
     "exchange": SPARK,
+    "memory": {"psutil", "pyarrow"},
     "session_settings": {"pyspark"},
     "checkpoints": SPARK,
     "chunks": SPARK,

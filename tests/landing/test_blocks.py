@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_jobs.kernels.identities import hashes_of
-from spark_jobs.landing import block_chunks, blocks
+from spark_jobs.landing import block_chunks, blocks, worker
 from spark_jobs.landing.block_chunks import BlockChunker, payloads
 from spark_jobs.landing.blocks import (
     _NOT_IN_BLOCKS,
@@ -107,6 +107,20 @@ def test_blocks_hold_the_rows_and_rejects_of_the_files(landed, monkeypatch, boun
     expected = {f.path: (60, 1, 0, 61) for f in files} | {"meters/2024-01-01/torn.gz": (0, 1, 1, 0)}
     assert counts == [(f.path, *expected[f.path]) for f in files]
     assert max(r["entities"] for r in of_kind(made, FILE).to_pylist()) <= len(METERS)
+
+
+def test_blocks_and_what_chunks_are_made_of_are_cut_by_their_bytes_too(landed, monkeypatch):
+    source, files = landed
+    monkeypatch.setattr(worker, "BLOCK_BYTES", 512)
+    assert len(of_kind(read(source, files[:1], []), BLOCK)) == 1
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1024)
+    cut = of_kind(read(source, files[:1], []), BLOCK)
+    assert len(cut) > 2
+    assert len(rows_of(source, cut)) == pc.sum(of_kind(read(source, files[:1], []), FILE)["rows"]).as_py()
+    rows = [block_chunks.decoded(payload) for payload in cut["payload"]]
+    for n_bytes, parts in ((1, len(rows)), (sum(table.nbytes for table in rows), 1)):
+        monkeypatch.setattr(block_chunks, "HELD_BYTES", n_bytes)
+        assert len([*block_chunks._rows_at_once(iter(rows))]) == parts
 
 
 @pytest.mark.parametrize("rows_held", [20, 1 << 19])

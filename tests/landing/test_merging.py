@@ -72,12 +72,14 @@ def cells(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
-@pytest.mark.parametrize("held", [1, 7, 1 << 19])
+@pytest.mark.parametrize(
+    ("bound", "held"), [("HELD_ROWS", 1), ("HELD_ROWS", 7), ("HELD_BYTES", 1), ("HELD_ROWS", 1 << 19)]
+)
 @pytest.mark.parametrize("seed", range(tries(12)))
 def test_every_row_is_in_one_merged_chunk_with_its_landing(
-    source: Source, monkeypatch: pytest.MonkeyPatch, seed: int, held: int
+    source: Source, monkeypatch: pytest.MonkeyPatch, seed: int, bound: str, held: int
 ) -> None:
-    monkeypatch.setattr(merging, "HELD_ROWS", held)
+    monkeypatch.setattr(merging, bound, held)
     chance = random.Random(seed)
     given = random_chunks(chance, source)
     merger = _Merger(source, 5, 99)

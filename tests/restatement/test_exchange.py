@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs import exchange as module
+from spark_jobs import memory
+from spark_jobs.config import Settings
 from spark_jobs.exchange import Block, Labelled, answers, exchange, is_for_here, tasks_for
+from spark_jobs.failures import explained
 from spark_jobs.threads import THREADS
 
 TASKS = 3
@@ -68,6 +72,25 @@ def test_blocks_are_sent_once_they_have_enough_bytes(monkeypatch: pytest.MonkeyP
     wide = [Block(0, "", pa.table({"text": ["x" * 60]})) for _ in range(6)]
     sent = [*module._gathered(iter(wide))]
     assert [module.decoded(batch.column("payload")[0]).num_rows for batch in sent] == [2, 2, 2]
+
+
+def without_room(task: int, blocks: Labelled) -> bytes:
+    """Work that holds its blocks, on a machine that has no memory left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "LOOK_BYTES", 1)
+        patch.setattr(memory, "bytes_left", lambda: 20)
+        return b"".join(label.encode() for label, _ in memory.with_room(blocks, itemgetter(1)))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("here", [True, False])
+def test_a_task_whose_rows_have_no_room_ends_by_name(spark: SparkSession, spark_settings: Settings, here: bool) -> None:
+    with pytest.raises(Exception, match="memory_short: expected") as refused:
+        exchange(spark, PIECES[:2], deal, TASKS, without_room, here=here)
+    assert explained(refused.value, spark_settings).code == "memory_short"
+    few = iter([("", pa.table({"n": [1]}))])
+    assert [*memory.with_room(few, itemgetter(1))], "a few bytes are not worth a look"
+    assert memory.bytes_left() > memory.LOOK_BYTES
 
 
 @pytest.mark.spark
