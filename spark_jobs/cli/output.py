@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +29,9 @@ ELEMENTS = 10
 
 FILE_WIDTH = 200
 """Columns of text that goes to a file or a pipe."""
+
+_ANY_WIDTH = 1 << 20
+"""Columns of a terminal into which every table fits."""
 
 
 def emit(as_json: bool, document: Any, render: Callable[[], RenderableType]) -> None:
@@ -76,6 +81,29 @@ def table(
     for row in content:
         result.add_row(*(NULL if value is None else Text(shown(value, elements)) for value in row))
     return result
+
+
+@dataclass(frozen=True)
+class RowsView:
+    """Rows as a table; where that is wider than the terminal, each as a record, a line for each column."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Called by Rich, which knows the width."""
+        whole = table(self.columns, self.rows)
+        if whole.__rich_measure__(console, options.update(width=_ANY_WIDTH)).maximum <= options.max_width:
+            yield whole
+            return
+        for number, row in enumerate(self.rows, 1):
+            yield Text(f"row {number}", style="bold")
+            record = Table(show_header=False, box=None, pad_edge=False)
+            record.add_column(style="dim", no_wrap=True)
+            record.add_column(overflow="fold")
+            for column, value in zip(self.columns, row, strict=True):
+                record.add_row(Text(column), NULL if value is None else Text(shown(value)))
+            yield Padding(record, (0, 0, 0, 2))
 
 
 def shown(value: Any, elements: int | None = None) -> str:

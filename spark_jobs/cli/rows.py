@@ -16,12 +16,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spark_jobs.cli.output import json_value, note, show, table
+from spark_jobs.cli.output import RowsView, json_value, note, show
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from rich.table import Table
 
 LimitOption = Annotated[
     int | None,
@@ -37,6 +36,10 @@ LimitOption = Annotated[
 SHOWN_ROWS = 100
 """Rows that fit on a few screens."""
 
+UNITS = {"Microseconds": "µs", "Seconds": "s", "Bytes": "bytes"}
+"""Units by the words with which comments of columns begin that have one."""
+_COMMENT = b"comment"
+
 IN_MEMORY_BYTES = 64 << 20
 """Fetched rows beyond this wait on the disk."""
 
@@ -48,10 +51,12 @@ def most_rows(limit: int | None, *, as_json: bool, shown: int = SHOWN_ROWS) -> i
 
 @dataclass
 class Fetched:
-    """The rows of a query as they were fetched, and whether there were more than the limit."""
+    """The rows of a query as they were fetched, whether there were more than the limit, and the units of columns whose
+    comment begins with one."""
 
     columns: list[str]
     truncated: bool = False
+    units: dict[str, str] = field(default_factory=dict)
     _spool: IO[bytes] = field(default_factory=lambda: tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES))  # noqa: SIM115
 
     def values(self) -> Iterator[tuple[Any, ...]]:
@@ -75,7 +80,11 @@ def fetch(frame: DataFrame, limit: int) -> Fetched:
     import pyarrow as pa
 
     schema, batches = _batches(frame.limit(limit + 1) if limit else frame)
-    found = Fetched(list(schema.names))
+    comments = {each.name: (each.metadata or {}).get(_COMMENT, b"").decode() for each in schema}
+    units = {
+        name: UNITS[words[0]] for name, text in comments.items() if (words := text.split(" ")) and words[0] in UNITS
+    }
+    found = Fetched(list(schema.names), units=units)
     if not schema.names:
         return found
     left = limit
@@ -106,6 +115,8 @@ def _batches(frame: DataFrame) -> tuple[pa.Schema, Iterator[pa.Table]]:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    comments = [each.metadata.get("comment", "") for each in frame.schema.fields]
+    schema = pa.schema([own.with_metadata({_COMMENT: text}) for own, text in zip(schema, comments, strict=True)])
     if not isinstance(frame, ServerFrame):
         return schema, iter([frame.toArrow()])
     # what toArrow does, but for gathering all batches
@@ -126,11 +137,12 @@ def distinct(names: Sequence[str]) -> list[str]:
     return result
 
 
-def table_of(found: Fetched, columns: Sequence[str] | None = None) -> Table:
-    """The rows for people, all columns or some."""
-    if columns is None:
-        return table(found.columns, found.values())
-    return table(columns, ([row[column] for column in columns] for row in found.rows()))
+def view_of(found: Fetched, columns: Sequence[str] | None = None) -> RowsView:
+    """The rows for people, all columns or some, each with its unit."""
+    shown = found.columns if columns is None else columns
+    rows = found.values() if columns is None else (tuple(row[name] for name in columns) for row in found.rows())
+    names = [f"{name} ({found.units[name]})" if name in found.units else name for name in shown]
+    return RowsView(names, [*rows])
 
 
 def emit_rows(
@@ -140,7 +152,7 @@ def emit_rows(
     """Print fetched rows: a table of `columns` for people; for programs `about`, the columns, the rows under `key`, and
     `truncated`, with exit code 1 where it is true."""
     if not as_json:
-        show(table_of(found, columns))
+        show(view_of(found, columns))
         return
     write_document(found, key, about)
     sys.stdout.write("\n")

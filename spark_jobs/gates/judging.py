@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from expectations.invariant import raised
 from spark_jobs.config import Settings
-from spark_jobs.gates.checks import Assertion
+from spark_jobs.gates.checks import LATE_BY, Assertion
 from spark_jobs.gates.frames import as_pandas
 from spark_jobs.gates.project import Batch, validate
 from spark_jobs.gates.verdicts import MAX_EXAMPLES, Answer, Verdict
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 _ROWS_SAID = "_row"
 """Column of the row's place, by which Great Expectations says which rows break an expectation."""
+
+
+_UNITS = {LATE_BY: f"{LATE_BY} (µs)"}
+"""Columns of the checks' own by the names under which samples show them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +143,13 @@ def _observed(result: ExpectationValidationResult) -> str:
         rows, broken = int(outcome["element_count"]), int(outcome["unexpected_count"])
         return f"{broken} of {rows} rows that break it" if rows else "no rows"
     observed = outcome.get("observed_value")
-    return f"{observed:.6g}" if isinstance(observed, float) else str(observed)
+    if isinstance(observed, float):
+        return f"{observed:.6g}"
+    return json.dumps(observed, default=str) if isinstance(observed, dict | list) else str(observed)
 
 
 def _sample(result: ExpectationValidationResult, rows: pa.Table, columns: Sequence[str]) -> list[dict[str, Any]]:
     places = [int(each[_ROWS_SAID]) for each in result.result.get("partial_unexpected_index_list") or []]
     shown = [column for column in dict.fromkeys(columns) if column in rows.column_names]
-    return list(rows.select(shown).take(pa.array(places[:MAX_EXAMPLES], pa.int64())).to_pylist())
+    sample = rows.select(shown).take(pa.array(places[:MAX_EXAMPLES], pa.int64()))
+    return list(sample.rename_columns([_UNITS.get(column, column) for column in shown]).to_pylist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -103,5 +104,10 @@ def verdict_lines(verdict: Verdict) -> str:
 
 def _row_text(row: Mapping[str, Any]) -> str:
     """A row as `column=value`, instants as ISO 8601 has them, a missing value as null."""
-    values = {name: value.isoformat() if isinstance(value, date) else value for name, value in row.items()}
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+    return ", ".join(f"{name}={_value_text(value)}" for name, value in row.items())
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=_value_text, ensure_ascii=False)
+    return value.isoformat() if isinstance(value, date) else "null" if value is None else str(value)

@@ -6,6 +6,7 @@ it; see `expectations.checks`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -286,6 +287,10 @@ class OfSql(CheckBase):
         return f"every row with {self.sql}"
 
 
+def _as_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
 def columns_read(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """The columns that an expectation of Great Expectations reads by its arguments; none if it may read any."""
     if arguments.get("row_condition"):
@@ -310,7 +315,7 @@ class OfExpectation(CheckBase):
     @property
     def in_words(self) -> str:
         """What it expects, without the column that it is about."""
-        return f"{self.type} with {self.arguments}"
+        return f"{self.type} with {', '.join(f'{name} {_as_text(value)}' for name, value in self.arguments.items())}"
 
 
 DataCheck = Annotated[

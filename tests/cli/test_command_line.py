@@ -8,6 +8,7 @@ import sys
 from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,12 +16,13 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from spark_jobs.cli.app import run
 from spark_jobs.cli.commands.run import for_people
 from spark_jobs.cli.commands.sql import statements
 from spark_jobs.cli.output import show, shown
-from spark_jobs.cli.rows import distinct, emit_rows, most_rows
+from spark_jobs.cli.rows import distinct, emit_rows, most_rows, view_of
 from spark_jobs.config import load_settings
 from spark_jobs.errors import ParameterError
 from spark_jobs.reads.chain_metrics import chain_metrics
@@ -311,6 +313,20 @@ def fetched(monkeypatch):
     monkeypatch.setattr(rows, "_batches", batches)
     monkeypatch.setattr(rows, "IN_MEMORY_BYTES", 100)
     return lambda content, limit: rows.fetch(Frame(content), limit)
+
+
+@pytest.mark.parametrize(("width", "are_records"), [(32, False), (31, True)])
+def test_rows_that_are_wider_than_the_terminal_are_records(fetched, width, are_records):
+    late = pa.field("late_by", pa.int64()).with_metadata({"comment": "Microseconds from its end."})
+    schema = pa.schema([late, pa.field("site", pa.string()), pa.field("m", pa.list_(pa.int64()))])
+    found = fetched(pa.table([[61_000_000], [None], [[1, 2, 3, 4]]], schema=schema), 0)
+    console = Console(width=width, record=True, file=StringIO())
+    console.print(view_of(found))
+    shown_lines = console.export_text().rstrip().split("\n")
+    assert all(len(line) <= width for line in shown_lines)
+    assert "late_by (µs)" in shown_lines[0] + shown_lines[1]
+    assert {each for line in shown_lines for each in line.split()} >= {"61000000", "NULL", "site", "m"}
+    assert (shown_lines[0].strip() == "row 1") is are_records
 
 
 def test_a_result_with_repeated_names_keeps_every_value(fetched, capsys):

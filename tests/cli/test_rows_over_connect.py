@@ -39,6 +39,8 @@ assert [row["namespace"] for row in shown.rows()] == ["default"]
 made = rows.fetch(spark.sql("CREATE TEMPORARY VIEW v AS SELECT 1 AS one"), 1000)
 assert (made.columns, list(made.rows())) == ([], [])
 assert list(rows.fetch(spark.sql("SELECT * FROM v"), 0).rows()) == [{"one": 1}]
+spark.sql("CREATE TEMPORARY VIEW w (late_by COMMENT 'Microseconds from its end.', n) AS SELECT 5L, 1")
+assert rows.fetch(spark.sql("SELECT n, late_by FROM w"), 0).units == {"late_by": "µs"}
 spark.stop()
 """
 

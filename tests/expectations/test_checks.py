@@ -8,6 +8,7 @@ import datetime as dt
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from spark_jobs.config import Settings
 from spark_jobs.gates.checks import Assertion, assertions_about, sql_column, verify
 from spark_jobs.gates.judging import Checked, judge
 from spark_jobs.gates.project import build_data_docs
-from spark_jobs.gates.verdicts import GateFailed, Verdict
+from spark_jobs.gates.verdicts import GateFailed, Verdict, verdict_lines
 from spark_jobs.kernels.records import read_csv
 from spark_jobs.landing.record_spec import record_spec
 from spark_jobs.sources import Source, SourceFileError, parse_source
@@ -207,6 +208,22 @@ def test_a_verdict_shows_the_rows_that_break_it_and_who_acts(quality: Settings) 
     assert "ranged: `amount`: a value from 0 to 100" in refusal
     assert "expected a value from 0 to 100, found 2 of 4 rows that break it" in refusal
     assert f"e.g. row_id={2**60 + 5}, amount=101\n" in refusal
+
+
+def test_a_verdict_has_units_and_no_python_of_its_values(quality: Settings) -> None:
+    drop = rows()
+    drop[2]["at"] -= 3 * DAY
+    kind = {"kind": "expectation", "type": "expect_table_columns_to_match_set"}
+    checks = {
+        "on_time": CHECKS["on_time"],
+        "known": {**kind, "arguments": {"column_set": ["amount"], "exact_match": True}},
+    }
+    late, known = verdicts(quality, table(drop), checks)
+    assert late.sample[0]["late_by (µs)"] == (START - drop[2]["at"]) // dt.timedelta(microseconds=1)
+    assert "amount" in json.loads(known.observed)
+    assert known.expectation.endswith('with column_set ["amount"], exact_match true')
+    nested = replace(late, sample=({"row_id": 1, "extra": {"a": None, "at": START}},))
+    assert f'e.g. row_id=1, extra={{"a": null, "at": "{START.isoformat()}"}}' in verdict_lines(nested)
 
 
 def test_treatment_severity_and_a_reason_decide_what_becomes_of_a_failure(quality: Settings) -> None:

@@ -7,7 +7,8 @@ import shlex
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.console import Group
+from rich.text import Text
 
 from spark_jobs.cli.output import JsonOption, emit, note, table
 from spark_jobs.config import load_settings
@@ -93,8 +94,10 @@ def verify(place: PlaceArgument, name: SetOption = None, as_json: JsonOption = F
         "lake_differs": done.elsewhere,
     }
     wrong = [*done.damaged.items(), *done.elsewhere.items()]
-    title = f"set {done.compared.name}: {done.files} files read, {len(wrong)} damaged or different"
-    emit(as_json, document, lambda: table(["file", "finding"], wrong[:SHOWN], title=title))
+    title = (
+        f"set {done.compared.name}: {done.files} files of {done.bytes} bytes read, {len(wrong)} damaged or different"
+    )
+    emit(as_json, document, lambda: table(["file", "finding"], wrong[:SHOWN], title=title) if wrong else Text(title))
     if wrong:
         raise typer.Exit(1)
 
@@ -103,6 +106,9 @@ def _value(value: Any) -> str:
     return "not set" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _listed(document: dict[str, Any], title: str) -> Table:
-    rows = [(name, value) for name, value in document.items() if not isinstance(value, dict)]
-    return table(["what", "value"], rows, title=title)
+def _listed(document: dict[str, Any], title: str) -> Group:
+    """The numbers of a set, and up to where it has each source."""
+    numbers = [(name.replace("_", " "), value) for name, value in document.items() if not isinstance(value, dict)]
+    sources = [(source, shown["published"], shown["run_id"]) for source, shown in document["published"].items()]
+    columns = ["source", "published up to (UTC)", "by the run"]
+    return Group(table(["what", "value"], numbers, title=title), Text(), table(columns, sources))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spark_jobs.cli.output import JsonOption, complain, note, show
-from spark_jobs.cli.rows import Fetched, LimitOption, end_truncated, fetch, most_rows, table_of, write_document
+from spark_jobs.cli.rows import Fetched, LimitOption, end_truncated, fetch, most_rows, view_of, write_document
 from spark_jobs.config import Settings, load_settings
 from spark_jobs.errors import TidemarkError
 from spark_jobs.failures import recognized
@@ -105,7 +105,7 @@ def _refused(error: Any) -> SqlRefused:
 def _tables(results: list[Fetched]) -> Any:
     from rich.console import Group
 
-    return Group(*(table_of(one) for one in results if one.columns))
+    return Group(*(view_of(one) for one in results if one.columns))
 
 
 def _write_documents(results: list[Fetched]) -> None:
