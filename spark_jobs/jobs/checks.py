@@ -35,7 +35,7 @@ from spark_jobs.landing.ledger import PendingLanding, counted_landings, landed_d
 from spark_jobs.landing.places import Places
 from spark_jobs.landing.standing import rejects_of_drops
 from spark_jobs.session import is_lost_server
-from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, did_you_mean
+from spark_jobs.sources import ROWS, STATE, OfSql, Problem, SourceFileError, unknown_name
 from spark_jobs.storage.column_types import sql_type_of
 from spark_jobs.storage.quality_tables import OVERRIDES
 
@@ -57,9 +57,10 @@ def verify_checks(stage: Stage) -> None:
     known = _names(stage) if stage.request.overrides else []
     for name, because in stage.request.overrides.items():
         if name not in known:
-            raise ParameterError(
+            raise unknown_name(
+                name,
+                known,
                 expected=f"a check of {stage.source.name} ({', '.join(known) or 'it has none'})",
-                found=f"{name!r}{did_you_mean(name, known)}",
                 consequence="nothing was run; what the engine itself promises can't be let pass",
                 next_step="name a check of the source file or of a suite of your own",
             )

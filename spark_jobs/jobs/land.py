@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def land_files(stage: Stage) -> None:
         retracted_files=sorted(before.path for before in found.retracted),
         empty_drops=[stage.source.drops.label(n) for n in empty],
     )
-    stage.summary.update(_hints(stage, files, found, empty))
+    stage.summary.update(_hints(stage, files, found, known.all_files, empty))
     rows = [ledger.empty_drop_row(stage.source, n) for n in empty]
     if found.has_work:
         landed = Landing(stage.lake, stage.source, stage.fence, stage.run_id).land(found)
@@ -88,17 +88,20 @@ def land_files(stage: Stage) -> None:
         ledger.write(stage.lake, rows, stage.fence, stage.run_id)
 
 
-def _hints(stage: Stage, files: list[LandingFile], found: Survey, empty: list[int]) -> dict[str, Any]:
-    """What of the files looks misplaced, of a run that takes drops as they are."""
+def _hints(
+    stage: Stage, files: list[LandingFile], found: Survey, landed: Mapping[str, Version], empty: list[int]
+) -> dict[str, Any]:
+    """Files that look misplaced, by the summary's names; of a run that takes drops as they are. `landed`: all files of
+    the source."""
     request, landing = stage.request, stage.settings.landing
     if stage.source.extract is not None or request.retract or not request.takes_drops:
         return {}
     new = [file for file in found.read if file.path not in found.before]
     gone = [] if request.chosen_files is not None else gone_files(files, found.before)
-    twins = copies(new, ledger.versions(stage.lake, stage.source).values()) if new else []
+    twins = copies(new, landed.values())
     beside = [hint for n in empty[:LOOKED_BESIDE] for hint in files_beside(landing, stage.source, n)]
-    told = {"gone_files": gone, "copied_files": [list(pair) for pair in twins], "files_beside": beside}
-    return {name: what for name, what in told.items() if what}
+    hints = {"gone_files": gone, "copied_files": [list(pair) for pair in twins], "files_beside": beside}
+    return {name: listed for name, listed in hints.items() if listed}
 
 
 def listed_files(stage: Stage) -> list[LandingFile]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -83,25 +83,27 @@ class PendingLanding:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a run must know of the ledger: `files`, path -> the newest version, of the run's drops; `pending`, by their
-    numbers the landings that are not in the trace yet, oldest first."""
+    """The ledger as a run needs it: `all_files`, path -> the newest version; `files`, those of the run's drops;
+    `pending`, by their numbers the landings that are not in the trace yet, oldest first."""
 
+    all_files: dict[str, Version]
     files: dict[str, Version]
     pending: dict[int, PendingLanding]
 
 
 def known(lake: Lake, source: Source, drops: range | None, landed_through: int) -> Known:
-    """Read the ledger once, for the files of these drops (None: all) and for the landings beyond `landed_through`."""
-    beyond = pc.field("landing") > landed_through
-    of_drops = pc.scalar(True) if drops is None else _between("seq_no", drops.start, drops.stop - 1)
-    files: dict[str, Version] = {}
+    """Read the ledger once; `drops`: those of the run, None for all. Landings beyond `landed_through` are pending."""
+    rows = _rows(lake, source, pc.scalar(True))
+    all_files = {row["path"]: _version(row) for row in rows if row["path"] is not None}
+    files = {path: version for path, version in all_files.items() if drops is None or version.seq_no in drops}
+    return Known(all_files, files, _pending(row for row in rows if row["landing"] > landed_through))
+
+
+def _pending(rows: Iterable[Mapping[str, Any]]) -> dict[int, PendingLanding]:
     pending: dict[int, PendingLanding] = {}
-    for row in _rows(lake, source, of_drops | beyond):
-        if (drops is None or row["seq_no"] in drops) and row["path"] is not None:
-            files[row["path"]] = _version(row)
-        if row["landing"] > landed_through:
-            pending[row["landing"]] = pending.get(row["landing"], PendingLanding()).plus(row)
-    return Known(files, pending)
+    for row in rows:
+        pending[row["landing"]] = pending.get(row["landing"], PendingLanding()).plus(row)
+    return pending
 
 
 def versions(lake: Lake, source: Source) -> dict[str, Version]:
@@ -116,7 +118,7 @@ def _version(row: Mapping[str, Any]) -> Version:
 
 def pending_landings(lake: Lake, source: Source, landed_through: int) -> dict[int, PendingLanding]:
     """The landings beyond `landed_through` by their numbers, oldest first."""
-    return known(lake, source, range(0), landed_through).pending
+    return _pending(_rows(lake, source, pc.field("landing") > landed_through))
 
 
 def landings_between(lake: Lake, source: Source, after: int, through: int) -> list[int]:

@@ -35,7 +35,7 @@ from spark_jobs.sources.environments import (
 )
 from spark_jobs.sources.folder import SourceFolder, find_source, read_sources
 from spark_jobs.sources.load import load_source, parse_source
-from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean, name_problem
+from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean, name_problem, unknown_name
 from spark_jobs.sources.source import Dag, Source
 from spark_jobs.sources.state import Compaction, DeleteWhen, Operations, State
 from spark_jobs.sources.windows import (
@@ -105,4 +105,5 @@ __all__ = [
     "read_sources",
     "row_id",
     "typed",
+    "unknown_name",
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spark_jobs.errors import ParameterError
 from spark_jobs.sources.folder import find_source_file, source_files
-from spark_jobs.sources.problems import did_you_mean
+from spark_jobs.sources.problems import unknown_name
 
 FOLDER = "environments"
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", re.ASCII)
@@ -100,9 +100,10 @@ def find_environment(home: Path, name: str) -> Environment:
     environment = _environment(home, name)
     if not environment.folder.is_dir():
         names = [other.name for other in environments(home)]
-        raise ParameterError(
+        raise unknown_name(
+            name,
+            names,
             expected=f"one of the environments {', '.join(names) or '(none)'}",
-            found=f"{name!r}{did_you_mean(name, names)}",
             next_step=f"create it with `tidemark env create {name}`",
         )
     return environment

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from spark_jobs.errors import ParameterError
 from spark_jobs.sources.checks import tables_of
 from spark_jobs.sources.load import load_source
-from spark_jobs.sources.problems import Problem, SourceFileError, did_you_mean, name_problem
+from spark_jobs.sources.problems import Problem, SourceFileError, name_problem, unknown_name
 from spark_jobs.sources.source import Source
 
 SOURCE_SUFFIXES = (".yml", ".yaml")
@@ -111,9 +110,10 @@ def find_source_file(directory: str | Path, name: str) -> Path:
     """
     paths = _paths(directory)
     if name not in paths:
-        raise ParameterError(
+        raise unknown_name(
+            name,
+            paths,
             expected=f"one of the sources {', '.join(paths) or '(none)'}",
-            found=f"{name!r}{did_you_mean(name, paths)}",
             next_step=f"add {name}.yml to the sources' folder, {directory}",
         )
     return _only(paths[name])

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from spark_jobs.errors import ConfigurationError
+from spark_jobs.errors import ConfigurationError, ParameterError
 
 _LONGEST_FOUND = 80
 
@@ -86,6 +86,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """` (did you mean …?)` for the nearest of `known`, or nothing when none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" (did you mean `{near[0]}`?)" if near else ""
+
+
+def unknown_name(
+    name: str, known: Iterable[str], *, expected: str, next_step: str, consequence: str = "nothing was changed"
+) -> ParameterError:
+    """The refusal of a name that is not among `known`, with the nearest of them."""
+    found = f"{name!r}{did_you_mean(name, known)}"
+    return ParameterError(expected=expected, found=found, consequence=consequence, next_step=next_step)
 
 
 def name_problem(path: str, kind: str, name: str, known: Iterable[str]) -> Problem:

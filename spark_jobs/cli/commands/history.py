@@ -10,7 +10,6 @@ from spark_jobs.cli.arguments import SourceArgument, instant, known_source, serv
 from spark_jobs.cli.output import JsonOption
 from spark_jobs.cli.rows import LimitOption, as_fetched, emit_rows, fetch, most_rows
 from spark_jobs.config import load_settings
-from spark_jobs.errors import ParameterError
 
 PublishedAsOf = Annotated[
     str | None, typer.Option("--as-of", help="As the last publication up to this time showed them; default: now.")
@@ -71,11 +70,12 @@ def windows(
     settings = load_settings()
     checked = known_source(settings, source)
     if name not in checked.windows:
-        from spark_jobs.sources import did_you_mean
+        from spark_jobs.sources import unknown_name
 
-        raise ParameterError(
+        raise unknown_name(
+            name,
+            checked.windows,
             expected=f"one of the windows {', '.join(checked.windows) or '(none)'} of {source}",
-            found=f"{name!r}{did_you_mean(name, checked.windows)}",
             next_step=f"name one of them, or declare it in {source}.yml",
         )
     known_us = _micros(as_of)

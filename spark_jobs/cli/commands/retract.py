@@ -72,7 +72,7 @@ def _drop_of(settings: Settings, source: Source, file: str | None) -> str:
         ParameterError: no file is named, or none of its name has landed.
     """
     from spark_jobs.landing import ledger
-    from spark_jobs.sources import did_you_mean
+    from spark_jobs.sources import unknown_name
 
     if file is None:
         raise ParameterError(
@@ -81,9 +81,10 @@ def _drop_of(settings: Settings, source: Source, file: str | None) -> str:
     with lake_of(settings) as lake:
         versions = ledger.versions(lake, source)
     if file not in versions:
-        raise ParameterError(
+        raise unknown_name(
+            file,
+            versions,
             expected=f"a landed file of {source.name}, relative to the landing directory",
-            found=f"{file!r}{did_you_mean(file, versions)}",
             consequence="nothing was taken back",
             next_step="`SELECT path FROM bronze.files` names landed files",
         )

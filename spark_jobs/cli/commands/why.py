@@ -13,7 +13,6 @@ from spark_jobs.cli.arguments import SourceArgument, known_source, server_sessio
 from spark_jobs.cli.output import ELEMENTS, JsonOption, emit, shown, table
 from spark_jobs.cli.rows import LimitOption, end_truncated, most_rows
 from spark_jobs.config import Settings, load_settings
-from spark_jobs.errors import ParameterError
 
 if TYPE_CHECKING:
     from spark_jobs.reads.row_keys import PublishedTable
@@ -64,16 +63,17 @@ def _behind_mart(settings: Settings, source: Source, name: str) -> PublishedTabl
         ParameterError: there is no such mart, or its rows are not those of a table of the source.
     """
     from spark_jobs.portal.marts import marts
-    from spark_jobs.sources import did_you_mean, read_sources
+    from spark_jobs.sources import read_sources, unknown_name
 
     known = marts(settings, read_sources(settings.sources).sources, {})
     mart = known.get(name.removeprefix(MARTS))
     follows = None if mart is None or mart.source != source.name else mart.follows
     if mart is None or follows is None:
         asked = [f"{MARTS}{each.name}" for each in known.values() if each.follows and each.source == source.name]
-        raise ParameterError(
+        raise unknown_name(
+            name,
+            asked,
             expected=f"a mart whose rows are those of one table of {source.name}: {', '.join(asked) or 'none'}",
-            found=f"{name!r}{did_you_mean(name, asked)}",
             next_step="name one of them, or the table of silver or gold that the mart reads",
         )
     return replace(follows, also={**follows.also, **dict(zip(mart.grain, follows.key, strict=True))})
