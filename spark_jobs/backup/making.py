@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +37,8 @@ from spark_jobs.storage.tables import FILES
 T = TypeVar("T")
 COPIES_AT_ONCE = 8
 """Most files are small: what takes time is opening them."""
+_NAME = "%Y%m%dT%H%M%S.%fZ"
+"""Of a set, as `strftime` has it."""
 ATTEMPTS = 3
 """How often a set is begun anew because a table was vacuumed meanwhile."""
 
@@ -98,10 +101,9 @@ class _Making:
         if landing:
             version = next(t.version for t in tables if t.table == f"{FILES.database}.db/{FILES.table}")
             files += self._landed(version)
-        now = datetime.now(UTC)
         backup_set = BackupSet(
-            name=now.strftime("%Y%m%dT%H%M%S.%fZ"),
-            made_at=now.isoformat(timespec="seconds"),
+            name=self._name(),
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
             lake=self._settings.lake,
             tables={table.table: table.version for table in tables},
             published=published,
@@ -111,6 +113,16 @@ class _Making:
         backup_set.write(self._store)
         (self._settings.home / LAST_BACKUP).write_text(json.dumps({"place": self._store.place, "set": backup_set.name}))
         return Backup(backup_set, len(self._copied), sum(self._copied))
+
+    def _name(self) -> str:
+        """The time, for people. It is later than the name of the set before, whatever the clock says: the newest set is
+        the one with the greatest name."""
+        time = datetime.now(UTC)
+        if self._before:
+            with suppress(ValueError):  # a set that somebody gave another name
+                before = datetime.strptime(self._before.name, _NAME).replace(tzinfo=UTC)
+                time = max(time, before + timedelta(microseconds=1))
+        return time.strftime(_NAME)
 
     def _source_files(self) -> list[Path]:
         return sorted(path for path in self._settings.sources.glob("*") if path.suffix in SOURCE_SUFFIXES)

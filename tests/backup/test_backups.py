@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import time_machine
 from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
 
@@ -95,6 +96,21 @@ def test_a_later_set_copies_what_is_new_and_both_come_back(settings: Settings, t
     restore(empty_home(tmp_path, "oldest"), place, first.backup_set.name)
     assert content(empty_home(tmp_path, "newest")) == content(settings)
     assert content(empty_home(tmp_path, "oldest")) == before
+
+
+@pytest.mark.parametrize("days", [-400, 4000])
+def test_the_newest_set_is_the_one_made_last_whatever_the_clock_says(
+    settings: Settings, tmp_path: Path, days: int
+) -> None:
+    place = str(tmp_path / "backup")
+    back_up(settings, place)
+    for token, off in ((2, timedelta(days=days)), (3, timedelta())):
+        publish(settings, token)
+        with time_machine.travel(datetime.now(UTC) + off):
+            made = back_up(settings, place).backup_set
+        back = restore(empty_home(tmp_path, f"after-{token}"), place)
+        assert back.back.name == made.name
+        assert content(empty_home(tmp_path, f"after-{token}")) == content(settings)
 
 
 def test_a_log_with_a_checkpoint_comes_back_without_what_was_before_it(settings: Settings, tmp_path: Path) -> None:
