@@ -46,7 +46,7 @@ def earlier_run(context: Any, lo: datetime, drops: Schedule) -> str | None:
 
 
 def named_drops(drops: Schedule, lo: datetime, hi: datetime) -> str:
-    """What people call the drops of a run."""
+    """The drops of a run as people name them: one day, or the first and the last."""
     first, last = (drops.label(drops.number_at(micros(t))) for t in (lo, hi - timedelta(microseconds=1)))
     return first if first == last else f"{first} to {last}"
 

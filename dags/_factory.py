@@ -73,7 +73,7 @@ def deadlines(source: Source) -> list[DeadlineAlert]:
 
 
 def parameters(source: Source) -> dict[str, Param]:
-    """What a person may set for a manual run."""
+    """The parameters that a person may set for a manual run."""
     format_ = "date" if source.drops.every_us % DAY_US == 0 else "date-time"
     return {
         "from": Param(
@@ -109,7 +109,7 @@ def parameters(source: Source) -> dict[str, Param]:
 
 
 def assets(source: Source, stage: str) -> list[Asset]:
-    """What a stage writes, as `tidemark://<database>/<table or source>`."""
+    """The assets that a stage writes, as `tidemark://<database>/<table or source>`."""
     written = {
         "land": [f"bronze/{source.name}"],
         "seal": [f"trace/{source.name}"],
@@ -127,7 +127,7 @@ def asset(path: str) -> Asset:
 
 
 def _origin(source: Source) -> str:
-    """What a drop is read from, for people."""
+    """The place that a drop is read from, in words for people."""
     landing = source.landing
     if landing.kind == "files":
         return f"`{landing.path}` ({landing.format}) below the landing directory"

@@ -1,4 +1,4 @@
-"""How a task of ours fails: what its log says, and whether it is tried again."""
+"""Failures of our tasks: the lines in their logs, and whether Airflow tries again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task does: its drops, its turn on the source, its stage. Only a task's own process imports the jobs."""
+"""The work of a task: its drops, its turn on the source, its stage. Only a task's own process imports the jobs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from spark_jobs.scheduling.alerts import Event
 
 ASSETS = "tidemark://"
-"""What the URI of each of our assets begins with."""
+"""The beginning of the URI of each of our assets."""
 DROPS_ASSET = "drops/"
-"""What comes next in that of an asset that has a partition for each drop."""
+"""The part that follows in the URI of an asset with a partition for each drop."""
 SCHEDULED = "scheduled"
 """The type of runs that nobody started."""
 CAUGHT_UP = "caught_up"
@@ -308,7 +308,7 @@ def overrides(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def stage_request(params: Mapping[str, Any], planned: str | None) -> Any:
-    """What the run's parameters ask of a stage; of the first, that what the approved plan was made on still stands."""
+    """The request of a stage by the run's parameters; the first stage of an approved plan gets the plan's base."""
     from spark_jobs.jobs.base import Base
     from spark_jobs.jobs.request import Request
 

@@ -142,7 +142,7 @@ class Line:
         self._line.mkdir(parents=True, exist_ok=True)
         self._placed = True
         waiting = _read_place(self._place)
-        since = waiting.get("since", time.time())
+        since = waiting.get("since", time.monotonic())
         fresh = self._place.with_suffix(".new")
         fresh.write_text(json.dumps({**asdict(self._turn), "since": since, "seen": _clock()}))
         fresh.rename(self._place)

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def chains(source: SourceArgument, as_json: JsonOption = False) -> None:
-    """What the chains of a source hold, and the bytes that they take beside its deltas."""
+    """Show the sizes of a source's chains, and the bytes that they take beside its deltas."""
     settings = load_settings()
     checked = known_source(settings, source)
     from spark_jobs.reads.chain_metrics import chain_metrics

@@ -55,7 +55,7 @@ def _repaired(settings: Settings) -> list[Finding]:
 
 
 def _names(settings: Settings) -> list[Finding]:
-    """What the catalog lacks, where a server runs that can be asked."""
+    """Findings about names that the catalog lacks; none if no server runs that could be asked."""
     from spark_jobs.jobs.examination import examine_names
     from spark_jobs.server.status import status
 

@@ -40,10 +40,11 @@ def register(app: typer.Typer) -> None:
 
 
 def env(context: typer.Context) -> None:
-    """What a shell needs so that `airflow`, `tidemark` and `dbt` find this installation: `eval "$(tidemark env)"`.
+    """Print the variables by which `airflow`, `tidemark` and `dbt` find this installation: `eval "$(tidemark env)"`.
 
-    It holds Airflow's keys: keep it out of logs. The subcommands are about environments: copies of source files, to be
-    changed, planned with `tidemark plan SOURCE --env NAME`, built beside production's tables, compared and promoted.
+    Airflow's keys are among them: keep the output out of logs. The subcommands are about environments: copies of
+    source files, to be changed, planned with `tidemark plan SOURCE --env NAME`, built beside production's tables,
+    compared and promoted.
     """
     if context.invoked_subcommand is None:
         print_environment()
@@ -99,7 +100,7 @@ def diff(
     rows: Annotated[int, typer.Option(min=0, help="Differing rows to show per table; 0 shows all.")] = SAMPLE,
     as_json: JsonOption = False,
 ) -> None:
-    """How the environment's tables differ from what production shows now."""
+    """Show how the environment's tables differ from what production shows now."""
     from spark_jobs.sources import find_environment, find_source
 
     settings = load_settings()

@@ -58,8 +58,10 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a run or backfill of these drops would change, or their retraction or replay; writes nothing but the file of
-    --save, and for the page of the run that applies it what it says."""
+    """Show what a run or backfill of these drops would change, or their retraction or replay.
+
+    Nothing is written but the file of --save, and a copy of the plan for the page of the run that applies it.
+    """
     if save is not None and not save.parent.is_dir():
         raise ParameterError(
             expected="a file in a folder that is there", found=str(save), next_step=f"make the folder {save.parent}"

@@ -30,7 +30,7 @@ def quality(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What was checked in the last runs: gates, the source file's checks, suites of one's own, drift, dbt's tests.
+    """List the checks of the last runs: gates, the source file's checks, suites of one's own, drift, dbt's tests.
 
     Exit code 1 if the newest run shown of a source failed a check; what only warns does not count.
     """

@@ -26,7 +26,7 @@ AllOption = Annotated[
     bool, typer.Option("--all", help="Also records that were dismissed, replayed, replaced or are gone.")
 ]
 SHOWN_COLUMNS = ("file", "line", "last_line", "records", "rule", "reason", "raw", "replay_state")
-"""What people see of a record."""
+"""The columns of a record that people see."""
 SHOWN_REASONS = 20
 """Reasons that fit on a screen."""
 
@@ -49,7 +49,7 @@ def list_records(
     every: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """How many records are in quarantine, by drop, file and rule, and by reason."""
+    """Count the records in quarantine, by drop, file and rule, and by reason."""
     from spark_jobs.jobs.replay import quarantined, reasons, summary
 
     settings = load_settings()

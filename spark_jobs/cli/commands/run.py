@@ -277,7 +277,7 @@ _ALWAYS = (
 )
 """Measures of a stage that people see, also where they are 0."""
 _WHERE_ANY = ("rows_back", "rejects_back", "duplicates_back")
-"""Those that they see where there are any."""
+"""Measures of a stage that people see unless they are 0."""
 
 
 def _nothing(land: dict[str, Any], empty: list[str], *, moved: bool) -> str:

@@ -69,7 +69,7 @@ def status(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What runs, whether it answers, and where; exit code 1 unless all of it serves with the present code.
+    """Show which parts run, where, and whether they answer; exit code 1 unless all serve with the present code.
 
     With --drops: which drops of a source are landed, missing, failed (in Airflow) or partial (files came, changed or
     went since, or were landed and never published); needs no server.

@@ -146,7 +146,7 @@ def _prompt(settings: Settings, limit: int) -> None:
 
 
 def _typed() -> Iterator[str]:
-    """What the user types, up to a line that ends with a semicolon; Ctrl-C drops it, Ctrl-D ends."""
+    """The statement that the user types, up to a line that ends with a semicolon; Ctrl-C drops it, Ctrl-D ends."""
     text = ""
     while True:
         try:

@@ -38,7 +38,7 @@ def why(
     limit: LimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Which files and lines a published row comes from, and which of them caused each of its revisions."""
+    """Show the files and lines that a published row comes from, and those that caused each of its revisions."""
     settings = load_settings()
     checked = known_source(settings, source)
     from spark_jobs.reads.row_keys import published_table, row_key
