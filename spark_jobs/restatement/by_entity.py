@@ -1,4 +1,5 @@
-"""What states and chains share: rows are dealt out by entity, and corrections say whose they are."""
+"""Two steps that states and chains share: rows are dealt out by entity, and corrections are stamped with their
+source."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from spark_jobs.sources import Source
 
 
 def dealt(label: str, rows: pa.Table, n_tasks: int) -> Iterator[Block]:
-    """Blocks of rows, each row in the task of its entity."""
+    """Yield the rows as blocks, one per task; a row is in the task that the hash of its entity chooses."""
     tasks = hashes([rows["entity"]]) % np.uint64(n_tasks)
     for task in np.unique(tasks).tolist():
         yield Block(task, label, rows.filter(pa.array(tasks == task)) if n_tasks > 1 else rows)

@@ -1,5 +1,5 @@
-"""Which published segments and states a run of chains works on: those of the entities that its rows touch, from the
-earliest of these rows on, and what age and retention ask for."""
+"""The published segments and states that a run of chains works on: those of the entities that its rows touch, from
+each entity's earliest row on, and those that age and retention ask for."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from spark_jobs.kernels.plain import Flags, Ints, numbers
 from spark_jobs.storage.data_files import StoredRows
 
 NEEDED_COLUMNS = ("entity", "end_time", "settled_end", "ages_from")
-"""Columns of segments by which they are told."""
+"""The columns of a segment that decide if it is needed."""
 
 
 @dataclass(frozen=True)
 class Touched:
-    """The entities that rows touch, by hashes that ascend, with the event time of each one's earliest row; and bounds
-    over all of them. An entity with the hash of another counts as touched, too: a worker leaves it out."""
+    """The entities that rows touch: their hashes, ascending, and the event time of each entity's earliest row.
+
+    `first` and `last` are the least and the greatest of the entities. An entity that has the same hash as a touched one
+    counts as touched, too; a worker leaves it out.
+    """
 
     hashes: npt.NDArray[np.uint64]
     least: Ints
@@ -30,18 +33,18 @@ class Touched:
     last: str
 
     def least_of(self, entities: pa.ChunkedArray) -> tuple[Flags, Ints]:
-        """Per entity whether it is touched, and from which event time on."""
+        """Two arrays: True for each entity that is touched, and the event time of its earliest row."""
         hashed = hashes([entities])
         place = np.minimum(np.searchsorted(self.hashes, hashed), self.hashes.size - 1)
         return self.hashes[place] == hashed, self.least[place]
 
     def in_range(self) -> pc.Expression:
-        """Whether an entity may be one of them, by which files are skipped."""
+        """The condition that `entity` is between `first` and `last`, by which files are skipped."""
         return (pc.field("entity") >= self.first) & (pc.field("entity") <= self.last)
 
 
 def touched_entities(rows: StoredRows) -> Touched | None:
-    """Which entities the rows (`entity`, `event_time`) touch; None for no row."""
+    """The entities that the rows (`entity`, `event_time`) touch; None if there are no rows."""
     least_times = [_least(table) for table in rows.tables()]
     if not least_times:
         return None
@@ -59,13 +62,13 @@ def _least(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run reads of what is published.
+    """The conditions by which a run chooses the published segments and states that it reads.
 
     Args:
         touched: the entities of its rows.
-        frontiers: what retention has moved.
-        whole: whether all segments of a touched entity are reached: a parent may stand anywhere before its child.
-        oldest: see `oldest_age`.
+        frontiers: since and horizon, as retention has moved them.
+        whole: True if all segments of a touched entity are needed: a parent may be anywhere before its child.
+        oldest: the bound of `ages_from`, see `oldest_age`; None if age compacts nothing.
     """
 
     touched: Touched
@@ -74,7 +77,7 @@ class Needs:
     oldest: int | None
 
     def segments_where(self) -> pc.Expression:
-        """Whether a segment, live or closing, may be needed: by columns with statistics."""
+        """The condition that a segment, live or closing, may be needed; its columns have statistics."""
         end = pc.field("end_time")
         needed = self.touched.in_range()
         if not self.whole:
@@ -85,7 +88,7 @@ class Needs:
         return needed if self.oldest is None else needed | (pc.field("ages_from") < self.oldest)
 
     def segments(self, table: pa.Table) -> Flags:
-        """Which segments (`NEEDED_COLUMNS`) are needed."""
+        """True for each segment (`NEEDED_COLUMNS`) that is needed."""
         touched, least = self.touched.least_of(table["entity"])
         end = numbers(table["end_time"], null=STILL_KNOWN)
         needed = touched if self.whole else touched & (end >= least)
@@ -97,7 +100,7 @@ class Needs:
         return needed | (numbers(table["ages_from"], null=STILL_KNOWN) < self.oldest)
 
     def states(self, table: pa.Table) -> Flags:
-        """Which states (`entity`) are needed."""
+        """True for each state (`entity`) that is needed."""
         return self.touched.least_of(table["entity"])[0]
 
     @property

@@ -1,7 +1,8 @@
-"""Chains that are too long for a worker's memory, restated in stretches of event time: each is a run over what is
-published and what the stretches before it made. What one made and a later one makes anew was never written.
+"""Chains that are too long for a worker's memory, restated in stretches of event time.
 
-A segment waits until no later delta can fall into it; so does a state, which is its entity's after all of them.
+Each stretch is a run over the published rows and the rows that earlier stretches made. A row that a later stretch makes
+anew is not written before that. A segment waits until no later delta can fall into it. A state waits for the last
+stretch, as it is the state of its entity after all deltas.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from spark_jobs.kernels.deltas.states import NO_DELTA
 from spark_jobs.storage.chain_tables import METRICS, SEGMENT
 
 ROW, STATE_PART, SEGMENT_PART = "row", "state", "segment"
-"""Values of the column `part`: what a row of the input, and of the output, is."""
+"""Values of the column `part`, which is the kind of a row of the input and of the output."""
 
 IDENTITY = [column for column in SEGMENT if column != "source"]
-"""What tells segments apart; of states the entity alone does."""
+"""The columns that identify a segment of a source; a state is identified by its entity alone."""
 
 Key = tuple[Any, ...]
 Restate = Callable[[pa.Table, Counter[str], pa.Array], pa.Table]
-"""From rows, states and segments to corrections; it is told which entities stretches before have touched."""
+"""A function from rows, states and segments to corrections; its last argument are the entities that earlier stretches
+touched."""
 
 
 @dataclass
@@ -43,11 +45,11 @@ class Stretches:
     revisions: dict[Key, int] = field(default_factory=dict)
     owed: Counter[str] = field(default_factory=Counter)
     begun: bool = False
-    """Whether a stretch was worked on, and another is to come."""
+    """True if a stretch was worked on, and another one of the same chains is to come."""
 
     def step(self, part: pa.Table, until: int | None, did: Counter[str]) -> pa.Table:
-        """The corrections that stand once this stretch is worked on; after it come event times from `until` on, none if
-        that is None."""
+        """The corrections that are final after this stretch. The next stretch begins at the event time `until`; None
+        if this is the last one."""
         self.own = [_ended(table, part, did) for table in self.own]
         stored = [_as_stored(table, part.schema) for table in self.own]
         group = pa.concat_tables([part, *self.published, *stored], promote_options="default")
@@ -73,8 +75,11 @@ class Stretches:
         return pa.concat_tables([ended, done])
 
     def _still_standing(self, closed: pa.Table, did: Counter[str]) -> list[pa.Table]:
-        """What this run made before without what it has now made anew. The deltas that retention let go are told by
-        one row of each entity: those of a row that was never written are owed."""
+        """The rows that this run made before, without those that it has now made anew.
+
+        One row of each entity has the number of deltas that retention let go. If that row is never written, the number
+        is added to `owed`.
+        """
         gone = set(_keys(closed))
         found = []
         for table in self.own:
@@ -88,7 +93,7 @@ class Stretches:
         return found
 
     def _reachable(self, group: pa.Table, closing: pa.Table, until: int | None) -> list[pa.Table]:
-        """What is published and stands, as far as later deltas may fall into it."""
+        """The published rows that are still live and that later deltas may fall into."""
         if until is None:
             return []
         ended, found = set(_keys(closing)), []
@@ -101,7 +106,7 @@ class Stretches:
         return found
 
     def _paid(self, done: pa.Table) -> pa.Table:
-        """Rows that are now written, of which one of each entity tells what is owed."""
+        """The rows that are now written; the first segment of each entity has the owed deltas in `dropped`, too."""
         dropped = done["dropped"].to_pylist()
         for place, (part, entity) in enumerate(zip(*(done[c].to_pylist() for c in ("part", "entity")), strict=True)):
             if part == SEGMENT_PART:
@@ -109,19 +114,23 @@ class Stretches:
         return _set(done, "dropped", pa.array(dropped, done["dropped"].type))
 
     def _numbered(self, done: pa.Table) -> pa.Table:
-        """Rows that are now written, with a revision more than the published one that they replace."""
+        """The rows that are now written, each with its revision: one more than that of the published row that it
+        replaces, 0 if it replaces none."""
         revisions = [self.revisions.get(key, -1) + 1 for key in _keys(done)]
         return _set(done, "revision", pa.array(revisions, done["revision"].type))
 
 
 def _ended(own: pa.Table, part: pa.Table, did: Counter[str]) -> pa.Table:
-    """Segments that were their chains' last ones end where the first published one in the part starts; theirs is no
-    longer the newest checkpoint."""
+    """The rows that this run made, without segments that are also published.
+
+    A segment that was the last of its chain now ends where the first published segment of the part starts. Its
+    checkpoint is then no longer the newest one.
+    """
     segments = without_closed(part.filter(pc.equal(part["part"], SEGMENT_PART)), IDENTITY)
     first: dict[str, int] = {}
     for entity, start in zip(segments["entity"].to_pylist(), segments["start_time"].to_pylist(), strict=True):
         first[entity] = min(start, first.get(entity, start))
-    # a checkpoint behind the last delta of a stretch may be one that is published
+    # a checkpoint behind the last delta of a stretch may be published already
     published = set(_keys(segments))
     again = pa.array([key in published for key in _keys(own)], pa.bool_())
     never, own = own.filter(again), own.filter(pc.invert(again))
@@ -140,13 +149,13 @@ def _ended(own: pa.Table, part: pa.Table, did: Counter[str]) -> pa.Table:
 
 
 def _uncount(never: pa.Table, did: Counter[str]) -> None:
-    """Segments that are never written count for nothing."""
+    """Take segments that are never written out of the counts of checkpoints and bytes."""
     did["checkpoints"] -= len(never) - never["at_delta"].null_count
     did["bytes_after"] -= bytes_of(_told(never))
 
 
 def _as_stored(made: pa.Table, given: pa.Schema) -> pa.Table:
-    """Corrections as published rows are given to a worker."""
+    """Corrections in the form in which a worker takes published rows, with the columns and types of `given`."""
     for name in ("start_time", "start_row"):
         made = _set(made, name, pc.fill_null(made[name], NO_DELTA))
     names = [name for name in made.column_names if name in given.names]
@@ -154,7 +163,7 @@ def _as_stored(made: pa.Table, given: pa.Schema) -> pa.Table:
 
 
 def _told(segments: pa.Table) -> pa.Table:
-    """What is counted as a segment's bytes."""
+    """The columns of segments whose bytes are counted."""
     ways = ("part", "era", "known_from", "known_to", "revision", *(metric.name for metric in METRICS))
     return segments.drop_columns(list(ways))
 
@@ -173,7 +182,8 @@ def _dropped(rows: pa.Table) -> list[tuple[str, int]]:
 
 
 def _waits(rows: pa.Table, until: int | None) -> pa.Array:
-    """Segments into which a delta at `until` or later may fall, and all states."""
+    """True for each segment into which a delta at `until` or later may fall, and for each state. Without `until`, no
+    row waits."""
     if until is None:
         return pa.array([False] * rows.num_rows, pa.bool_())
     end = pc.fill_null(pc.greater_equal(rows["end_time"], until), fill_value=True)

@@ -30,13 +30,13 @@ from spark_jobs.storage.written_files import Destination, Layout, as_plain
 from spark_jobs.windows.spill import RunFiles
 
 COMPACTED = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")
-"""What rows of the era compaction say that a run sums up."""
+"""The counts in rows of the era compaction that a run sums up."""
 _START = IDENTITY[1:]
 """Where a segment begins; null in a chain's first one."""
 
 
 def segment_columns(schema: pa.Schema) -> list[str]:
-    """Columns of segments that are read, of those that the worker gives."""
+    """The columns of `schema`, the worker's output, that are read of segments: all but `part` and the metrics."""
     metrics = {column.name for column in METRICS}
     return [name for name in schema.names if name not in metrics | {"part"}]
 
@@ -48,7 +48,7 @@ class ChainTask:
     Args:
         known_us: updates that were visible before count as visible from then on.
         row_schema: the columns of `chain_inputs`.
-        states, segments: where corrections go.
+        states, segments: the tables to which corrections are written.
     """
 
     worker: ChainWorker
@@ -60,7 +60,7 @@ class ChainTask:
     token: int
 
     def __call__(self, _: int, blocks: Labelled) -> bytes:
-        """The files, and what was done."""
+        """The written files of states and segments, and the counts of the work done, as JSON."""
         written: dict[str, list[dict[str, Any]]] = {STATE_PART: [], SEGMENT_PART: []}
         counts = Counter[str]()
         with RunFiles() as store:
@@ -84,7 +84,8 @@ class ChainTask:
         return pa.table({"part": pa.repeat(pa.scalar(label), table.num_rows), **columns})
 
     def _placed(self, table: pa.Table) -> pa.Table:
-        """With the bucket of its entity, and the event time from which on a row changes its chain."""
+        """The table with two more columns: the bucket of each row's entity, and the event time from which on the row
+        changes its chain."""
         buckets = (hashes([table["entity"]]) % np.uint64(BUCKETS)).astype(np.int64)
         place = pc.coalesce(table["event_time"], table["start_time"], pa.scalar(NO_DELTA, pa.int64()))
         return table.append_column(BUCKET, pa.array(buckets)).append_column(PLACE, place)
@@ -106,12 +107,12 @@ def _column(table: pa.Table, name: str, kind: pa.DataType, *, part: str) -> pa.A
     if name not in table.column_names:
         return pa.nulls(table.num_rows, kind)
     column = table[name].cast(kind)
-    # a chain's first segment starts nowhere: by a number, for what compares places
+    # a chain's first segment has no start: a number stands for it, as code that compares places needs one
     return pc.fill_null(column, NO_DELTA) if part == SEGMENT_PART and name in _START else column
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Corrections, as much at a time as is sorted and written together."""
+    """Yield the corrections in tables of about `PART_BYTES`, which are sorted and written together."""
     waiting: list[pa.RecordBatch] = []
     n_bytes = 0
     for batch in batches:
@@ -125,8 +126,8 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _counted(segments: pa.Table) -> Counter[str]:
-    """`segments` and `checkpoints` written, segments `closed`, deltas `merged` into newest checkpoints and those
-    `dropped` behind both frontiers, `bytes_before` and `bytes_after`."""
+    """The counts of the corrections: `segments` and `checkpoints` written, segments `closed`, deltas `merged` into
+    newest checkpoints, deltas `dropped` behind both frontiers, `bytes_before` and `bytes_after`."""
     compactions = segments.filter(pc.equal(segments["era"], COMPACTION))
     counts = {name: int(numbers(compactions[name]).sum()) for name in COMPACTED}
     eras = {"segments": LIVE, "closed": CLOSING}

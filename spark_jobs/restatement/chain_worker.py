@@ -1,5 +1,5 @@
-"""What runs in the Python workers when chains are restated: touching rows, published states and segments of whole
-entities to the corrections of both. Chains that no row touches are restated where their age has them compacted."""
+"""The work of the Python workers that restate chains: from touching rows, published states and segments of whole
+entities to the corrections of both. A chain that no row touches is restated when it is due to be compacted by age."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 LEAST_ROWS = 1 << 13
-"""Rows that are worked on at once, if entities are small. A segment may hold a thousand deltas."""
+"""The least rows that are worked on at once, if entities are small. A segment may have a thousand deltas."""
 
 TYPED = {
     "vector": ("ints", "floats"),
     "values": ("delta_ints", "delta_floats"),
     "scalars": ("scalar_ints", "scalar_floats"),
 }
-"""Columns of packed segments by the columns that store them, of whole numbers and of others."""
+"""The columns of packed segments, each with the two columns that store it: for whole numbers, and for others."""
 
 _NOBODY = pa.array([], pa.string())
 
@@ -52,8 +52,8 @@ _NOBODY = pa.array([], pa.string())
 class ChainWorker:
     """The function of `mapInArrow`.
 
-    `everything`: the definition changed, all rows touch and all that is published goes. `schema` is the output's.
-    `traffic`: what the strategy adaptive weighs; None: nobody reads.
+    `everything`: the definition changed, so all rows touch and all published rows are closed. `schema` is the output's.
+    `traffic`: the reads and writes that the strategy adaptive weighs; None: nobody reads.
     """
 
     meaning: Meaning
@@ -66,7 +66,7 @@ class ChainWorker:
     traffic: Traffic | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Corrections of states and segments, group by group."""
+        """Yield the corrections of states and segments, group by group, and last a row with the counts."""
         did = Counter[str]()
         most_bytes = None if self.meaning.with_parents else PART_BYTES
         long = Stretches(self._restate, self.known_from_us)
@@ -87,7 +87,7 @@ class ChainWorker:
         due = self._due(segments) if not self.everything else segments.slice(0, 0)
         entities = pc.unique(pa.concat_arrays([touched, one_chunk(due, "entity")]))
         segments, idle = self._split(segments, rows, entities, earlier)
-        # where all that is published goes, only what this run has made itself stays
+        # if all published segments are closed, only those that this run has made itself stay
         stands = np.flatnonzero(self._is_own(segments)) if self.everything else np.arange(segments.num_rows)
         published = unpack(
             typed(segments.take(pa.array(stands)), self.meaning), entities,
@@ -110,7 +110,7 @@ class ChainWorker:
         return pa.concat_tables([self._filled(part) for part in parts])
 
     def _weighed(self, segments: pa.Table, rows: pa.Table, entities: pa.Array) -> CompactionPolicy:
-        """The policy, of the strategy adaptive with the reads and writes of each entity's class."""
+        """The policy; the strategy adaptive gets the reads and writes of each entity's class."""
         strategy = self.policy.strategy
         if self.traffic is None or not isinstance(strategy, Adaptive):
             return self.policy
@@ -123,7 +123,7 @@ class ChainWorker:
         return replace(self.policy, strategy=replace(strategy, reads=reads, writes=writes))
 
     def _due(self, segments: pa.Table) -> pa.Table:
-        """The segments that age has compacted, whether a row touches them or not."""
+        """The segments that are due to be compacted by age, touched by a row or not."""
         oldest = oldest_age(self.policy, self.as_of_us)
         if oldest is None:
             return segments.slice(0, 0)
@@ -134,7 +134,7 @@ class ChainWorker:
     ) -> tuple[pa.Table, pa.Table]:
         """The segments that the rows reach or that are due, in chain order, and those that both frontiers have passed.
 
-        Of an entity without rows that is its last one.
+        Of an entity without rows, only the last segment is reached.
         """
         end = pc.fill_null(segments["end_time"], STILL_KNOWN).to_numpy()
         codes = _codes(segments, entities)
@@ -143,7 +143,7 @@ class ChainWorker:
             least = np.full(len(entities) + 1, STILL_KNOWN)
             np.minimum.at(least, _codes(rows, entities), rows["event_time"].to_numpy())
             least[pc.index_in(earlier, value_set=entities).to_numpy()] = NO_DELTA
-            # a parent may stand anywhere before its child
+            # a parent may be anywhere before its child
             whole = (least[codes] != STILL_KNOWN) & self.meaning.with_parents
             reached = (codes < len(entities)) & ((end >= least[codes]) | whole)
         settled = pc.fill_null(segments["settled_end"], NO_DELTA).to_numpy()
@@ -157,8 +157,8 @@ class ChainWorker:
     def _segments(
         self, step: Restated, closed: pa.Table, entities: pa.Array, did: Counter[str], policy: CompactionPolicy
     ) -> list[pa.Table]:
-        """What is to be inserted and what to be closed, and on the first of an entity what retention let go. `did`
-        takes what the run is told to have done (`METRICS`)."""
+        """The segments to insert and the segments to close. The first row of an entity has the number of deltas that
+        retention let go. The counts of this work (`METRICS`) are added to `did`."""
         numbers = np.flatnonzero(step.written)
         written = step.segments.take(numbers)
         packed = pack(step.segments, entities, names=self.meaning.names, full_rows=self.meaning.full_rows, only=numbers)
@@ -184,7 +184,8 @@ class ChainWorker:
         return [self._live(live, SEGMENT_PART, revision), self._closed(closed, SEGMENT_PART, dropped[len(written) :])]
 
     def _states(self, step: Restated, prior: pa.Table, entities: pa.Array, touched: pa.Array) -> list[pa.Table]:
-        """The touched entities' states where they became others; `touched` are the first of `entities`."""
+        """The states to insert and the states to close: those of touched entities that changed. `touched` are the first
+        of `entities`."""
         prior = prior.filter(pc.is_in(prior["entity"], value_set=touched))
         codes = _codes(prior, entities)
         ends = States.absent(1, self.meaning.dtype).concat(step.states)
@@ -196,7 +197,7 @@ class ChainWorker:
         )
         same = held.same_bits(ends.take(codes)) & (not self.everything)
         desired = np.flatnonzero(ends.status[: len(touched)] == Status.LIVE)
-        # a state that became another one has a code that no desired one has
+        # a state that changed gets a code that no desired state has
         fresh_codes, ended = remaining(desired, codes + len(entities) * ~same)
         nobody = np.zeros(0, np.int64)
         keys = Keys(entities.take(pa.array(fresh_codes)), nobody, nobody)
@@ -210,7 +211,7 @@ class ChainWorker:
         ]
 
     def _is_own(self, rows: pa.Table) -> Flags:
-        """Which of the rows this run has made, not one before."""
+        """True for each row that this run has made, False for a row of an earlier run."""
         return pc.equal(rows["known_from"], self.known_from_us).to_numpy()
 
     @property
@@ -226,7 +227,8 @@ class ChainWorker:
         )  # fmt: skip
 
     def _closed(self, table: pa.Table, part: str, dropped: Any = None) -> pa.Table:
-        """Closing rows; of a segment only what tells it apart, what reads find it by, and what the gate weighs."""
+        """Closing rows. A closed segment keeps only the columns that identify it, those by which reads find it, and
+        those that the gate weighs."""
         n = table.num_rows
         if part == SEGMENT_PART:
             told = ["end_time", "settled_end", "ages_from", "deltas", "refusals", "known_from", "revision"]
@@ -272,17 +274,17 @@ def _ages(segments: Segments, policy: CompactionPolicy) -> Ints:
 
 
 def _folded(segments: pa.Table) -> int:
-    """Deltas in the newest checkpoints of those chains whose last segment is among them."""
+    """The number of deltas in the newest checkpoints of the chains whose last segment is in `segments`."""
     return pc.sum(segments.filter(pc.is_null(segments["end_time"]))["delta_count"]).as_py() or 0
 
 
 def oldest_age(policy: CompactionPolicy, as_of_us: int) -> int | None:
-    """What `ages_from` must lie below for a segment to be due by age; None: age compacts nothing."""
+    """The bound, in microseconds, below which `ages_from` makes a segment due by age; None if age compacts nothing."""
     return None if policy.age_threshold is None else as_of_us - policy.age_threshold
 
 
 def _codes(table: pa.Table, entities: pa.Array) -> Ints:
-    """Places of the rows' entities in `entities`; its length for one that is not there."""
+    """The place of each row's entity in `entities`; `len(entities)` for an entity that is not in it."""
     found = pc.index_in(table["entity"], value_set=entities)
     return pc.fill_null(found, len(entities)).to_numpy().astype(np.int64)
 
@@ -296,7 +298,7 @@ def _with(table: pa.Table, **columns: pa.Array) -> pa.Table:
 
 
 def _revisions(live: pa.Table, closed: pa.Table, entities: pa.Array) -> Ints:
-    """One more than that of the closed segment with the same identity, 0 where there is none."""
+    """The revision of each live segment: one more than that of the closed segment with the same identity, or 0."""
     identity = [
         list(zip(_codes(t, entities), *(pc.fill_null(t[n], NO_DELTA).to_numpy() for n in IDENTITY[1:]), strict=True))
         for t in (live, closed)

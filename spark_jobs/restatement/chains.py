@@ -1,9 +1,10 @@
 """Restating chains: the segments and states of exactly the entities that got deltas, and the published chains as read.
 
-A run brings together the touching rows, and of each entity that they touch its published state and its segments from
-the one on that the earliest of its rows falls into; of other entities a segment that age has compacted. What both
-frontiers have passed goes with the next run that changes anything. Corrections of states and of segments are made in
-one pass; little is worked on in this process, without a Spark job.
+A run brings together the touching rows, and the published state and segments of each entity that they touch. Segments
+are read from the one on that the entity's earliest row falls into. Of other entities, a segment is read if it is due to
+be compacted by age. Segments that both frontiers have passed are closed by the next run that changes anything.
+Corrections of states and of segments are made in one pass. A small run is worked on in this process, without a Spark
+job.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_A_TASK, BYTES_A_TASK = 1 << 18, 1 << 28
-"""Rows and segments of a task, about, and their bytes as Parquet knows them: whichever makes more tasks."""
+"""The approximate number of rows and segments of a task, and of their bytes in Parquet; the limit that makes more tasks
+decides."""
 Choice = Callable[[pa.Table], Flags]
-"""Which rows of a table are needed."""
+"""A function of a table that returns True for each row that is needed."""
 _VISIBLE = ("known_from", "known_to")
 _TYPES = {
     "STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "TINYINT": pa.int8(), "DOUBLE": pa.float64(),
@@ -73,7 +75,7 @@ class ChainCorrections:
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(("segments", "closed", *COMPACTED), 0)))
 
     def take(self, answer: bytes) -> None:
-        """Add what one task did."""
+        """Add the files and counts of one task's answer."""
         outcome = json.loads(answer)
         self.states += [WrittenFile(**file) for file in outcome[STATE_PART]]
         self.segments += [WrittenFile(**file) for file in outcome[SEGMENT_PART]]
@@ -128,7 +130,7 @@ def _exchanged(lake: Lake, read: dict[str, StoredRows], needs: Needs | None, tas
 
 
 def _blocks(piece: tuple[str, StoredRows], *, choices: Mapping[str, Choice], n_tasks: int) -> Iterator[Block]:
-    """What is needed of a piece, each row in the task of its entity."""
+    """The needed rows of a piece, each row in the task of its entity."""
     label, stored = piece
     for table in stored.tables():
         needed = table.filter(pa.array(choices[label](table))) if label in choices else table
@@ -136,7 +138,7 @@ def _blocks(piece: tuple[str, StoredRows], *, choices: Mapping[str, Choice], n_t
 
 
 def writes_by_class(lake: Lake, scope: Scope) -> tuple[dict[int, int], dict[int, int]]:
-    """Published entities of each class (see `entity_class`), and the deltas that they have had."""
+    """The number of published entities of each class (see `entity_class`), and the number of deltas they have had."""
     of_source = {"source": [scope.source.name]}
     entities: Counter[int] = Counter()
     deltas: Counter[int] = Counter()
@@ -151,7 +153,7 @@ def writes_by_class(lake: Lake, scope: Scope) -> tuple[dict[int, int], dict[int,
 
 
 def retention_of(frontiers: SourceFrontiers) -> Frontiers:
-    """Since and horizon as the kernels take them; before retention moves them nothing has passed."""
+    """Since and horizon as the kernels take them. Until retention moves since, no time has passed it."""
     since = frontiers.arrangement.since.time
     return Frontiers(since or ALWAYS, frontiers.horizon_us)
 
@@ -164,8 +166,8 @@ def published_chains(
     entity: str | None = None,
     frontiers: Frontiers = UNMOVED,
 ) -> ChainFrame:
-    """The published chains of a source: see `spark_jobs.checkpoints`. Times are in microseconds. `frontiers`: those
-    below which reads are to be refused."""
+    """The published chains of a source: see `spark_jobs.checkpoints`. Times are in microseconds. Reads below
+    `frontiers` are refused."""
     meaning = meaning_of(source)
     rows = published_rows(lake, CHAINS, publication).where(F.col("source") == source.name)
     if entity is not None:
@@ -186,8 +188,8 @@ def chains_of_segments(
 
 
 def published_segments(lake: Lake, source: Source, publication: Publication, entity: str) -> Segments:
-    """The published segments of one entity, whose code is 0: read from the table's files, or by Spark where it has to.
-    Times are in microseconds."""
+    """The published segments of one entity, whose code is 0. They are read from the table's files, or by Spark if those
+    cannot be read directly. Times are in microseconds."""
     meaning = meaning_of(source)
     files = delta_files(lake.spark, CHAINS)
     if files is None:
@@ -208,7 +210,7 @@ class PublishedFiles:
     publication: Publication
 
     def between(self, least: str, greatest: str) -> pa.Table:
-        """What `published_chains` gives of the entities from `least` to `greatest`, packed."""
+        """The packed segments of the entities from `least` to `greatest`: the same that `published_chains` returns."""
         stored = [of[self.meaning.dtype != "int64"] for of in TYPED.values()]
         needed = [c for c in columns_needed(self.meaning) if c not in TYPED]
         schema = _segments_schema([*stored, *needed, *_VISIBLE, "token"])
@@ -232,7 +234,8 @@ def _segments_schema(names: list[str]) -> pa.Schema:
 
 
 def _published(rows: pa.Table, publication: Publication) -> pa.Array:
-    """Of rows of the history, which `published_rows` gives; closing rows too, which end some of them."""
+    """True for each row of the history that `published_rows` returns: live rows, and the closing rows that end some of
+    them."""
     visible = pc.or_(
         pc.less_equal(rows["token"], publication.settled),
         pc.is_in(rows["token"], value_set=pa.array(publication.tokens, pa.int64())),
@@ -243,7 +246,8 @@ def _published(rows: pa.Table, publication: Publication) -> pa.Array:
 
 
 def chains_left_behind(lake: Lake, scope: Scope, token: int) -> DataFrame | None:
-    """The rows that close all chains of a source which no longer keeps any; None where it kept none before."""
+    """The rows that close all chains of a source that no longer keeps chains. None if the source still keeps them, or
+    if its last publication kept none."""
     if scope.source.keeps_chains or CHAINS_PART not in json.loads(scope.publication.definition or "{}"):
         return None
     rows = published_rows(lake, CHAINS, scope.publication).where(F.col("source") == scope.source.name)
@@ -267,7 +271,7 @@ def _standing(rows: DataFrame) -> DataFrame:
 
 
 def chain_schema() -> pa.Schema:
-    """What the worker puts out: `part` and the columns of `gold.chain_history`, visible times as integers."""
+    """The schema of the worker's output: `part` and the columns of `gold.chain_history`, visible times as integers."""
 
     def arrow(kind: str) -> pa.DataType:
         element = kind.removeprefix("ARRAY<").removesuffix(">")

@@ -1,9 +1,9 @@
-"""Late rows: which rows of a publication were late for a window of a definition, and what was done with them.
+"""Late rows: the rows of a publication that were late for a window of a definition, and what was done with them.
 
-One row per update and definition, whatever the kind: the kernel that the windows are made with says how late it is.
-Rows that are in no window for want of a key, or since a window would leave the years 1 to 9999, are listed too.
-Rows below the horizon are listed too, which are in no window, once more for the source's state; of a row that went
-below it the listing says that it still counts.
+There is one row per update and definition for every kind of window. The kernel that makes the windows computes how late
+the update is. Rows without a key, and rows whose window would leave the years 1 to 9999, are in no window and are
+listed, too. Rows below the horizon are in no window either: they are listed per definition, and once more for the
+source's state. A row that was removed below the horizon is listed as one that still counts.
 """
 
 from __future__ import annotations
@@ -38,25 +38,28 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 BELOW, KEPT_BELOW = "below_horizon", "kept_below_horizon"
-"""Actions of rows that came, or went, below the horizon."""
+"""The action of a row that was added below the horizon, and that of a row that was removed below it and still
+counts."""
 
 ROWS_A_TASK = 1 << 20
-"""Of a task that judges: a day's rows make one small file, a year's are judged by all cores."""
+"""The rows that one task judges: a day's rows make one small file, a year's rows are judged by all cores."""
 LISTED = [c for c in LATE.column_names if c not in ("diff", "token", "known_from")]
-"""What `silver.late` says of a row that is late for windows of a definition."""
+"""The columns of `silver.late` that describe a row and its lateness for windows of a definition."""
 _STORED = {c.name: c.type for c in LATE.columns}
 
 
 @dataclass
 class Judged:
-    """What was judged of touching rows: `files` of those that `silver.late_history` lists, and the accounts, by
-    definition, of rows that are in no window whatever other rows there are."""
+    """The result of judging touching rows: the `files` of the rows that `silver.late_history` lists, and `accounts`.
+
+    An account, by definition, counts the rows that are in no window, whatever other rows there are.
+    """
 
     files: list[WrittenFile] = field(default_factory=list)
     accounts: dict[str, Account] = field(default_factory=dict)
 
     def take(self, answer: bytes) -> None:
-        """Add what one task judged."""
+        """Add the files and accounts of one task's answer."""
         judged = json.loads(answer)
         self.files += [WrittenFile(**file) for file in judged["files"]]
         for name, numbers_of in judged["accounts"].items():
@@ -64,10 +67,9 @@ class Judged:
 
 
 def judged_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> Judged:
-    """Of the touching rows those that are late for windows of a definition, or in none, written for
-    `silver.late_history`.
+    """Write the touching rows that are late for windows of a definition, or in no window, for `silver.late_history`.
 
-    Each row is judged by itself, so any number of tasks does; each writes a file.
+    Each row is judged by itself, so any number of tasks will do. Each task writes its own files.
     """
     judged = Judged()
     for of_some, some in scope.by_window(definitions):
@@ -85,7 +87,8 @@ def _answers(lake: Lake, scope: Scope, definitions: list[Definition], token: int
 
 
 def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], token: int) -> DataFrame | None:
-    """What else `silver.late_history` must be told: after a change of definition, and where there is a horizon."""
+    """The other rows to append to `silver.late_history`: after a change of definition, and for rows below the horizon.
+    None if there is neither."""
     parts = []
     if scope.everything:
         parts.append(_taken_back(lake, scope, definitions))
@@ -98,24 +101,25 @@ def other_late_rows(lake: Lake, scope: Scope, definitions: list[Definition], tok
 
 
 def _taken_back(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
-    """What is listed now, taken back: late rows of a changed definition are judged anew, those of one that is gone are
-    not."""
+    """The rows that are listed now for changed or removed definitions, with `diff` negated. Late rows of a changed
+    definition are judged anew."""
     stay = [definition.name for definition in definitions if not scope.of_parts(definition.part).everything]
     judged = ~F.col("action").isin(BELOW, KEPT_BELOW) & ~F.col("definition").isin(stay)
     return _listed(lake, scope, judged).withColumn("diff", -F.col("diff"))
 
 
 def _below_changes(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
-    """Rows below the horizon: what should be listed of them less what is."""
+    """The changes to the listing of rows below the horizon: the rows that should be listed less those that are."""
     listed = _listed(lake, scope, F.col("action").isin(BELOW, KEPT_BELOW)).withColumn("diff", -F.col("diff"))
     both = _below(lake, scope, definitions).unionByName(listed)
     return both.groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
 def _below(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame:
-    """The rows that came, or went, below the horizon and stay so, once per definition that would have taken them."""
+    """The rows that were added or removed below the horizon, net of each other, once per definition that would have
+    taken them."""
     rows = scope.below_horizon(lake).where(F.col("event_time") < at(scope.frontiers.reached_us))
-    # a row that came and went again below the horizon is none; one with other values is another row
+    # a row that was added and removed again below the horizon is not listed; one with other values is another row
     text = as_json(scope.source).alias("text")
     own = [
         F.first(c).alias(c) for c in rows.columns if c[:2] in ("c_", "t_") or c in ("entity", "event_time", "seq_no")
@@ -144,7 +148,7 @@ def _below(lake: Lake, scope: Scope, definitions: list[Definition]) -> DataFrame
 
 
 def _listed(lake: Lake, scope: Scope, which: Column) -> DataFrame:
-    """What is listed now of the source's rows, each with how often."""
+    """The source's rows that are listed now and meet `which`; `diff` is how often each is listed."""
     rows = lake.read(LATE).where((F.col("source") == scope.source.name) & visible(scope.publication) & which)
     return rows.groupBy(*LISTED).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
@@ -154,13 +158,14 @@ def _name(scope: Scope) -> Column:
 
 
 def _columns(definition: Definition) -> set[str]:
-    """What tells whether an update is in windows of the definition, and when."""
+    """The columns of an update that decide if it is in windows of the definition, and at which time."""
     return {f"t_{definition.time}", *(f"c_{key}" for key in definition.key), *required_columns(definition)}
 
 
 @dataclass(frozen=True)
 class _Judge:
-    """Touching rows to those that `silver.late` lists, written, and to accounts; see `Judged.take`."""
+    """The work of a task: judge touching rows, write those that `silver.late` lists, and return the accounts. The
+    answer is JSON, see `Judged.take`."""
 
     source: Source
     definitions: tuple[Definition, ...]
@@ -218,7 +223,7 @@ class _Judge:
         return pa.table(columns).filter(pa.array(found.late))
 
     def _common(self, definition: Definition, rows: pa.Table) -> dict[str, pa.Array]:
-        """The columns that are alike for each row that is listed."""
+        """The columns that every listed row has, whatever its action."""
         same = {
             "source": pa.scalar(self.source.name),
             "definition": pa.scalar(definition.name),
@@ -230,7 +235,7 @@ class _Judge:
 
 
 def _account(diff: Ints, left_out: dict[str, Flags]) -> Account:
-    """The account of the rows that are in no window, by their diffs."""
+    """The account of the rows that are in no window: the sums of their diffs by reason."""
     net = {reason: int(diff[chosen].sum()) for reason, chosen in left_out.items()}
     return Account(**net, late=sum(net[reason] for reason in LISTED_REASONS))
 

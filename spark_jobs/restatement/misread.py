@@ -23,8 +23,11 @@ _LEAST_US, _GREATEST_US = -30_610_224_000_000_000, 253_370_764_799_999_999
 
 
 def is_misread(lake: Lake, source: Source, published: Publication) -> bool:
-    """Whether an earlier version made the publication, and the source has updates that it left out: files with times
-    before year 1000 or of year 9999 (decision 0245), or rows without a value in a window's key (decision 0246)."""
+    """True if an earlier version made the publication and may have left out updates of the source.
+
+    Such updates are in files with times before year 1000 or of year 9999 (decision 0245), or are rows without a value
+    in a window's key (decision 0246).
+    """
     if published.published_us == 0 or is_read_as_now(published):
         return False
     times = {"event_time", *(f"t_{timeline}" for timeline in source.timelines)}
@@ -34,7 +37,7 @@ def is_misread(lake: Lake, source: Source, published: Publication) -> bool:
 
 
 def _footer(file: ParquetFileFragment) -> FileMetaData | None:
-    """The footer of a file; None of a damaged or lost one, which is named where its rows are read."""
+    """The footer of a file; None if the file is damaged or lost. The error is raised where its rows are read."""
     try:
         return file.metadata
     except (ArrowInvalid, OSError):
@@ -42,7 +45,7 @@ def _footer(file: ParquetFileFragment) -> FileMetaData | None:
 
 
 def _has_left_out(of_file: FileMetaData, times: Collection[str], keys: Collection[str]) -> bool:
-    """Whether a file has such rows, as its footer says."""
+    """True if a file may have such rows, by the statistics in its footer."""
     for place in range(of_file.num_columns):
         name = of_file.schema.column(place).path
         if name not in times and name not in keys:

@@ -11,24 +11,24 @@ from spark_jobs.kernels.windows.slices import SLICE_COLUMN
 from spark_jobs.storage.column_types import INSTANT
 
 MOST_LISTED = 20
-"""Results that are listed; the others are counted."""
+"""The most results that are listed; all of them are counted."""
 
 
 def plain_name(name: str) -> str:
-    """The name that a table has for a column of a worker."""
+    """The name of a worker's column in the published table: without the prefix `k_` or `a_`."""
     return name[2:] if name[:2] in ("k_", "a_") else name
 
 
 @dataclass
 class Overflows:
-    """How many results did not fit, and the first of them: key, `window_start` of a window, `column`, and `about` how
-    much the result is."""
+    """The number of results that did not fit, and the first of them: each has the key and `window_start` of its
+    window, `column`, and the approximate result in `about`."""
 
     count: int = 0
     listed: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, column: str, windows: pa.Table) -> None:
-        """Add the windows whose result in a column does not fit, with the columns of a worker."""
+        """Add the windows whose result in `column` does not fit; `windows` has the columns of a worker."""
         self.count += windows.num_rows
         first = windows.slice(0, max(MOST_LISTED - len(self.listed), 0))
         starts = first["window_start"].cast(INSTANT).to_pylist()
@@ -39,6 +39,6 @@ class Overflows:
             self.listed.append({**key, "window_start": start, "column": plain_name(column), "about": about})
 
     def add(self, other: Overflows) -> None:
-        """Add those of another worker."""
+        """Add the overflows of another worker."""
         self.count += other.count
         self.listed = [*self.listed, *other.listed][:MOST_LISTED]

@@ -1,4 +1,5 @@
-"""What an attempt would change in the published tables: its rows of the history tables as row-level differences."""
+"""The changes that an attempt would make to the published tables: its rows of the history tables as row-level
+differences."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHANGES = ("inserted", "changed", "removed")
-"""What may happen to a published row: it is new, it says something else, or it goes."""
+"""The changes of a published row: it is new, it has other values, or it is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How one published table would differ.
+    """The difference that an attempt would make to one published table.
 
-    `counts`: rows by what happens to them. `sample`: updates (`change`, `diff`, the row's values) of the first rows in
-    the order of `identity`; a changed row is a −1 and a +1.
+    `counts`: the number of rows by change (`CHANGES`). `sample`: updates (`change`, `diff`, the row's values) of the
+    first rows in the order of `identity`; a changed row is a −1 and a +1.
     """
 
     table: str
@@ -37,17 +38,19 @@ class Difference:
 
     @property
     def rows(self) -> int:
-        """Published rows that would differ."""
+        """The number of published rows that would differ."""
         return sum(self.counts.values())
 
     def sample_rows(self) -> tuple[list[str], list[list[Any]]]:
-        """The sample as people see it, which has a row: names of its columns, and each update with its sign first."""
+        """The sample as people see it: the names of its columns, and each update with its sign first. The sample must
+        have a row."""
         values = [column for column in self.sample[0] if column not in ("change", "diff")]
         return ["diff", *values], [[f"{row['diff']:+d}", *(row[column] for column in values)] for row in self.sample]
 
 
 def differences(lake: OverlayLake, source: Source, sample: int) -> list[Difference]:
-    """One per published table of the source, from what was written to `lake`; `sample` rows each, 0 gives all."""
+    """One difference per published table of the source, from the rows written to `lake`. Each has at most `sample`
+    rows in its sample, or all rows if that is 0."""
     windows = [(f"silver.{d.name}", d.table(), tuple(d.identity)) for d in definitions(source)]
     found = [_difference(name, lake, table, identity, sample) for name, table, identity in windows]
     if source.state is not None:
@@ -77,21 +80,22 @@ def _difference(name: str, lake: OverlayLake, table: Table, identity: tuple[str,
 
 
 def difference(name: str, updates: DataFrame, identity: tuple[str, ...], sample: int) -> Difference:
-    """What `updates`, rows with a `diff` of +1 or -1, do to a table whose rows are told apart by `identity`."""
+    """The difference that `updates`, rows with a `diff` of +1 or -1, make to a table whose rows `identity`
+    identifies."""
     values = [column for column in updates.columns if column != "diff"]
     changes = _changes(updates, identity, values)
     counted = changes.groupBy("change").agg(F.countDistinct(F.struct(*identity)).alias("rows")).collect()
     counts = dict.fromkeys(CHANGES, 0) | {row.change: row.rows for row in counted}
     if not any(counts.values()):
         return Difference(name, identity, counts)
-    # a row has two updates at the most
+    # a row has at most two updates
     ordered = changes.orderBy(*identity, "diff")
     shown = utc_rows((ordered.limit(2 * sample) if sample else ordered).select("change", "diff", *values))
     return Difference(name, identity, counts, _first(shown, identity, sample))
 
 
 def _first(updates: list[dict[str, Any]], identity: tuple[str, ...], rows: int) -> list[dict[str, Any]]:
-    """The updates of the first `rows` rows, 0 for all."""
+    """The updates of the first `rows` rows, or of all rows if that is 0."""
     order = {key: i for i, key in enumerate(dict.fromkeys(tuple(u[c] for c in identity) for u in updates))}
     return [u for u in updates if not rows or order[tuple(u[c] for c in identity)] < rows]
 

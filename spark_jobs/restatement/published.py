@@ -1,6 +1,7 @@
-"""What is published of a history table, as a restatement reads it: one scan, and closed rows dropped where they meet.
+"""The published rows of a history table, as a restatement reads them in one scan. Closed rows are dropped later, where
+they meet their closing rows.
 
-The view that users read joins a table with itself and with the publication, which is three scans. A restatement holds
+The view that users read joins a table with itself and with the publication, which is three scans. A restatement has
 the publication already, and brings all rows of a key together anyway.
 """
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFrame:
-    """Live rows that are published and the closing rows that end some of them (`comparison.without_closed` drops
-    both)."""
+    """The published live rows and the closing rows that end some of them. `comparison.without_closed` drops a closing
+    row and the row that it ends."""
     published = at(publication.published_us)
     # each part is on columns of one sort, partition or data: of a mixed one Spark makes filters that Delta has not
     # listed the files for, and lists them again
@@ -43,7 +44,8 @@ def published_files(
     where: pc.Expression | None = None,
     partitions: Mapping[str, Sequence[str]] | None = None,
 ) -> StoredRows:
-    """`published_rows` that meet `where`, as pyarrow reads them; `partitions`: the values wanted beside the era's."""
+    """The rows of `published_rows` that meet `where`, as pyarrow reads them. `partitions`: the wanted values of further
+    partition columns, beside `era`."""
     era, published = pc.field("era"), instant(publication.published_us)
     opened = (era == CLOSING) | (pc.field("known_from") < published)
     closed = (era == LIVE) | (pc.field("known_to") < published)

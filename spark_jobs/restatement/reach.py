@@ -1,4 +1,4 @@
-"""Which rows and published windows a restatement must read: what its touched times reach."""
+"""The rows and published windows that a restatement must read: those within reach of its touched times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BUCKET_US = 3_600_000_000
 
 
 def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> dict[str, list[Range]]:
-    """Per definition the ranges of its own time where rows came or went; read without a Spark job."""
+    """The ranges of time, by definition, in which rows were added or removed; read without a Spark job. The time is
+    that of the definition's timeline."""
     hours: dict[str, set[int]] = {d.name: set() for d in definitions}
     drops = scope.source.drops
     for of_some, some in scope.by_window(definitions):
@@ -37,8 +38,8 @@ def touched_ranges(lake: Lake, scope: Scope, definitions: list[Definition]) -> d
 
 
 def touched_hours(updates: pa.Table, definition: Definition, lo: Ints) -> set[int]:
-    """The hours since 1970 in which updates may count: each at its own time, or at `lo`, its drop's start,
-    where the definition moves late rows there."""
+    """The hours since 1970 in which updates may count. An update counts at its own time, or at `lo`, the start of its
+    drop, if the definition moves late rows there."""
     counts = definition.can_count(updates)
     times, starts = numbers(updates[f"t_{definition.time}"])[counts], lo[counts]
     hours = {*np.unique(times // BUCKET_US).tolist()}
@@ -46,8 +47,8 @@ def touched_hours(updates: pa.Table, definition: Definition, lo: Ints) -> set[in
 
 
 def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | None) -> list[Range]:
-    """The ranges of time in which rows bear on windows that rows in `ranges` can change; for sessions those of the
-    published ones that overlap these come on top. `expired_us`: windows that end by then are not kept."""
+    """The ranges of time in which rows bear on windows that rows in `ranges` can change. For sessions, the caller adds
+    the ranges of the published sessions that overlap these. `expired_us`: windows that end by then are not kept."""
     span_us = definition.kind.span
     near = [(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges]
     if definition.kind.halo is None and expired_us is not None:
@@ -59,7 +60,7 @@ def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | N
 def reach(
     lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], expired_us: int | None
 ) -> tuple[list[Range], StoredRows]:
-    """The ranges whose rows must be read, and the published windows that they can affect, or that fall due."""
+    """The ranges whose rows must be read, and the published windows that these rows can affect or that expire now."""
     near = ranges_near(definition, ranges, expired_us)
     if scope.everything:
         # a changed definition may have published windows anywhere
@@ -75,7 +76,7 @@ def reach(
 
 
 def rows_near(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range]) -> StoredRows:
-    """Standing updates that may count in these ranges; files are skipped by them."""
+    """The standing updates that may count in these ranges of time; files outside of the ranges are skipped."""
     near = _within(f"t_{definition.time}", ranges)
     if definition.moves_late_rows:
         # an update may have moved on to the start of its drop
@@ -99,7 +100,7 @@ def _any(conditions: list[pc.Expression]) -> pc.Expression:
 
 
 def _falls_due(scope: Scope, definition: Definition) -> list[pc.Expression]:
-    """Whether a published window is kept no longer: the files are found by their windows' ends."""
+    """The condition that a published window expires with this run, by its end; empty if no window can expire."""
     expired_us, before_us = (definition.expired_us(f.reached_us) for f in (scope.frontiers, scope.publication))
     if expired_us is None or before_us is None:
         return []
@@ -107,7 +108,8 @@ def _falls_due(scope: Scope, definition: Definition) -> list[pc.Expression]:
 
 
 def _bounds(lake: Lake, scope: Scope, definition: Definition, overlapping: list[pc.Expression]) -> list[Range]:
-    """Ranges that cover the published sessions which overlap some, gathered by the hour in which they start."""
+    """The ranges that cover the published sessions which meet one of the conditions `overlapping`: one range for all
+    sessions that start in the same hour."""
     bounds = ["window_start", "window_end"]
     rows = published_files(lake, definition.table(), scope.publication, bounds, _any(overlapping)).whole()
     starts, ends = (numbers(rows[column]) for column in bounds)

@@ -1,8 +1,9 @@
 """The history of some windows worked out anew, publication by publication, from the rows that the trace has now.
 
-A run writes what its publication changes. Given all rows with their visible times, and when something was published,
-what all runs wrote of a window can be written again; without the rows of an entity it is what they would have written
-had it never been there. The kernel is that of the runs, on rows in memory: those near the windows concerned.
+A run writes the changes of its publication. From all rows with their visible times, and from the times of all
+publications, the rows that the runs wrote for a window can be made again. Without the rows of an entity, the result is
+the history that the runs would have written if that entity had never existed. The kernel is the same as that of the
+runs. It works on rows in memory: those near the windows concerned.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WHOLE: Range = (LEAST_US, GREATEST_US)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A publication: what it published up to, and how far runs had reached, both in microseconds."""
+    """A publication: the time up to which it published, and the time that runs had reached, both in microseconds."""
 
     published_us: int
     reached_us: int
@@ -40,8 +41,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Region:
-    """Windows of a definition that rows can have changed: those of some values of each key column that start in some
-    ranges of time. `rows`: the ranges of time whose rows bear on them."""
+    """The windows of a definition that some rows can have changed.
+
+    A window is among them if each of its key columns has one of the values in `keys`, and if it starts in one of the
+    ranges `starts`. `rows`: the ranges of time whose rows bear on these windows.
+    """
 
     definition: Definition
     keys: Mapping[str, pa.Array]
@@ -50,7 +54,8 @@ class Region:
 
     @classmethod
     def of(cls, definition: Definition, updates: pa.Table) -> Region | None:
-        """What these updates, with `seq_no`, `t_<timeline>` and `c_<column>`, bear on; None for nothing."""
+        """The region that these updates bear on; None if they bear on no window. They have `seq_no`, `t_<timeline>` and
+        `c_<column>`."""
         drops = definition.source.drops
         lo = drops.starts(numbers(updates["seq_no"]))
         hours = touched_hours(updates, definition, lo)
@@ -58,7 +63,7 @@ class Region:
             return None
         keys = {key: pc.unique(updates[f"c_{key}"]).drop_null() for key in definition.key}
         if definition.kind.halo is None:
-            # a session or a cell may reach anywhere
+            # a session or a cell may extend to any time
             return cls(definition, keys, (_WHOLE,), (_WHOLE,))
         near = ranges_near(definition, coalesce_ranges([(h * HOUR_US, (h + 1) * HOUR_US - 1) for h in hours]), None)
         return cls(definition, keys, tuple(near), tuple(ranges_near(definition, near, None)))
@@ -70,14 +75,14 @@ class Region:
         return ["entity", *WindowRows(self.definition, nothing, (), None).columns]
 
     def holds(self, windows: pa.Table) -> Flags:
-        """Which windows, by their key columns and `window_start`, are in it."""
+        """True for each window that is in the region, by its key columns and `window_start`."""
         inside = within_ranges(numbers(windows["window_start"]), self.starts)
         for key, values in self.keys.items():
             inside &= _among(windows[key], values)
         return inside
 
     def bears(self, updates: pa.Table) -> pa.Table:
-        """Those of the updates whose key is in it."""
+        """The updates whose key is in the region."""
         inside = np.ones(updates.num_rows, np.bool_)
         for key, values in self.keys.items():
             inside &= _among(updates[f"c_{key}"], values)
@@ -89,10 +94,10 @@ def _among(column: pa.ChunkedArray, values: pa.Array) -> Flags:
 
 
 def replayed(region: Region, updates: pa.Table, published: Sequence[Moment]) -> pa.Table:
-    """The history of the region's windows as runs would have written it: `restater.result_schema`.
+    """The history of the region's windows as runs would have written it, with the columns of `restater.result_schema`.
 
     Args:
-        updates: those of the region, with the columns that `WindowRows` reads.
+        updates: the updates that bear on the region, with the columns that `WindowRows` reads. Others are left out.
         published: the publications, oldest first.
     """
     definition = region.definition
@@ -117,7 +122,7 @@ def replayed(region: Region, updates: pa.Table, published: Sequence[Moment]) -> 
 def _corrected(
     region: Region, rows: pa.Table, standing: pa.Table, since: tuple[int, int], known_from_us: int, expired: int | None
 ) -> pa.Table:
-    """What a publication changes, given the rows that are due and the windows that stand."""
+    """The corrections that a publication makes, given the rows that are due and the windows that are live."""
     definition = region.definition
     stored = StoredRows((), rows.schema, tuple(rows.column_names), None, beside=rows)
     of_rows = WindowRows(definition, stored, region.rows, since)
@@ -136,7 +141,7 @@ def _corrected(
 
 
 def _standing(definition: Definition, before: pa.Table, corrected: pa.Table) -> pa.Table:
-    """The live rows that no row closes."""
+    """The live rows, of those before and of the corrections, that no closing row ends."""
     both = pa.concat_tables([before, corrected])
     live = without_closed(both, definition.identity)
     return live.append_column("era", pa.repeat(pa.scalar("live"), live.num_rows)).select(both.column_names)
@@ -144,8 +149,11 @@ def _standing(definition: Definition, before: pa.Table, corrected: pa.Table) -> 
 
 def versions_of(history: pa.Table, identity: Sequence[str], since_us: int) -> pa.Table:
     """A history in one form, whether its closed rows were folded or not: each version with its end, times in
-    microseconds. Those that ended by `since_us` are left out, and of those that began before it the beginning is
-    `since_us`; `revision` is left out."""
+    microseconds.
+
+    Versions that ended by `since_us` are left out. A version that began before `since_us` begins at it. The columns
+    `era`, `revision` and `token` are left out.
+    """
     columns = [name for name in history.column_names if name not in ("era", "revision", "token")]
     is_closing = pc.equal(history["era"], CLOSING)
     closings = history.filter(is_closing)

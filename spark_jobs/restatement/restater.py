@@ -1,8 +1,8 @@
-"""What runs in the Python workers when windows are restated: rows and published windows of whole groups to corrections.
+"""The work of the Python workers that restate windows: from rows and published windows of whole groups to corrections.
 
-A worker gets its partition in any order, all of a group (the key, and the slice of time where hot keys are cut)
-together, and works on it as the library's do (`windows.worker`), within the source's `memory.max_bytes`: it sorts rows
-and published windows, and compares the windows of the rows that stream by with the published ones.
+A group is a key, and a slice of time where hot keys are cut. A worker gets all rows of its groups, in any order. It
+works as the workers of the library do (`windows.worker`), within the source's `memory.max_bytes`: it sorts rows and
+published windows, makes windows of the rows that stream by, and compares them with the published ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_jobs.windows.worker import Correcting, Given, WindowsTask
 
 
 def row_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
-    """The rows that a worker takes; `sliced`: hot keys are cut."""
+    """The schema of the rows that a worker takes; `sliced`: hot keys are cut."""
     return pa.schema(
         [
             *([(SLICE_COLUMN, pa.int64())] if sliced else []),
@@ -37,7 +37,8 @@ def row_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
 
 
 def window_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
-    """The published windows that a worker takes: key, bounds in microseconds, the kind's own columns, aggregates."""
+    """The schema of the published windows that a worker takes: key, bounds in microseconds, the kind's own columns,
+    and aggregates. `sliced`: hot keys are cut."""
     keys = [(group, definition.inputs().field(group).type) for group in definition.groups]
     results = definition.result_schema()
     columns = [(name, results.field(name).type) for name in definition.own_columns]
@@ -57,7 +58,7 @@ def window_schema(definition: Definition, *, sliced: bool = False) -> pa.Schema:
 
 
 def result_schema(definition: Definition) -> pa.Schema:
-    """What a worker gives: the table's columns but `token`, times in microseconds."""
+    """The schema of a worker's corrections: the table's columns except `token`, with times in microseconds."""
     return pa.schema(
         [
             *definition.result_schema(),
@@ -71,8 +72,8 @@ def result_schema(definition: Definition) -> pa.Schema:
 
 @dataclass
 class Outcome:
-    """What a worker tells beside its corrections, once it has made them all: what became of the touched rows, the
-    memory that it took, and which results did not fit into their types."""
+    """The report of a worker, complete once it has made all corrections: the account of the touched rows, the memory
+    that it took, and the results that did not fit into their types."""
 
     account: Account = field(default_factory=Account)
     memory: MemoryUse = field(default_factory=MemoryUse)
@@ -81,10 +82,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Restater:
-    """The function of a worker: rows and windows in any order to corrections in the order of groups.
+    """The function of a worker: from rows and windows in any order to corrections in the order of groups.
 
-    `hot`: keys that are cut into slices, which a column names then. `max_bytes`: what a worker may hold; None: as the
-    source has it. `most_rows`: how many rows become windows at a time; None: as many as that allows.
+    `everything`: the definition changed, so all rows touch. `expired_us`: windows that end by then are not kept.
+    `hot`: keys that are cut into slices; if there are any, the tables have a column with the slice. `max_bytes`: the
+    memory that a worker may use; None: that of the source. `most_rows`: the number of rows that become windows at a
+    time; None: as many as the memory allows.
     """
 
     definition: Definition
@@ -96,7 +99,8 @@ class Restater:
     most_rows: int | None = None
 
     def __call__(self, given: Iterator[Given], outcome: Outcome) -> Iterator[pa.Table]:
-        """Tables of `result_schema`; `given` are rows of `row_schema` and windows of `window_schema`."""
+        """Yield corrections as tables of `result_schema`; `given` are rows of `row_schema` and windows of
+        `window_schema`."""
         schema, ledger = result_schema(self.definition), _Ledger(self.definition, self.hot)
         windowing = self.definition.windowing(self.hot, ledger.watch, outcome.overflows.take)
         published = window_schema(self.definition, sliced=bool(self.hot))
@@ -114,7 +118,7 @@ class Restater:
         outcome.account += ledger.account
 
     def _judged(self, rows: pa.Table, ledger: _Ledger) -> pa.Table:
-        """Rows as they are placed by the late policy; they are accounted for."""
+        """The rows as the late policy places them; they are added to the account, too."""
         lateness = self.definition.lateness(_ints(rows, "time"), _ints(rows, "lo"))
         ledger.take(rows, lateness)
         rows = rows.append_column("min_end", pa.array(lateness.min_end))
@@ -122,14 +126,14 @@ class Restater:
 
 
 class _Ledger:
-    """The account of a worker's touched rows, and by how much the windows made differ from it, see `accounts`."""
+    """The account of a worker's touched rows, and the number by which the windows differ from it; see `accounts`."""
 
     def __init__(self, definition: Definition, hot: tuple[HotKey, ...]) -> None:
         self.account = Account()
         self._definition, self._own_slice = definition, OwnSlice(hot) if hot else None
 
     def take(self, rows: pa.Table, lateness: Lateness) -> None:
-        """Account for the touched rows; of a row that is in several slices, for that in the slice of its own time."""
+        """Account for the touched rows. A row that is in several slices counts in the slice of its own time alone."""
         counted: npt.NDArray[np.bool_] = rows.column("touched").to_numpy()
         if self._own_slice is not None:
             counted = counted & self._own_slice.at(rows, "time")
@@ -137,7 +141,7 @@ class _Ledger:
         self.account += account(_ints(rows, "diff"), lateness, skipped, counted)
 
     def watch(self, standing: pa.Table, counts: SkippedRows) -> None:
-        """Rows that became windows together."""
+        """Check rows that became windows together: add to `astray` the number by which `counts` differs from them."""
         lateness = self._definition.lateness(_ints(standing, "time"), _ints(standing, "lo"))
         off = astray(lateness, skipped_rows(standing, self._definition.required), counts)
         self.account += Account(astray=off)
@@ -148,7 +152,7 @@ def _ints(table: pa.Table, column: str) -> npt.NDArray[np.int64]:
 
 
 def filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the columns of `schema`; null where it has none."""
+    """The table with the columns and types of `schema`; a column that it lacks is null."""
     present = set(table.column_names)
     columns = [
         table.column(f.name).cast(f.type) if f.name in present else pa.nulls(table.num_rows, f.type) for f in schema

@@ -1,7 +1,7 @@
-"""How the rows of a restatement are spread over tasks, by a sample: how many tasks, and which keys have too many rows
-for one of them and are cut by time; see `kernels.windows.slices`.
+"""Spreading the rows of a restatement over tasks, by a sample: the number of tasks, and the hot keys.
 
-What a sample says decides how work is spread, never what a window holds.
+A hot key has too many rows for one task and is cut by time; see `kernels.windows.slices`. The sample decides only how
+work is spread. The contents of windows do not depend on it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS_HERE = 1 << 22
-"""Rows whose keys this process looks at itself."""
+"""The most rows whose keys this process reads itself, without a Spark job."""
 ROWS_A_TASK = 1 << 21
 MOST_KEYS = 32
 """With more hot keys than this, keys alone spread the work."""
 _SHARE = 0.01
-"""Of all rows, in the sample."""
+"""The least share of all rows that the sample has."""
 _FEWEST_SAMPLED = 1000
-"""Rows of a hot key that a sample holds at least, for a fair guess of its times."""
+"""The least rows of a hot key that a sample should have, for a fair guess of its times."""
 _BROKEN_SHARE = 8
 """Breaks are looked for in the first eighth of each cell."""
 _LONGEST = 2**62
@@ -41,15 +41,15 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Spread:
-    """Tasks for the rows of a definition: each slice of a hot key has one of its own, all other keys share the first
-    `shared` by their hash."""
+    """The tasks for the rows of a definition. All other keys than the hot ones share the first `shared` tasks by their
+    hash; then each slice of a hot key has a task of its own."""
 
     hot: tuple[HotKey, ...] = ()
     shared: int = 1
 
     @property
     def tasks(self) -> int:
-        """How many there are."""
+        """The number of tasks."""
         return self.shared + sum(key.slices for key in self.hot)
 
     def tasks_of(self, hashed: Ints, slices: Ints) -> Ints:
@@ -64,8 +64,8 @@ class Spread:
 
 
 def spread(spark: SparkSession, rows: WindowRows, rows_a_slice: int) -> Spread:
-    """Count rows and look for keys with more than `rows_a_slice` in a sample; for sessions also look for their breaks,
-    in all rows of those keys."""
+    """Count rows and look for keys with more than `rows_a_slice` rows, both by a sample. For sessions, also look for
+    breaks in all rows of these keys."""
     kind, share = rows.definition.kind, min(max(_SHARE, _FEWEST_SAMPLED / rows_a_slice), 1.0)
     pieces, here = rows.split(ROWS_A_TASK), rows.n_rows <= ROWS_HERE
     sampled = [decoded(pa.scalar(part)) for part in answers(spark, pieces, partial(_sample, share=share), here=here)]
@@ -96,7 +96,7 @@ _SUMMED = ("key", "n_sum", "low_min", "high_max")
 
 
 def _sample(rows: WindowRows, *, share: float) -> bytes:
-    """Keys of a share of the rows: how many there are of each, and their least and greatest time."""
+    """The keys of a share of the rows: the number of rows of each, and their least and greatest time; encoded."""
     keys, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for hashed, time, row_ids in rows.keyed():
         chosen = (row_ids.view(np.uint64) * _GOLDEN) >> np.uint64(32) < np.uint64(share * 2**32)
@@ -130,9 +130,12 @@ def _at_breaks(
 
 
 def _stretches(rows: WindowRows, *, hot: tuple[HotKey, ...], gap: int) -> bytes:
-    """Of the rows near the beginning of a hot key's cells the stretches of times in which neighbours are at most `gap`
-    apart. All rows of a key from a cell's start to some later time are among them: two with none in between are
-    neighbours."""
+    """The stretches of times in which neighbours are at most `gap` apart, of the rows near the beginning of a hot key's
+    cells; encoded.
+
+    All rows of a key from the start of a cell to some later time are among them. So two rows are neighbours if no
+    other row is between them.
+    """
     slices, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for hashed, time, _ in rows.keyed():
         for key in hot:

@@ -1,9 +1,9 @@
 """Restating states: the touched entities' states from their prior state and the touching deltas, or from all their
 rows.
 
-In order, an entity's new state follows from its published state and the new rows. Where a late row or a retraction
-can't be absorbed by that (the kernel says which entities), those entities are folded again from all their standing
-rows.
+If rows come in order, an entity's new state follows from its published state and the new rows. A late row or a
+retraction may not fit onto the published state. The kernel then names the entities, and these are folded again from all
+their standing rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_jobs.storage.tables import STATE
 from spark_jobs.storage.written_files import Destination, WrittenFile, as_plain
 
 ROWS_A_TASK = 1 << 19
-"""Rows and states that a task folds, about."""
+"""The approximate number of rows and states that a task folds."""
 
 ROWS, PRIOR = "rows", "prior"
 """Labels of blocks."""
@@ -43,7 +43,7 @@ _PRIOR = ["timestamp", "at_delta", "delta_count", "names", "ints", "floats", "se
 
 
 def state_corrections(lake: Lake, scope: Scope, token: int) -> list[WrittenFile] | None:
-    """The files to append to `gold.state_history`, of a source with state; None if nothing touches it."""
+    """The files to append to `gold.state_history` for a source with state; None if no row touches it."""
     source = scope.source
     columns = columns_read(source)
     touching = scope.touching_rows(lake, columns)
@@ -62,13 +62,13 @@ def state_corrections(lake: Lake, scope: Scope, token: int) -> list[WrittenFile]
 
 
 def prior_states(lake: Lake, scope: Scope, where: pc.Expression | None = None) -> StoredRows:
-    """Published states of the source and what closes some of them."""
+    """The published states of the source that meet `where`, and the closing rows that end some of them."""
     columns = ["entity", *_PRIOR, "era"]
     return published_files(lake, STATE, scope.publication, columns, where, {"source": [scope.source.name]})
 
 
 def _folded(lake: Lake, folder: _Folder, rows: StoredRows, prior: StoredRows) -> tuple[list[WrittenFile], list[str]]:
-    """Files of corrections, and the entities that must be folded from all their rows."""
+    """The files of corrections, and the entities that must be folded from all their rows."""
     n_rows = rows.n_rows + prior.n_rows
     n_bytes = rows.n_bytes + prior.n_bytes
     n_tasks, here = tasks_for(n_rows, n_bytes, ROWS_A_TASK), is_for_here(n_rows, n_bytes)
@@ -80,7 +80,7 @@ def _folded(lake: Lake, folder: _Folder, rows: StoredRows, prior: StoredRows) ->
 
 
 def _blocks(piece: tuple[str, StoredRows], *, n_tasks: int) -> Iterator[Block]:
-    """Rows of a piece, each in the task of its entity."""
+    """The rows of a piece, each in the task of its entity."""
     label, stored = piece
     for table in stored.tables():
         yield from dealt(label, table, n_tasks)
@@ -88,7 +88,7 @@ def _blocks(piece: tuple[str, StoredRows], *, n_tasks: int) -> Iterator[Block]:
 
 @dataclass(frozen=True)
 class _Folder:
-    """What a task does: touching rows and prior states of whole entities to corrections, written."""
+    """The work of a task: from touching rows and prior states of whole entities to written files of corrections."""
 
     source: Source
     known_from_us: int
@@ -114,7 +114,7 @@ class _Folder:
         return json.dumps({"files": as_plain(files), "refold": refold.to_pylist()}).encode()
 
     def _inputs(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Rows as `fold_rows` takes them."""
+        """The rows with the columns that `fold_rows` takes."""
         if parts:
             return folded_columns(pa.concat_tables(parts), self.source)
         plain = {"entity": pa.string(), "row_id": pa.int64(), "diff": pa.int64(), "event_time": pa.int64()}

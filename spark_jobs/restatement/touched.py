@@ -1,9 +1,9 @@
-"""Which updates a publication must take in, and which rows stand once it has.
+"""The updates that a publication must take in, and the rows that are standing after it.
 
-With `published` and `reached` the frontiers of the publication in force, and `seal` and `reached'` those of the run,
-an update is *touching* iff it is sealed and not future-dated now, and was not both before: `time < seal and
-event_time < reached'`, and `time >= published or event_time >= reached`. Updates that landed below the
-horizon of then neither touch nor stand.
+Let `published` and `reached` be the frontiers of the publication in force, and `seal` and `reached'` those of the run.
+An update is *touching* if it is sealed and not future-dated now, and was not both before. That is `time < seal and
+event_time < reached'`, and `time >= published or event_time >= reached`. An update that landed below the horizon of
+its time is neither touching nor standing.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MAX_RANGES = 32
-"""Ranges of time in one read: more are joined to their neighbours. Each is a predicate that every file is tested
-against."""
+"""The most ranges of time in one read; if there are more, the nearest ones are joined. Each range is a predicate
+against which every file is tested."""
 
 Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What one run publishes, seen against what is published.
+    """The scope of a run: the frontiers up to which it publishes, and the publication in force.
 
-    `everything`: the definition changed, all rows touch. `changed`: its parts that did; None: all.
+    `everything`: the definition changed, so all rows touch. `changed`: the parts of it that changed; None: all.
     """
 
     source: Source
@@ -51,14 +51,15 @@ class Scope:
     changed: frozenset[str] | None = None
 
     def of_parts(self, *parts: str) -> Self:
-        """The scope for what follows from these parts of the definition: only where one of them changed, or what landed
-        rows are made of, do all rows touch."""
+        """The scope for results that depend on these parts of the definition. All rows touch only if one of these parts
+        changed, or one of the parts that landed rows depend on."""
         if self.changed is None or self.changed & {*parts, *LANDED_PARTS}:
             return self
         return replace(self, everything=False)
 
     def by_window(self, definitions: Iterable[Definition]) -> list[tuple[Self, list[Definition]]]:
-        """The definitions for which all rows touch, and the others, each with their scope."""
+        """The definitions in at most two groups, each with its scope: those for which all rows touch, and the
+        others."""
         scopes = [(definition, self.of_parts(definition.part)) for definition in definitions]
         groups = [[pair for pair in scopes if pair[1].everything is everything] for everything in (True, False)]
         return [(group[0][1], [definition for definition, _ in group]) for group in groups if group]
@@ -69,34 +70,34 @@ class Scope:
         return self.frontiers.seal_us - 1
 
     def touching_rows(self, lake: Lake, columns: Sequence[str]) -> StoredRows:
-        """The touching updates, as pyarrow reads them out of the trace's files. Both bounds are on columns with
-        statistics, so files wholly published are skipped."""
+        """The touching updates, as pyarrow reads them from the trace's files. Both bounds are on columns with
+        statistics, so files whose updates are all published are skipped."""
         return self.due_rows(lake, columns, None if self.everything else self.freshness())
 
     def due_rows(self, lake: Lake, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
-        """Updates of the trace that count, are sealed and not future-dated: those that meet `where`."""
+        """The updates of the trace that count, are sealed, are not future-dated, and meet `where`."""
         reached = pc.field("event_time") < instant(self.frontiers.reached_us)
         due = reached if where is None else reached & where
         return stored_counting_rows(lake, self.source, self.frontiers.arrangement, columns, due)
 
     def freshness(self) -> pc.Expression:
-        """Whether an update that is due was not so when last published."""
+        """The condition that an update which is due now was not due at the last publication."""
         fresh = pc.field("time") >= instant(self.publication.published_us)
         return fresh | (pc.field("event_time") >= instant(self.publication.reached_us))
 
     @property
     def has_horizon(self) -> bool:
-        """Whether rows may lie below a horizon."""
+        """True if rows may be below a horizon."""
         return self.source.retention.horizon_us is not None or self.frontiers.horizon_us != NO_HORIZON_US
 
     def below_horizon(self, lake: Lake) -> DataFrame:
-        """Updates of the trace that came or went below the horizon of then. The column has statistics, so that files
-        without such are skipped."""
+        """The updates of the trace that landed below the horizon of their time. The column has statistics, so files
+        without such updates are skipped."""
         rows = batch_rows(lake, self.source, trace_handles(self.frontiers.arrangement))
         return rows.where(F.col(BELOW_HORIZON.name).isNotNull())
 
     def nothing_to_do(self) -> bool:
-        """Whether this publication would show what is shown already."""
+        """True if this publication would show the same as the publication in force."""
         published = self.publication
         return (
             not self.everything
@@ -106,18 +107,18 @@ class Scope:
 
 
 def instant(time_us: int) -> pa.Scalar:
-    """An instant as the tables have it, for what pyarrow reads."""
+    """A time in microseconds as a pyarrow scalar, of the type that the tables have."""
     return pa.scalar(time_us, INSTANT)
 
 
 def at(time_us: int) -> Column:
-    """A timestamp literal."""
+    """A time in microseconds as a timestamp literal of Spark."""
     return F.timestamp_micros(F.lit(time_us))
 
 
 def coalesce_ranges(ranges: list[Range], limit: int = MAX_RANGES) -> list[Range]:
-    """Inclusive ranges, sorted, overlapping and adjoining ones joined; then the nearest joined until `limit` are
-    left."""
+    """The inclusive ranges, sorted, with overlapping and adjoining ones joined. Then the nearest ones are joined until
+    at most `limit` are left."""
     merged: list[Range] = []
     for lo, hi in sorted(ranges):
         if merged and lo <= merged[-1][1] + 1:

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def drop_start(source: Source) -> Column:
-    """Per update the start of its drop, in microseconds."""
+    """The start of each update's drop, in microseconds."""
     return F.expr(drop_start_sql(source.drops, "seq_no"))
 
 
 def has_required(definition: Definition) -> Column:
-    """Whether an update has a key and every value without which it is in no window."""
+    """The condition that an update has a value in each key column and each required column; without one it is in no
+    window."""
     condition = F.lit(True)
     for key in definition.key:
         condition = condition & F.col(f"c_{key}").isNotNull()
@@ -30,9 +31,9 @@ def has_required(definition: Definition) -> Column:
 
 
 def required_columns(definition: Definition) -> list[str]:
-    """`Definition.required`, of updates."""
+    """The columns of updates that `Definition.required` names."""
     if not definition.is_adaptive:
         return [f"c_{column.removeprefix('v_')}" for column in definition.required]
     vector, size = (getattr(definition.window, name, None) for name in ("vector", "size_bytes"))
-    # without a column for it the size is that of all values, which is never null
+    # without a column for it, the size is that of all values, which is never null
     return ["delta_id", "entity" if vector is None else f"c_{vector}", *([] if size is None else [f"c_{size}"])]

@@ -1,5 +1,5 @@
-"""What a restatement of windows reads, by pyarrow: updates of the trace, and published windows, in the form that a
-worker takes."""
+"""The updates of the trace and the published windows that a restatement of windows reads by pyarrow, in the form that
+a worker takes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from spark_jobs.restatement.touched import Range
 from spark_jobs.storage.data_files import StoredRows
 
 _WIDTHS = {"int": 8, "float": 8, "decimal": 16, "timestamp": 8, "date": 4, "bool": 1}
-"""Bytes of a value that is no text."""
+"""The bytes of a value by its kind; texts are measured."""
 
 
 @dataclass(frozen=True)
 class WindowRows:
-    """Standing updates that count in some ranges of a definition's time; parts of them may be sent to tasks.
+    """The standing updates that count in some ranges of a definition's time; parts of them may be sent to tasks.
 
     Args:
-        stored: the files; which of their rows are standing is up to its `where`.
+        stored: the files; its `where` chooses the standing rows.
         near: the ranges of time, ascending.
-        since: an update touches that is sealed at or after the first of these times, or due at or after the second;
-            None: all do.
+        since: an update touches if its `time` is not before the first of these times, or its `event_time` not before
+            the second; None: all updates touch.
     """
 
     definition: Definition
@@ -40,7 +40,7 @@ class WindowRows:
 
     @property
     def n_rows(self) -> int:
-        """At least as many as there are."""
+        """The number of stored rows, which is at least that of the updates."""
         return self.stored.n_rows
 
     @property
@@ -49,15 +49,15 @@ class WindowRows:
         return self.stored.with_columns(self.columns).n_bytes
 
     def split(self, most_rows: int) -> list[WindowRows]:
-        """Parts of about so many rows."""
+        """The updates in parts of about `most_rows` rows."""
         return [replace(self, stored=part) for part in self.stored.split(most_rows)]
 
     def none(self) -> WindowRows:
-        """None of them."""
+        """A copy without any rows."""
         return replace(self, stored=self.stored.without_rows())
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows as workers take them (`row_schema`), some at a time."""
+        """Yield the rows as workers take them (`row_schema`), some at a time."""
         schema, definition = row_schema(self.definition), self.definition
         for table in self.stored.with_columns(self.columns).tables():
             rows = table.filter(pa.array(self._counting(table)))
@@ -76,7 +76,7 @@ class WindowRows:
             yield pa.table([columns[field.name] for field in schema], schema=schema)
 
     def keyed(self) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Of some rows at a time the hash of the key, the time and the row id."""
+        """Yield three arrays for some rows at a time: the hash of the key, the time and the row id."""
         needed = [self._time, "seq_no", "row_id", *self._keys]
         for table in self.stored.with_columns(needed).tables():
             rows = table.filter(pa.array(self._counting(table)))
@@ -120,7 +120,7 @@ class WindowRows:
         return drops.starts(numbers(rows["seq_no"]))
 
     def _counting(self, table: pa.Table) -> Flags:
-        """Which rows can count, and do in one of the ranges."""
+        """True for each row that can count and that counts in one of the ranges."""
         times = numbers(table[self._time])
         counting = within_ranges(times, self.near)
         if self.definition.moves_late_rows:
@@ -135,7 +135,7 @@ class WindowRows:
         return (numbers(rows["time"]) >= published_us) | (numbers(rows["event_time"]) >= reached_us)
 
     def _adaptive(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Delta id, vector and size of a row, as adaptive windows take them."""
+        """The delta id, vector and size of each row, as adaptive windows take them."""
         window = self.definition.window
         vector, size = getattr(window, "vector", None), getattr(window, "size_bytes", None)
         return {
@@ -145,8 +145,8 @@ class WindowRows:
         }
 
     def _bytes(self, rows: pa.Table) -> pa.Array:
-        """The bytes of a row's values: UTF-8 of texts, 16 of decimals, 8 of other numbers and times, 4 of dates, 1 of
-        booleans, 0 of nulls."""
+        """The bytes of each row's values: a text has those of its UTF-8, a decimal 16, another number or a time 8, a
+        date 4, a boolean 1, a null 0."""
         total = np.zeros(rows.num_rows, np.int64)
         for column, spec in self.definition.source.columns.items():
             value = rows[f"c_{column}"]
@@ -159,27 +159,27 @@ class WindowRows:
 
 @dataclass(frozen=True)
 class PublishedWindows:
-    """Published windows of a definition, and the rows that close some; parts of them may be sent to tasks."""
+    """The published windows of a definition, and the closing rows that end some of them; parts may be sent to tasks."""
 
     definition: Definition
     stored: StoredRows
 
     @staticmethod
     def columns(definition: Definition) -> list[str]:
-        """What is read of the table."""
+        """The columns of the definition's table that are read."""
         bounds = ("window_start", "window_end", "known_from", "revision", "era")
         return [*definition.key, *bounds, *definition.own_columns, *definition.window.aggregates]
 
     def split(self, most_rows: int) -> list[PublishedWindows]:
-        """Parts of about so many rows."""
+        """The windows in parts of about `most_rows` rows."""
         return [replace(self, stored=part) for part in self.stored.split(most_rows)]
 
     def none(self) -> PublishedWindows:
-        """None of them."""
+        """A copy without any rows."""
         return replace(self, stored=self.stored.without_rows())
 
     def tables(self) -> Iterator[pa.Table]:
-        """The windows as workers take them (`window_schema`), some at a time."""
+        """Yield the windows as workers take them (`window_schema`), some at a time."""
         schema = window_schema(self.definition)
         names = {f"k_{key}": key for key in self.definition.key}
         names |= {f"a_{name}": name for name in self.definition.window.aggregates}
@@ -189,5 +189,5 @@ class PublishedWindows:
 
 
 def key_hashes(rows: pa.Table, keys: list[str]) -> Ints:
-    """Per row its key as one number."""
+    """The hash of each row's key, over the columns `keys`."""
     return hashes([rows[key] for key in keys]).view(np.int64)

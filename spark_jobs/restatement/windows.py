@@ -1,9 +1,10 @@
-"""Restating windows: read what is within reach of the touched rows, exchange it once by key, let the kernel compare.
+"""Restating windows: read the rows and windows within reach of the touched rows, exchange them once by key, let the
+kernel compare.
 
-What is read follows from the touched times alone: rows within one size (or gap) and one tick of them, for sessions also
-all rows of the published sessions they come near to, and all earlier ones where they come near to sessions that are
-kept no longer. There is no look-back horizon. All definitions of a source share one exchange; little is worked on in
-this process, without a Spark job.
+The touched times alone decide which rows are read: those within one size (or gap) and one tick. For sessions, all rows
+of the published sessions near the touched times are read as well, and all earlier rows where these times come near to
+sessions that are kept no longer. There is no look-back horizon. Large definitions of a source share one exchange. A
+small one is worked on in this process, without a Spark job.
 """
 
 from __future__ import annotations
@@ -39,21 +40,22 @@ from spark_jobs.windows.parameters import DEFAULT_ROWS_A_SLICE
 from spark_jobs.windows.worker import METRICS, Given
 
 DROPS_A_FILE = 2
-"""Lengths of a drop that a file of windows may cover as it comes from the workers, in the order of keys: what a daily
-run restates is read as a whole when it is restated again. More is sorted by time."""
+"""The longest span of touched times, in lengths of a drop, whose windows are written in the order of keys, as they come
+from the workers. The windows of a daily run are read as a whole when they are restated again. Those of a longer span
+are sorted by time."""
 ROWS_A_PIECE = 1 << 19
-"""Rows that one task reads and deals out."""
+"""The approximate number of rows that one task reads and deals out."""
 ROWS, WINDOWS = "rows", "windows"
 """Labels of blocks."""
 
 
 @dataclass
 class Corrections:
-    """What a definition's table must be told: `files` to append, and what they rest on.
+    """The corrections of a definition's table: the `files` to append, and the reports of the workers that wrote them.
 
     Args:
-        account: what became of the touched rows.
-        memory: what the workers took in and flushed, together, and the greatest peak of one.
+        account: the account of the touched rows.
+        memory: the counts of memory use, summed over the workers, and the greatest peak of one worker.
         overflows: results that do not fit into their types, and are null.
     """
 
@@ -63,7 +65,7 @@ class Corrections:
     overflows: Overflows = field(default_factory=Overflows)
 
     def take(self, answer: dict[str, Any]) -> None:
-        """Add what one worker told."""
+        """Add the answer of one task."""
         self.files += [WrittenFile(**file) for file in answer["files"]]
         self.account += Account(**answer["account"])
         self.overflows.add(Overflows(**answer["overflows"]))
@@ -74,10 +76,10 @@ class Corrections:
 
 @dataclass(frozen=True)
 class _Work:
-    """What is to be done for one definition.
+    """The work for one definition.
 
     Args:
-        by_time: the rows of a task are sorted by time before they are written.
+        by_time: True if the rows of a task are sorted by time before they are written.
     """
 
     definition: Definition
@@ -90,12 +92,12 @@ class _Work:
     by_time: bool
 
     def pieces(self, first: int) -> list[_Piece]:
-        """Parts of what is read, each with where its blocks go; the tasks of the definition begin at `first`."""
+        """The rows and published windows to read, in pieces; the tasks of the definition begin at number `first`."""
         rows = [_Piece(part, self.over, first) for part in self.rows.split(ROWS_A_PIECE)]
         return [*rows, *(_Piece(part, self.over, first) for part in self.published.split(ROWS_A_PIECE))]
 
     def restate(self, blocks: Labelled) -> bytes:
-        """What becomes of all blocks of one task."""
+        """The answer of one task, as JSON: restate its blocks, write the corrections, and return files and report."""
         outcome = Outcome()
         files = self.to.write(self._stamped(self.restater(self._given(blocks), outcome)))
         memory = {name: getattr(outcome.memory, name) for name in METRICS}
@@ -120,14 +122,14 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Part of what is read for one definition."""
+    """A part of the rows or published windows of one definition, and the tasks that its blocks are for."""
 
     part: WindowRows | PublishedWindows
     over: Spread
     first: int
 
     def blocks(self) -> Iterator[Block]:
-        """Rows, once per slice that they bear on, and published windows, each in the slice that it starts in."""
+        """Yield rows, once per slice that they bear on, and published windows, each in the slice in which it starts."""
         label = ROWS if isinstance(self.part, WindowRows) else WINDOWS
         for table in self.part.tables():
             if self.over.tasks == 1:
@@ -144,7 +146,7 @@ class _Piece:
                 yield Block(self.first + int(tasks[order[begin]]), label, dealt.slice(begin, end - begin))
 
     def _places(self, table: pa.Table) -> tuple[Ints, Ints, Ints]:
-        """Places of rows, and for each of them its slice and task."""
+        """Three arrays: the places of rows in `table`, their slices and their tasks. A row occurs once per slice."""
         definition = self.part.definition
         hashed, halo = key_hashes(table, definition.groups), copied(definition.kind)
         if isinstance(self.part, WindowRows):
@@ -164,8 +166,11 @@ class _Piece:
 def corrections(
     lake: Lake, scope: Scope, definitions: Sequence[Definition], ranges: Mapping[str, list[Range]], token: int
 ) -> dict[str, Corrections]:
-    """What to append to the history tables, by definition. A definition is left out where no row with a key and a time
-    was touched, and it keeps its windows. `ranges` are the touched times of each."""
+    """The corrections to append to the history tables, by definition.
+
+    A definition is left out if no row with a key and a time was touched, and it keeps all its windows. `ranges` are the
+    touched times of each definition.
+    """
     works = [work for d in definitions if (work := _work(lake, scope.of_parts(d.part), d, ranges[d.name], token))]
     corrected = {work.definition.name: Corrections() for work in works}
     for answer in _answers(lake, works):
@@ -178,7 +183,7 @@ def _answers(lake: Lake, works: Sequence[_Work]) -> list[bytes]:
     here = [is_for_here(work.rows.n_rows, work.rows.n_bytes) for work in works]
     small = [work for work, is_small in zip(works, here, strict=True) if is_small]
     large = [work for work, is_small in zip(works, here, strict=True) if not is_small]
-    # one definition after the other: of a small one nothing is kept that is not asked for
+    # one small definition after the other: only the answer of each is kept
     answers = [answer for work in small for answer in _exchanged(lake, [work], here=True)]
     return answers + (_exchanged(lake, large, here=False) if large else [])
 
@@ -207,14 +212,14 @@ def _spread(lake: Lake, work: _Work) -> Spread:
 
 
 def _rows_a_slice(definition: Definition, bytes_a_row: int) -> int:
-    """About how many rows a task is given: no more than it sorts without putting any on disk."""
+    """The approximate number of rows that a task gets: no more than it can sort without writing any to disk."""
     columns = len({*row_schema(definition, sliced=True).names, *window_schema(definition).names, PLACED, "min_end"})
     budget = MemoryBudget(definition.source.memory.max_bytes)
     return min(DEFAULT_ROWS_A_SLICE, max(budget.rows_held(max(8 * columns, bytes_a_row)), 1))
 
 
 def _work(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range], token: int) -> _Work | None:
-    """What is to be done for a definition; None for nothing."""
+    """The work for a definition; None if there is nothing to restate."""
     expired_us = definition.expired_us(scope.frontiers.reached_us)
     if not ranges and not scope.everything and expired_us is None:
         return None
@@ -228,11 +233,11 @@ def _work(lake: Lake, scope: Scope, definition: Definition, ranges: list[Range],
         Restater(definition, scope.known_from_us, scope.everything, expired_us),
         lake.destination(definition.table()),
         token,
-        # the files of a backfill are cut along time, and what restates a few days reads few of them
+        # the files of a backfill are cut along time, so that a restatement of a few days reads few of them
         by_time=scope.everything or _span(ranges) > DROPS_A_FILE * definition.source.drops.every_us,
     )
 
 
 def _span(ranges: list[Range]) -> int:
-    """How far apart the first and the last of the touched times are."""
+    """The time from the first to the last of the touched times, in microseconds."""
     return max((hi for _, hi in ranges), default=0) - min((lo for lo, _ in ranges), default=0)
