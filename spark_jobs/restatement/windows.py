@@ -55,7 +55,7 @@ class Corrections:
 
     Args:
         account: the account of the touched rows.
-        memory: the counts of memory use, summed over the workers, and the greatest peak of one worker.
+        memory: the rows taken in and the runs and bytes flushed, summed over the workers, and the greatest peak of one.
         overflows: results that do not fit into their types, and are null.
     """
 

@@ -1,9 +1,9 @@
 """Trace: a collection's history as an arrangement, definite to read and bounded to keep.
 
-`Arrangement` is the collection, `ArrowPlane` its data in memory; `plane.DataPlane` and `journal.StateJournal` are
-what other places for data and state implement. On Delta they are `delta_plane.DeltaPlane` and
-`records_journal.RecordsJournal`, modules of their own: importing this package imports no Spark. A source of the
-pipeline has `source_plane.SourcePlane` and `source_journal.SourceJournal`, which its runs advance and maintain it by.
+`Arrangement` is the collection, `ArrowPlane` its data in memory. Other places for data and state implement
+`plane.DataPlane` and `journal.StateJournal`. On Delta these are `delta_plane.DeltaPlane` and
+`records_journal.RecordsJournal`, in modules of their own: importing this package imports no Spark. The runs of a
+source advance and maintain its trace by `source_plane.SourcePlane` and `source_journal.SourceJournal`.
 """
 
 from spark_jobs.trace.arrangement import Advanced, Arrangement, Merged, UnsealedStep, seal_all

@@ -1,9 +1,9 @@
 """Advance a source's trace by what has landed: append, seal and drain as one data write and one commit.
 
-What moves is the arrangement's own `advance`; here is when rows become visible, how far the seal goes, and what else
-the frontiers say once it is done. A crash between both commits leaves rows of a batch that no state names. The batches
-that are replaced stay until a publication has been made over it (see `trace.maintenance`); those for which that was so
-before go in the same commit that writes the new ones.
+The updates are moved by the arrangement's own `advance`. This module decides when rows become visible, the new seal,
+and the other parts of the new frontiers. A crash between the data write and the commit leaves rows of a batch that no
+state names. A replaced batch stays until a publication has been made over its replacement (see `trace.maintenance`).
+Batches for which there already is such a publication are removed by the commit that writes the new ones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from spark_jobs.trace.source_plane import SourcePlane
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What one advance did: frontiers before and after, updates appended, drained and still unsealed, and how many
-    of those that it wrote lie below the horizon."""
+    """The result of one advance: the frontiers before and after, and the numbers of updates that were appended,
+    drained, and written below the horizon."""
 
     before: SourceFrontiers
     after: SourceFrontiers
@@ -36,15 +36,15 @@ class Advance:
 
     @property
     def moved(self) -> bool:
-        """Whether anything changed."""
+        """True if the frontiers changed."""
         return self.before != self.after
 
 
 def next_seal(frontiers: SourceFrontiers, hi_us: int, *, published_us: int, adds: bool, changes: bool) -> int:
     """The seal of a run that ends at `hi_us`: `hi_us`, if that is beyond the current seal.
 
-    Else one tick beyond the current seal, if the run adds updates, or if it `changes` what is shown of those that are
-    there and the current seal is published already. Else the current seal.
+    Else it is one tick beyond the current seal if the run adds updates. The same is true if the run `changes` what is
+    shown of the present updates and the current seal is published already. Else it is the current seal.
     """
     if hi_us > frontiers.seal_us:
         return hi_us
@@ -69,8 +69,8 @@ def advance(
 ) -> Advance:
     """Append `landed` (None if nothing landed), seal and drain.
 
-    `drops` have landed then, in the order of time. `unpublished` says that `publication` does not show what the
-    frontiers and the source file ask for. `has_repeats`: some of what landed may be of the same row.
+    `drops` are the drops that have landed with this run, in the order of time. `unpublished`: `publication` does not
+    show all that the frontiers and the source file ask for. `has_repeats`: several landed updates may be of one row.
     """
     after = replace(
         reduce(SourceFrontiers.with_landed, drops, frontiers),

@@ -1,9 +1,9 @@
 """An arrangement: a collection's history of updates, with frontiers that make every read definite.
 
-An arrangement is a pure state machine (`spark_jobs.kernels.arrangement`) over a data plane. Each operation goes the
-same way: the state says what to do or refuses, the plane stores new batches, one commit to the journal makes them
-visible, and only then is the data that they replace deleted. A refusal, a conflict or a crash before the commit
-changes nothing that can be read.
+An arrangement is a pure state machine (`spark_jobs.kernels.arrangement`) over a data plane. Each operation has the same
+steps: the state decides what to do or refuses, the plane stores new batches, and one commit to the journal makes them
+visible. Only then is the data that they replace deleted. A refusal, a conflict or a crash before the commit changes
+nothing that can be read.
 
 `advance` does what a run needs in one write and one commit. The steps that it is made of (`write`, `seal`, `drain`,
 `unsealed_step`) can be taken one by one, by several writers.
@@ -47,7 +47,7 @@ _SMALLEST = Buckets(start=0, unit=1)
 
 @dataclass(frozen=True, slots=True)
 class UnsealedStep:
-    """What one `unsealed_step` did: the batches it dropped, and the one it trimmed (as it was before), if any."""
+    """The result of one `unsealed_step`: the dropped batches, and the trimmed one (as it was before), if any."""
 
     evicted: tuple[UnsealedBatch, ...]
     trimmed: UnsealedBatch | None
@@ -55,7 +55,7 @@ class UnsealedStep:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What one `advance` did: updates appended, and updates moved to the trace, before what cancels was left out."""
+    """The result of one `advance`: the numbers of updates appended and moved to the trace; those that cancel count."""
 
     appended: int
     drained: int
@@ -63,7 +63,7 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """How much was merged: the number of merges, and of the updates that they read."""
+    """The result of `compact`: the number of merges, and the number of updates that they read."""
 
     merges: int
     updates: int
@@ -73,10 +73,10 @@ class Arrangement(Generic[U]):
     """One collection. `state` is its committed state as this object last read or wrote it.
 
     Args:
-        plane: where the updates are.
-        journal: where the state is committed; several collections that seal together share one. In memory by default.
+        plane: the place of the updates.
+        journal: the place of the committed state; collections that seal together share one. In memory by default.
         collection: the collection's name in the journal.
-        buckets: where `advance` lets updates wait that are not due.
+        buckets: the buckets in which `advance` lets updates wait that are not due.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Arrangement(Generic[U]):
     # -- all of a run in one step --------------------------------------------------------------------------------------
 
     def advance(self, updates: U | None, seal: int) -> Advanced:
-        """Append updates at or beyond the present seal (None: none), seal at `seal`, and move to the trace what is then
-        sealed: one write and one commit.
+        """Append updates at or beyond the present seal (None: none), seal at `seal`, and move the updates that are then
+        sealed to the trace: one write and one commit.
 
-        Each update is written once, straight into the batch where it ends up, see `kernels.arrangement.future`; of what
-        waits only the batches with something due are opened. Reads as `write`, `seal`, `drain` and all of
-        `unsealed_step` would. Raises TimeOutOfRange, SealRegression, InvalidBatchBounds, MalformedUpdates,
-        TimeBelowSeal or DiffOverflow: then nothing is committed, and what had been stored is deleted.
+        Each update is written once, straight into its final batch, see `kernels.arrangement.future`. Of the waiting
+        batches, only those with due updates are opened. Reads then return the same as after `write`, `seal`, `drain`
+        and all of `unsealed_step`. Raises TimeOutOfRange, SealRegression, InvalidBatchBounds, MalformedUpdates,
+        TimeBelowSeal or DiffOverflow: then nothing is committed, and the stored batches are deleted.
         """
         request = self.state.advance_request(self._time(seal), self.buckets)
         if updates is None and not request.moving:
@@ -145,7 +145,7 @@ class Arrangement(Generic[U]):
     def append(self, updates: U, seqno: SeqnoRange) -> UnsealedBatch:
         """Append updates in any order as one unsealed batch that covers `seqno`.
 
-        Checks the trace's upper and never the seal: `write` is for anything that is not known to be at or beyond it.
+        Checks the trace's upper and never the seal: use `write` for updates that may be below the seal.
         Raises MalformedUpdates, SeqnoMismatch, TimeBelowTraceUpper, EmptyBatch, EmptySeqnoRange, and DiffOverflow where
         the diffs of one value could add up beyond int64, in this order.
         """
@@ -161,14 +161,14 @@ class Arrangement(Generic[U]):
         return batch
 
     def seal(self, ts: int) -> None:
-        """No update below `ts` can be written any more.
+        """Move the seal to `ts`: no update below it can be written any more.
 
-        Moves no data. Raises TimeOutOfRange, then SealRegression; the present seal is fine.
+        Moves no data. Raises TimeOutOfRange, then SealRegression. `ts` may be the present seal.
         """
         seal_all([self], ts)
 
     def force_seal(self, ts: int) -> None:
-        """Set the seal, back too: only for rolling back a commit that failed. Raises TimeOutOfRange."""
+        """Set the seal, which may move back: only to roll back a commit that failed. Raises TimeOutOfRange."""
         if self._time(ts) < 0:
             raise TimeOutOfRange(ts, self.plane.greatest_time)
         self._commit(self.state.force_sealed(int(ts)))
@@ -176,16 +176,16 @@ class Arrangement(Generic[U]):
     # -- from unsealed to trace ----------------------------------------------------------------------------------------
 
     def drain(self) -> TraceBatch | None:
-        """Move what is sealed to the trace, as one level-0 batch `[trace_upper, seal)`.
+        """Move the sealed updates to the trace, as one level-0 batch `[trace_upper, seal)`; returns that batch.
 
-        None if no update lies in the interval (the trace's upper then stays where it is) or nothing is newly sealed;
-        updates that cancel make an empty batch. Raises InvalidBatchBounds.
+        None if nothing is newly sealed, or no update is in the interval; the trace's upper then does not change.
+        Updates that cancel make an empty batch. Raises InvalidBatchBounds.
         """
         finished = self.begin_drain()
         return None if finished is None else self.apply_drain(finished)
 
     def begin_drain(self) -> FinishedDrain | None:
-        """The work of `drain`, stored but not installed; None if there is nothing to move.
+        """Store the batch of a `drain` without installing it; None if there is nothing to move.
 
         Raises InvalidBatchBounds.
         """
@@ -196,7 +196,7 @@ class Arrangement(Generic[U]):
         return None if stored is None else FinishedDrain(request, stored)
 
     def apply_drain(self, finished: FinishedDrain) -> TraceBatch | None:
-        """Install a finished drain; if the trace has moved on since it began, nothing happens and None is returned."""
+        """Install a finished drain. If the trace has moved on since the drain began, do nothing and return None."""
         after = self.state.install_drain(finished.request, finished.stored)
         if after is None:
             return None
@@ -204,13 +204,13 @@ class Arrangement(Generic[U]):
         return after.trace[-1]
 
     def evict(self) -> tuple[UnsealedBatch, ...]:
-        """Drop the unsealed batches that are wholly in the trace; returns them, oldest first."""
+        """Drop the unsealed batches whose updates are all in the trace; returns them, oldest first."""
         after, evicted = self.state.evict()
         self._commit(after, obsolete=evicted)
         return evicted
 
     def unsealed_step(self) -> UnsealedStep:
-        """Evict, then trim the first batch that is partly in the trace to what is not: one read, one write at most."""
+        """Evict, then trim the first batch that is partly in the trace to the rest: at most one read and one write."""
         evicted = self.evict()
         straddling = self.state.straddling()
         if straddling is not None:
@@ -221,9 +221,9 @@ class Arrangement(Generic[U]):
     # -- compaction ----------------------------------------------------------------------------------------------------
 
     def allow_compaction(self, since: Frontier, now: int | None = None) -> Frontier:
-        """Advance since, as far as leases that live at `now` let it; returns the since in force. Moves no data.
+        """Advance since, as far as the leases in force at `now` allow; returns the since in force. Moves no data.
 
-        Raises TimeOutOfRange, then SinceRegression. Beyond the seal is fine; `[]` is fine and final.
+        Raises TimeOutOfRange, then SinceRegression. `since` may be beyond the seal; the empty frontier `[]` is final.
         """
         now = None if now is None else _whole("now", now)
         self._commit(self.state.allow_compaction(self._frontier(since), now))
@@ -243,7 +243,7 @@ class Arrangement(Generic[U]):
         self._commit(self.state.release(name))
 
     def compaction_request(self) -> CompactionRequest | None:
-        """The merge to do next, None if there is none; offered again until it is installed."""
+        """The merge to do next, None if there is none. The same request is returned until it is installed."""
         return self.state.compaction_request()
 
     def merge(self, request: CompactionRequest) -> CompactionResponse:
@@ -261,9 +261,9 @@ class Arrangement(Generic[U]):
             raise
 
     def install(self, response: CompactionResponse) -> tuple[TraceBatch, ...]:
-        """Put the merged batch in its inputs' place; returns the two replaced batches, later first.
+        """Put the merged batch in the place of its inputs; returns the two replaced batches, the later one first.
 
-        If they are no longer both there, side by side and unchanged, nothing happens and `()` is returned.
+        If both inputs are not there any more, side by side and unchanged, do nothing and return `()`.
         """
         after = self.state.install_merge(response)
         if after is None:
@@ -273,9 +273,9 @@ class Arrangement(Generic[U]):
         return replaced
 
     def compact(self, max_merges: int | None = None, max_updates: int | None = None) -> Merged:
-        """Merge until nothing is to merge, or a budget is spent; each merge is installed by itself.
+        """Merge until no merge is left, or a budget is spent; each merge is installed by itself.
 
-        The first merge is always within `max_updates`: no batch is too large to be merged at all.
+        The first merge is made whatever `max_updates` is: no batch is too large to be merged at all.
         """
         merges = updates = 0
         while (request := self.compaction_request()) is not None and (max_merges is None or merges < max_merges):
@@ -289,12 +289,12 @@ class Arrangement(Generic[U]):
     # -- what crashes leave --------------------------------------------------------------------------------------------
 
     def sweep(self) -> tuple[StoredBatch, ...]:
-        """Remove the batches that no state of the journal names: what writers stored that ended before their commit.
+        """Remove the batches that no state of the journal names: their writers stored them and ended before the commit.
 
-        Safe beside writers: one that has stored a batch and not committed it finds that its collection's state has
-        moved on, and repeats its operation. Not safe beside the first write of another collection of the plane, and
-        beside work that is held (`begin_drain`, `merge`): what it stored goes. Returns what was removed, by handle.
-        Raises StateConflict.
+        Safe beside writers: a writer that has stored a batch without a commit finds that its collection's state has
+        moved on, and repeats its operation. Not safe beside the first write of another collection of the plane, nor
+        beside work in progress (`begin_drain`, `merge`), whose batches are removed, too. Returns the removed batches,
+        by handle. Raises StateConflict.
         """
         stored = self.plane.stored()
         states = {**self.journal.states(), self.collection: self.state}
@@ -320,7 +320,7 @@ class Arrangement(Generic[U]):
         return self.plane.accumulate(self._all_updates(upper=Frontier.at(at + 1)))
 
     def updates(self) -> U:
-        """The raw read: every update of trace and unsealed once, its time forwarded to since; nothing cancels."""
+        """The raw read: every update of trace and unsealed once, times forwarded to since; no updates cancel."""
         return self.plane.read(self._all_updates(), self.state.since)
 
     def unsealed_snapshot(self, lo: Frontier, hi: Frontier) -> U:
@@ -334,33 +334,33 @@ class Arrangement(Generic[U]):
         return self.plane.read([Slice(batch.handle) for batch in self.state.trace])
 
     def check(self, *, data: bool = False) -> None:
-        """Check the metadata's invariants, and with `data` what is stored of every trace batch; raises the first broken
-        one (see `kernels.arrangement.checks`)."""
+        """Check the metadata's invariants, and with `data` also the stored updates of every trace batch. Raises for the
+        first broken one (see `kernels.arrangement.checks`)."""
         check_state(self.state)
         for batch in self.state.trace if data else ():
             if batch.n_updates:
                 self.plane.check(batch.handle, batch.description)
 
     def _time(self, time: int) -> int:
-        """`time` as a Python integer. Raises TimeOutOfRange unless the plane's times can be it, or it lies below all:
-        what may go there, the state says."""
+        """`time` as a Python integer. Raises TimeOutOfRange if it is no whole number or above the plane's times. A time
+        below them is accepted: the state checks it."""
         if not isinstance(time, Integral) or isinstance(time, bool) or time > self.plane.greatest_time:
             raise TimeOutOfRange(time, self.plane.greatest_time)
         return int(time)
 
     def _frontier(self, frontier: Frontier) -> Frontier:
-        """`frontier` with such a time. Raises TimeOutOfRange."""
+        """`frontier` with its time as `_time` returns it. Raises TimeOutOfRange."""
         if not isinstance(frontier, Frontier):
             raise TimeOutOfRange(frontier, self.plane.greatest_time)
         return frontier if frontier.time is None else Frontier(self._time(frontier.time))
 
     def _all_updates(self, upper: Frontier = Frontier.empty()) -> list[Slice]:  # noqa: B008  an immutable value
-        # from trace_upper on, so that what a drain has moved and no trim has cut yet does not count twice
+        # from trace_upper on, so that updates that a drain has moved and no trim has cut do not count twice
         unsealed = self._unsealed_updates(self.state.trace_upper, upper)
         return [Slice(batch.handle, upper=upper) for batch in self.state.trace] + unsealed
 
     def _unsealed_updates(self, lo: Frontier, hi: Frontier) -> list[Slice]:
-        # the batches' bounds tell which can be skipped unread
+        # the batches' bounds decide which ones can be skipped unread
         touched = (b for b in self.state.unsealed if lo.admits(b.greatest) and not hi.admits(b.least))
         return [Slice(batch.handle, lo, hi) for batch in touched]
 

@@ -38,17 +38,18 @@ if TYPE_CHECKING:
 
 BATCH, TOKEN = "batch", "token"
 _NEW = "is_new"
-"""Column of updates on their way: whether they are new, or move."""
+"""Column of updates that `place` writes: true if they are new, false if they move."""
 _OVERTAKEN = "DELTA_CONCURRENT_"
-"""How the conditions begin with which Delta refuses a commit whose inputs another one has removed."""
+"""The prefix of the error conditions with which Delta refuses a commit whose inputs another commit has removed."""
 _OBSERVED = ("updates", "times", "diffs", "least", "greatest", "below")
 _ZERO = "zero_"
-"""Prefix of a column that tells the two zeros of a column of doubles apart."""
+"""The prefix of a column that distinguishes 0.0 and -0.0 of a column of doubles."""
 
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 
 ROWS_PER_FILE = 250_000
-"""Updates that one task sorts and writes; a larger batch is split by its order into as many files as it needs."""
+"""The approximate number of updates that one task sorts and writes. A larger batch is split into as many files as it
+needs."""
 
 
 class DeltaPlane(DataPlane["DataFrame"]):
@@ -56,7 +57,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
 
     Args:
         lake: the session.
-        table: the table; a column `token`, if it has one, says which attempt wrote a row.
+        table: the table; its column `token`, if it has one, gets the token of the attempt that wrote the row.
         order: the leading data columns of a batch's order; the others follow in the table's order.
         fence: the attempt that writes: its token is in its handles and rows. None: handles are drawn at random.
     """
@@ -76,7 +77,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         self._prefix = uuid.uuid4().hex[:16] if fence is None else f"{fence.token:010d}"
 
     def new_handle(self, kind: str) -> str:
-        """A handle that no batch has: a letter for what made it, the writer, a number."""
+        """A handle that no batch has: a letter for the operation, the writer, a number."""
         return f"{kind}{self._prefix}.{next(self._made)}"
 
     def examine(self, updates: DataFrame, frontiers: Sequence[Frontier]) -> Examined:
@@ -93,8 +94,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         return DIFF_LIMIT - 1
 
     def check_sums(self, updates: DataFrame, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
-        """See `DataPlane.check_sums`. What is added to a value is bounded, and what is taken from it, whatever the
-        times: Spark adds up in any order, and a sum on the way may be no greater either."""
+        """See `DataPlane.check_sums`. The sum of a value's positive diffs and that of its negative diffs must each fit,
+        whatever the times. Spark adds up in any order, so intermediate sums must fit, too."""
         slices = beside()
         unknown = [part.handle for part in slices if part.handle not in self._magnitudes]
         if unknown:
@@ -184,17 +185,17 @@ class DeltaPlane(DataPlane["DataFrame"]):
                 self._magnitudes.pop(handle, None)
 
     def write(self, rows: DataFrame, *, consolidate: bool = False, n_rows: int = 0) -> None:
-        """Write batches with one commit; `rows` have `batch`. `stored` says what came of it. Raises StateConflict where
-        what `rows` read was removed meanwhile.
+        """Write batches with one commit; `rows` have `batch`. `stored` describes the written batches. Raises
+        StateConflict if the batches that `rows` read were removed meanwhile.
 
-        `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: about how many rows there
-        are. Up to ROWS_PER_FILE of them make one file, sorted by data, then time; of more, each file is sorted and all
-        updates of one value of the first column of the order are in one file.
+        `consolidate`: diffs are summed per batch, data and time, zeros dropped. `n_rows`: the approximate number of
+        rows. Up to ROWS_PER_FILE of them make one file, sorted by data, then time. More rows make several files: each
+        is sorted, and all updates of one value of the first column of the order are in one file.
         """
         n_files = max(-(-n_rows // ROWS_PER_FILE), 1)
         spread = rows.repartition(n_files, BATCH, *self._order[:1]) if n_files > 1 else rows.repartition(1, BATCH)
         if consolidate:
-            # needs no shuffle of its own: what it groups by is where it belongs already
+            # needs no shuffle of its own: rows with equal values of its columns are in one partition already
             spread = self._consolidated(spread, [BATCH, *self._data, TIME])
         if TOKEN in self._table.column_names:
             spread = spread.withColumn(TOKEN, F.lit(0 if self._fence is None else self._fence.token).cast("bigint"))
@@ -203,13 +204,13 @@ class DeltaPlane(DataPlane["DataFrame"]):
         except PySparkException as error:
             if not any(condition.startswith(_OVERTAKEN) for condition in conditions_in(str(error))):
                 raise
-            # what these rows were read from has been replaced and removed: the state that named it is not in force
+            # the batches that these rows were read from were replaced and removed: the state that named them is old
             raise StateConflict([self._table.qualified]) from error
 
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:
-        """What the table holds of these batches (None: of all, orphans too), by handle.
+        """The stored batches with these handles (None: all batches, orphans too), by handle.
 
-        Counts and bounds are read back from the files as they were committed; the size is their bytes.
+        Counts and bounds are read back from the committed files; the size is their bytes.
         """
         whole: dict[str, StoredBatch] = {}
         magnitudes: dict[str, int] = {}
@@ -224,8 +225,8 @@ class DeltaPlane(DataPlane["DataFrame"]):
         return whole
 
     def check(self, handle: str, description: Description) -> None:
-        """See `DataPlane.check`. Each file of a batch is in the order of the first column; that is promised of all, see
-        `write`."""
+        """See `DataPlane.check`. Each file of a batch must be in the order of the first column: `write` promises no
+        more than that for all batches."""
         by = self._order[0]
         stored = self._lake.stored(self._table, [by, TIME, DIFF], partitions={BATCH: [handle]})
         for file in stored.by_file():
@@ -246,27 +247,27 @@ class DeltaPlane(DataPlane["DataFrame"]):
 
     def _consolidated(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
         """Diffs summed per value of the columns `by`, zeros dropped."""
-        # Spark groups -0.0 with 0.0 and gives 0.0 for both: a value of the data that would change
+        # Spark groups -0.0 with 0.0 and returns 0.0 for both, so that a value of the data would change
         zeros = [F.when(F.col(c) == 0, F.col(c).cast("string")).alias(f"{_ZERO}{c}") for c in self._doubles]
         summed = rows.groupBy(*by, *zeros).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
         return summed.select(*[_signed(c) if c in self._doubles else c for c in by], DIFF)
 
     def _store(self, kind: str, updates: DataFrame, *, consolidate: bool = False, n_rows: int = 0) -> StoredBatch:
         handle = self.new_handle(kind)
-        # of a literal Spark forgets that rows are spread and sorted by it, so that it would shuffle and sort them again
+        # with a literal, Spark forgets that rows are spread and sorted by it, and would shuffle and sort them again
         rows = updates.withColumn(BATCH, F.when(F.col(DIFF).isNotNull(), F.lit(handle)))
         self.write(rows, consolidate=consolidate, n_rows=n_rows)
         return self.stored([handle]).get(handle, StoredBatch(handle, 0, 0, 0, 0))
 
 
 def _together(one: StoredBatch, other: StoredBatch) -> StoredBatch:
-    """Two parts of one batch."""
+    """The sum of two parts of one batch: their updates and sizes added up, and the bounds of both."""
     bounds = min(one.least, other.least), max(one.greatest, other.greatest)
     return StoredBatch(one.handle, one.n_updates + other.n_updates, one.size + other.size, *bounds)
 
 
 def _observed(door: Frontier) -> list[Column]:
-    """What `_examined` takes, of the new updates among those on their way."""
+    """The aggregates that `_examined` takes, over the new updates among those that are written."""
     new = F.col(_NEW)
     counts = [
         F.count_if(new & condition) for condition in (F.lit(True), F.col(TIME).isNotNull(), F.col(DIFF).isNotNull())
@@ -277,7 +278,7 @@ def _observed(door: Frontier) -> list[Column]:
 
 
 def _examined(n_updates: int, n_times: int, n_diffs: int, least: int, greatest: int, *below: int | None) -> Examined:
-    """Raises MalformedUpdates."""
+    """The result of `examine` from its aggregates. Raises MalformedUpdates for a null time or diff."""
     for name, given in ((TIME, n_times), (DIFF, n_diffs)):
         if given != n_updates:
             raise malformed(f"a {name} in every row", f"{n_updates - given} nulls", name)
@@ -285,7 +286,7 @@ def _examined(n_updates: int, n_times: int, n_diffs: int, least: int, greatest: 
 
 
 def _level(buckets: Buckets, seal: int) -> Column:
-    """`Buckets.levels` of a row's time."""
+    """The same as `Buckets.levels` of a row's time, as a column."""
     unit = F.call_function("div", F.unix_micros(TIME) - F.lit(buckets.start), F.lit(buckets.unit))
     differing = unit.bitwiseXOR(F.lit((seal - buckets.start) // buckets.unit))
     return F.when(differing == 0, 0).otherwise(F.least(F.length(F.bin(differing)), F.lit(LEVELS - 1)))
@@ -304,5 +305,5 @@ def _instant(time_us: int) -> Column:
 
 
 def _below(frontier: Frontier) -> Column:
-    """Whether a row's time is not at or beyond the frontier."""
+    """The condition that a row's time is below the frontier; true for all rows if the frontier is empty."""
     return F.lit(True) if frontier.time is None else F.col(TIME) < _instant(frontier.time)

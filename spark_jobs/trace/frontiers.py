@@ -1,6 +1,7 @@
-"""A source's frontiers: the arrangement's state, which drops have landed, and how far runs have reached.
+"""A source's frontiers: the arrangement's state, the drops that have landed, and the time that runs have reached.
 
-One row of `trace.frontiers` per change; the one with the greatest token is in force. All times are int64 microseconds.
+Each change is one row of `trace.frontiers`; the row with the greatest token is in force. All times are int64
+microseconds.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from spark_jobs.storage.tables import FRONTIERS
 from spark_jobs.storage.times import instant, micros
 
 NEAR = 128
-"""How many tokens before one of about now the last change of the frontiers is looked for first: a month of daily runs.
-Statistics on the token then skip the files of everything older."""
+"""The number of tokens before a recent one among which the last change of the frontiers is looked for first: a month of
+daily runs. By statistics on the token, the files of all older changes are skipped."""
 
 NO_HORIZON_US = -(2**63)
-"""The horizon before retention moved it: every event time lies at or after it."""
+"""The horizon before retention moved it: every event time is at or after it."""
 
 SeqRange = tuple[int, int]
 
@@ -40,14 +41,14 @@ class StateCorrupt(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class SourceFrontiers:
-    """What stands for one source.
+    """The frontiers of one source at one moment.
 
     `landed`: half-open ranges of drops that were run, sorted and not adjoining. `landed_through`: the greatest
-    landing whose rows are in the arrangement. `reached_us`: greatest end of any interval run, the source's start
-    before the first run. `published_us`: what was published when a run moved them last; as they move between any two
-    publications, their history holds that of the publications, too. `obsolete`: replaced batches whose rows are still
-    there, and under which token they were replaced. `horizon_us`: states are exact for event times from here on; the
-    least int64 while no retention moved it.
+    landing whose rows are in the arrangement. `reached_us`: the greatest end of any interval that was run, or the
+    source's start before the first run. `published_us`: the time of the publication in force when a run last moved
+    the frontiers; as they move between any two publications, their history includes that of the publications.
+    `obsolete`: replaced batches whose rows are still stored, each with the token under which it was replaced.
+    `horizon_us`: states are exact for event times from here on; the least int64 until retention moves it.
     """
 
     arrangement: ArrangementState
@@ -60,7 +61,7 @@ class SourceFrontiers:
 
     @classmethod
     def start(cls, source: Source) -> SourceFrontiers:
-        """Before the first run: nothing is sealed, nothing has landed."""
+        """The frontiers before the first run: nothing is sealed, nothing has landed."""
         return cls(ArrangementState(), source.drops.start_us)
 
     @property
@@ -69,12 +70,12 @@ class SourceFrontiers:
         return self.arrangement.seal.time or 0
 
     def complete_us(self, source: Source) -> int:
-        """`lo` of the first drop, counted from the source's start, that has not landed."""
+        """The start of the first drop, counted from the source's start, that has not landed."""
         first = self.landed[0][1] if self.landed and self.landed[0][0] == 0 else 0
         return source.drops.interval(first)[0]
 
     def with_landed(self, drops: range) -> SourceFrontiers:
-        """These drops have landed too."""
+        """The frontiers with these drops added to `landed`."""
         if not drops:
             return self
         merged: list[SeqRange] = []
@@ -86,26 +87,26 @@ class SourceFrontiers:
         return replace(self, landed=tuple(merged))
 
     def has_landed(self, drops: range) -> bool:
-        """Whether all of these drops have landed before."""
+        """True if all of these drops have landed."""
         return not drops or any(lo <= drops.start and drops.stop <= hi for lo, hi in self.landed)
 
     def replacing(self, arrangement: ArrangementState, token: int, passing: Iterable[str] = ()) -> SourceFrontiers:
-        """`arrangement` in place of the present one. Batches that it no longer names are obsolete from `token` on, and
-        so are those that came and went in between, `passing`."""
+        """The frontiers with `arrangement` in place of the present one. Batches that it no longer names are obsolete
+        from `token` on. So are batches of `passing`, which were made in between, unless it names them."""
         gone = sorted({*self.arrangement.handles(), *passing} - arrangement.handles())
         return replace(self, arrangement=arrangement, obsolete=(*self.obsolete, *((handle, token) for handle in gone)))
 
     def removable(self, publication_token: int) -> list[str]:
-        """Replaced batches that no reader can still want: a publication was made over their replacement."""
+        """The replaced batches that no reader can need any more: a publication was made over their replacement."""
         return [handle for handle, replaced_under in self.obsolete if replaced_under <= publication_token]
 
     def without_replaced(self, removed: Iterable[str]) -> SourceFrontiers:
-        """The rows of these replaced batches are gone."""
+        """The frontiers without these replaced batches, whose rows have been removed."""
         gone = set(removed)
         return replace(self, obsolete=tuple(batch for batch in self.obsolete if batch[0] not in gone))
 
     def to_json(self) -> str:
-        """One line of JSON; `from_json` gives an equal value."""
+        """The frontiers as one line of JSON; `from_json` returns an equal value."""
         fields = {
             "arrangement": self.arrangement.to_json(),
             "reached_us": self.reached_us,
@@ -119,7 +120,7 @@ class SourceFrontiers:
 
     @classmethod
     def from_json(cls, text: str) -> SourceFrontiers:
-        """Read what `to_json` gave."""
+        """The frontiers from the result of `to_json`. Fields that earlier versions did not write have defaults."""
         fields: dict[str, Any] = json.loads(text)
         return cls(
             ArrangementState.from_json(fields["arrangement"]),
@@ -135,7 +136,7 @@ class SourceFrontiers:
 def load(lake: Lake, source: Source, *, near: int = 0) -> SourceFrontiers:
     """The frontiers in force; those before the first run if there are none.
 
-    `near`: a token of about now (the attempt's own, or the publication's), so that the history need not be read.
+    `near`: a recent token (the attempt's own, or the publication's), so that the whole history need not be read.
 
     Raises:
         StateCorrupt: the newest row can't be read.
@@ -159,7 +160,7 @@ def _parsed(source: Source, row: Mapping[str, Any]) -> SourceFrontiers:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One change of the frontiers: under which token, from what to what."""
+    """One change of the frontiers: its token, and the frontiers before and after it."""
 
     token: int
     before: SourceFrontiers
@@ -167,15 +168,15 @@ class Move:
 
 
 def unpublished_moves(lake: Lake, source: Source, publication: Publication) -> list[Move]:
-    """The changes from the frontiers of `publication` to those in force, oldest first, without those that were
+    """The changes from the frontiers of `publication` to those in force, oldest first, without changes that were
     withdrawn."""
     states = _since_publication(lake, source, publication)
     return [Move(token, states[i + 1][1], after) for i, (token, after) in enumerate(states[:-1])][::-1]
 
 
 def first_published_us(lake: Lake, source: Source, publication: Publication) -> int:
-    """The seal of the source's first publication, of which `publication` is the newest: every later move of the
-    frontiers notes what was published then."""
+    """The seal of the source's first publication. `publication` is its newest one. Every later move of the frontiers
+    notes the publication in force at that time."""
     rows = lake.records(FRONTIERS, pc.field("source") == source.name)
     noted = (micros(row["published"]) for row in rows if row["published"] is not None)
     return min((us for us in noted if us > BEFORE_ALL_US), default=publication.published_us)
@@ -187,7 +188,7 @@ def published_frontiers(lake: Lake, source: Source, publication: Publication) ->
 
 
 def _since_publication(lake: Lake, source: Source, publication: Publication) -> list[tuple[int, SourceFrontiers]]:
-    """Tokens and frontiers, newest first, down to the first that are not beyond `publication`."""
+    """The tokens and frontiers, newest first, down to the first frontiers that are not beyond `publication`."""
     states: list[tuple[int, SourceFrontiers]] = []
     for row in _newest_first(lake, source, publication.token):
         states.append((row["token"], _parsed(source, row)))
@@ -197,7 +198,8 @@ def _since_publication(lake: Lake, source: Source, publication: Publication) -> 
 
 
 def _newest_first(lake: Lake, source: Source, near: int) -> list[dict[str, Any]]:
-    """The source's rows; those of tokens from NEAR before `near` on, if there are any up to `near`."""
+    """The source's rows, newest first. Only rows with tokens after `near - NEAR` are read, if one of them is not after
+    `near`."""
     of_source = pc.field("source") == source.name
     rows = lake.records(FRONTIERS, of_source & (pc.field("token") > near - NEAR))
     if near > NEAR and not any(row["token"] <= near for row in rows):
@@ -206,7 +208,7 @@ def _newest_first(lake: Lake, source: Source, near: int) -> list[dict[str, Any]]
 
 
 def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: SourceFrontiers) -> None:
-    """Make `frontiers` the ones in force: the one small commit that makes batches written before it count."""
+    """Make `frontiers` the ones in force. This one small commit makes the batches count that were written before it."""
     row = frontier_row(source.name, fence.token, run_id, frontiers)
     row["complete"] = instant(frontiers.complete_us(source))
     row["published"] = instant(frontiers.published_us)
@@ -214,7 +216,8 @@ def commit(lake: Lake, source: Source, fence: Fence, run_id: str, frontiers: Sou
 
 
 def frontier_row(collection: str, token: int, run_id: str, frontiers: SourceFrontiers) -> dict[str, Any]:
-    """A row of `trace.frontiers`, without what only a source's drops tell. Times beyond the year 9999 are null."""
+    """A row of `trace.frontiers`, without `complete` and `published`, which only a source has. Times beyond the year
+    9999 are null."""
     state = frontiers.arrangement
     return {
         "source": collection,

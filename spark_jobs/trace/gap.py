@@ -1,7 +1,7 @@
-"""The gap of a run: drops that were never run and lie between the seal and the run's first drop.
+"""The gap of a run: drops between the seal and the run's first drop that were never run.
 
 A run moves the seal to its end, and no update can be added below the seal. So a run that leaves such drops out fixes
-for good what reads as of their times say: it must be told to.
+the answers of reads as of their times for good. It does so only on request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from spark_jobs.storage.times import instant
 from spark_jobs.trace.frontiers import SeqRange, SourceFrontiers
 
 SHOWN_RANGES = 5
-"""Ranges of drops that a refusal's sentence names; its facts hold all of them."""
+"""The most ranges of drops that a refusal's sentence names; its facts list all of them."""
 
 
 class SealGap(TidemarkError):
@@ -23,8 +23,8 @@ class SealGap(TidemarkError):
 
 
 def gap_before(source: Source, frontiers: SourceFrontiers, first: int) -> list[SeqRange]:
-    """Half-open ranges, sorted, of the drops before `first` that never landed and end beyond the seal; counted from the
-    source's start, also before its first run."""
+    """The half-open ranges, sorted, of the drops before `first` that never landed and end beyond the seal. They are
+    counted from the source's start, also before its first run."""
     schedule = source.drops
     sealed = frontiers.seal_us != 0
     lowest = max(schedule.number_at(frontiers.seal_us), 0) if sealed else 0
@@ -37,8 +37,8 @@ def gap_before(source: Source, frontiers: SourceFrontiers, first: int) -> list[S
 
 
 def gap_refusal(source: Source, frontiers: SourceFrontiers, drops: range) -> SealGap | None:
-    """The refusal of a run of `drops` that would move the seal past drops that were never run, with the ways on; None
-    if there are no such drops."""
+    """The refusal of a run of `drops` that would move the seal past drops that were never run, with the possible next
+    steps. None if there are no such drops."""
     gap = gap_before(source, frontiers, drops.start) if drops else []
     if not gap:
         return None
@@ -64,7 +64,7 @@ def gap_refusal(source: Source, frontiers: SourceFrontiers, drops: range) -> Sea
 
 
 def commands(source: Source, gap: list[SeqRange]) -> str:
-    """The commands that run the gap's drops, in their order."""
+    """The commands that run the drops of the gap, in their order; at most SHOWN_RANGES of them."""
     label = source.drops.label
     runs = [f"`tidemark run {source.name} --from {label(lo)} --to {label(hi - 1)}`" for lo, hi in gap[:SHOWN_RANGES]]
     return ", then ".join([*runs, "so on"] if len(gap) > SHOWN_RANGES else runs)

@@ -1,7 +1,7 @@
-"""The horizon: before it states are not kept exact, so that neither a read nor a drop from before it is taken, and a
-row from before it that lands in a later drop changes nothing that is published.
+"""The horizon: states before it are not kept exact.
 
-Which rows those are is decided once, when a row lands, by the horizon of then: see `horizon_of_run`.
+So reads and drops from before it are refused, and a row from before it that lands in a later drop changes nothing that
+is published. A row is below the horizon or not by the horizon at the time when it lands: see `horizon_of_run`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from spark_jobs.storage.times import instant
 from spark_jobs.trace.frontiers import SourceFrontiers
 
 SHOWN_DROPS = 5
-"""Drops that a refusal's sentence names; its facts hold all of them."""
+"""The most drops that a refusal's sentence names; its facts list all of them."""
 
 
 def published_horizon(source: Source, frontiers: SourceFrontiers, publication: Publication) -> int:
-    """The horizon that reads meet, in microseconds: retention's distance before `reached` of what is published, never
-    before the one that stands. It moves with the publication that a run makes; the one that stands follows with the
-    next upkeep, so that a run which fails its gates moves none."""
+    """The horizon for reads, in microseconds: retention's distance before `reached` of the publication, and never
+    before the horizon of `frontiers`.
+
+    It moves with the publication that a run makes. The horizon of the frontiers follows with the next upkeep, so a run
+    that fails its gates moves neither.
+    """
     kept_us = source.retention.horizon_us
     if kept_us is None or publication.published_us == 0:
         return frontiers.horizon_us
@@ -28,7 +31,7 @@ def published_horizon(source: Source, frontiers: SourceFrontiers, publication: P
 
 
 def check_state_time(horizon_us: int, event_us: int) -> None:
-    """Refuse to tell a state at an event time before the horizon, as `published_horizon` gives it."""
+    """Raise BelowHorizon for the read of a state at an event time before the horizon; see `published_horizon`."""
     if event_us >= horizon_us:
         return
     raise BelowHorizon(
@@ -42,8 +45,12 @@ def check_state_time(horizon_us: int, event_us: int) -> None:
 
 
 def landing_horizon(source: Source, frontiers: SourceFrontiers) -> int:
-    """The horizon that a run meets, in microseconds: retention's distance before what has been reached; never before
-    the one that stands, which follows only when a run has been published. The first run of a source meets none."""
+    """The horizon for a run, in microseconds: retention's distance before the time that runs have reached, and never
+    before the horizon of `frontiers`.
+
+    The horizon of the frontiers follows only when a run has been published. Retention sets no horizon for the first
+    run of a source.
+    """
     kept_us = source.retention.horizon_us
     if kept_us is None or not frontiers.landed:
         return frontiers.horizon_us
@@ -51,8 +58,8 @@ def landing_horizon(source: Source, frontiers: SourceFrontiers) -> int:
 
 
 def check_drops(source: Source, frontiers: SourceFrontiers, drops: range) -> None:
-    """Refuse drops that lie wholly before the horizon and have not landed: nothing that is published may change
-    there."""
+    """Raise BelowHorizon for drops that end at or before the horizon and have not landed: nothing that is published may
+    change there."""
     horizon_us = landing_horizon(source, frontiers)
     below = [
         n for n in drops if source.drops.interval(n)[1] <= horizon_us and not frontiers.has_landed(range(n, n + 1))
@@ -72,8 +79,8 @@ def check_drops(source: Source, frontiers: SourceFrontiers, drops: range) -> Non
 
 
 def horizon_of_run(source: Source, frontiers: SourceFrontiers, first_drop: int) -> Horizon:
-    """By which a run judges the rows that it takes in: `frontiers` are those before it, `first_drop` the first that it
-    takes in."""
+    """The horizon by which a run judges the rows that it takes in. `frontiers` are those before the run, `first_drop`
+    is the first drop that it takes in."""
     return Horizon(
         landing_horizon(source, frontiers),
         source.retention.horizon_us,

@@ -1,4 +1,4 @@
-"""What a source's trace holds: frontiers, batches, and what of the data that was taken back is still there."""
+"""A report of a source's trace: its frontiers, its batches, and the retracted data that its files still contain."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Place = Literal["trace", "unsealed", "replaced", "orphan"]
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch. `replaced`: another one holds its updates now; `orphan`: no state ever named it.
+    """One batch. `place` is `replaced` if another batch has its updates now, and `orphan` if no state ever named it.
 
     Times are microseconds; a trace batch has an interval `[lower_us, upper_us)` and a level, and `since_us` if it was
-    merged. `fault`: what of a trace batch is not stored as it must be, its times, diffs or order; see
+    merged. `fault`: a sentence about times, diffs or an order of a trace batch that are not stored as they must be; see
     `check_trace_batch`.
     """
 
@@ -43,11 +43,12 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class Retracted:
-    """Where in the trace data that was taken back still is; bronze keeps what the files said.
+    """The places in the trace where retracted data still is; bronze keeps the rows of the files in any case.
 
-    `in_trace`: retractions in live batches; they and what they take back cancel once since has passed `last_us`, the
-    latest of their times, and their batches have merged. `replaced_updates`: updates in batches that were replaced or
-    orphaned. `dead_files`, `dead_bytes`: files that the table no longer reads and no VACUUM has removed.
+    `in_trace`: the number of retractions in live batches. A retraction and the update that it takes back cancel once
+    since has passed `last_us`, the latest time of these retractions, and their batches have merged.
+    `replaced_updates`: the number of updates in batches that were replaced or orphaned. `dead_files`, `dead_bytes`:
+    files that the table no longer reads and no VACUUM has removed.
     """
 
     in_trace: int
@@ -58,13 +59,13 @@ class Retracted:
 
     @property
     def gone(self) -> bool:
-        """Whether the trace's files hold nothing any more that was taken back."""
+        """True if the trace's files contain no retracted data any more."""
         return self.in_trace == self.replaced_updates == self.dead_files == 0
 
 
 @dataclass(frozen=True, slots=True)
 class TraceReport:
-    """A source's trace at one moment; frontiers in microseconds, `horizon_us` None if no retention moved it."""
+    """A source's trace at one moment; frontiers in microseconds, `horizon_us` None if retention has not moved it."""
 
     source: str
     seal_us: int
@@ -78,13 +79,13 @@ class TraceReport:
     retracted: Retracted
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The report as plain JSON values."""
         fields = asdict(self)
         return {**fields, "retracted": {**fields["retracted"], "gone": self.retracted.gone}}
 
 
 def inspect(lake: Lake, source: Source, frontiers: SourceFrontiers, publication: Publication) -> TraceReport:
-    """Look at everything that the source's table of updates holds: for people, not for every run."""
+    """Read all batches of the source's table of updates and report on them: for people, not for every run."""
     state = frontiers.arrangement
     plane = SourcePlane(lake, source)
     stored = plane.stored()

@@ -1,4 +1,4 @@
-"""Where arrangements' states are committed: the one small step that makes a change visible, or not at all."""
+"""The journal, to which the states of arrangements are committed: one small atomic step makes a change visible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StateConflict(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One collection's step from the state `before`, as last read, to `after`."""
+    """The change of one collection from the state `before`, as last read, to the state `after`."""
 
     collection: str
     before: ArrangementState
@@ -35,18 +35,18 @@ class StateChange:
 
 
 class StateJournal(Protocol):
-    """Committed states by collection name."""
+    """The committed states of collections, by name."""
 
     def load(self, collection: str) -> ArrangementState:
-        """The collection's committed state; the empty state if nothing was ever committed."""
+        """The collection's committed state; the empty state if none was ever committed."""
         ...
 
     def states(self) -> Mapping[str, ArrangementState]:
-        """The committed states of all collections that ever committed one."""
+        """The committed states of all collections that have one, by name."""
         ...
 
     def kept(self) -> frozenset[str]:
-        """Batches that no state names any more and that must stay all the same; none, unless the journal says so."""
+        """The handles of batches that no state names any more and that must still be kept; none by default."""
         return frozenset()
 
     def commit(self, changes: Sequence[StateChange]) -> None:

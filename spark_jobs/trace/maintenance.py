@@ -1,9 +1,10 @@
-"""Upkeep of a source's trace after each run: since and horizon move by retention, batches merge, what was replaced
-goes.
+"""Upkeep of a source's trace after each run: since and horizon move by retention, batches merge, and replaced batches
+are removed.
 
-Everything here keeps every answer for T >= since and E >= horizon. One commit to `trace.frontiers` makes it visible.
-Replaced batches are removed only once a publication has been made over their replacement: a reader that took up the
-frontiers just before still finds what they name, and a gate that finds fault with a merge still has its inputs.
+No step changes an answer for a time >= since and an event time >= horizon. One commit to `trace.frontiers` makes the
+upkeep visible. Replaced batches are removed only once a publication has been made over their replacement. So a reader
+that read the frontiers just before can still read the batches that they name. A gate that rejects a merge still has its
+inputs.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from spark_jobs.trace.source_journal import SourceJournal
 from spark_jobs.trace.source_plane import SourcePlane
 
 MERGES_PER_RUN = 8
-"""Merges in one run at most: a daily run makes one on average, so a backlog shrinks."""
+"""The most merges in one run. A daily run makes one on average, so a backlog shrinks."""
 
 UPDATES_PER_RUN = 4_000_000
-"""Updates read by the merges of one run. The first merge is always made: no batch is too large to be merged at all."""
+"""The most updates that the merges of one run read. The first merge is always made: no batch is too large to be merged
+at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much merging one run may do."""
+    """The limits of the merging that one run may do: merges, and updates that they read."""
 
     merges: int = MERGES_PER_RUN
     updates: int = UPDATES_PER_RUN
@@ -40,7 +42,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What was done: frontiers before and after, merges, updates that they read, replaced batches removed."""
+    """The result of the upkeep: the frontiers before and after, and the numbers of merges, of updates that they read,
+    and of replaced batches that were removed."""
 
     before: SourceFrontiers
     after: SourceFrontiers
@@ -62,9 +65,9 @@ def maintain(
 ) -> Upkeep:
     """Remove replaced batches that are due, move since and horizon by retention, merge within the budget.
 
-    `now_us` decides about held reads alone: those that expired before it no longer hold since back.
+    `now_us` decides only about held reads: a held read that expired before it no longer holds since back.
     """
-    # a run that wrote to the trace has removed them with that commit; this is for runs with nothing new
+    # a run that wrote to the trace has removed them with that commit; a run with no new rows removes them here
     due = frontiers.removable(publication.token)
     DeltaPlane(lake, updates(source)).delete(due)
     kept = frontiers.without_replaced(due)
@@ -77,7 +80,7 @@ def maintain(
 
 
 def since_allowed(source: Source, state: ArrangementState, publication: Publication) -> Frontier:
-    """How far retention lets since go: its duration before what is published, never back."""
+    """The frontier to which retention lets since advance: its duration before the published time, and never back."""
     kept_us = source.retention.since_us
     if kept_us is None or state.since.time is None:
         return state.since

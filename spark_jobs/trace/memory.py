@@ -25,7 +25,7 @@ from spark_jobs.model import Frontier
 from spark_jobs.trace.plane import DataPlane, Examined, Placed, Slice, malformed
 
 UPDATE_SCHEMA = pa.schema([("key", pa.string()), ("value", pa.string()), (TIME, pa.int64()), (DIFF, pa.int64())])
-"""Keyed updates as the pipeline has them: times are int64 microseconds."""
+"""The schema of keyed updates as in the pipeline: times are int64 microseconds."""
 
 
 def updates_table(updates: Iterable[Sequence[object]], schema: pa.Schema = UPDATE_SCHEMA) -> pa.Table:
@@ -46,8 +46,8 @@ class ArrowPlane(DataPlane[pa.Table]):
 
     Args:
         schema: data columns, and `time` (an integer type, signed or not) and `diff` (int64).
-        size_of: the size of a batch, which decides about levels; by default its bytes in memory.
-        handles: gives names that are not in use; by default 0, 1, 2, … as strings.
+        size_of: a function that returns a batch's size, by which its level is chosen; by default its bytes in memory.
+        handles: names that are not in use; by default 0, 1, 2, … as strings.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         return int(np.iinfo(self._schema.field(TIME).type.to_pandas_dtype()).max)
 
     def stored(self) -> dict[str, StoredBatch]:
-        """See `DataPlane.stored`; batches without updates too."""
+        """See `DataPlane.stored`; batches without updates are included."""
         return {handle: self._described(handle, updates) for handle, updates in self._batches.items()}
 
     def check(self, handle: str, description: Description) -> None:
@@ -90,7 +90,8 @@ class ArrowPlane(DataPlane[pa.Table]):
         return Examined(len(times), below, _magnitude(typed))
 
     def check_sums(self, updates: pa.Table, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
-        """See `DataPlane.check_sums`. Exact: refused is only what a read at some time could not say."""
+        """See `DataPlane.check_sums`. Exact: updates are refused only if the sum of a read at some time is beyond
+        int64."""
         if magnitude + self._magnitude < DIFF_LIMIT:
             return
         everything = _coded(pa.concat_tables([self.read(beside()), self._typed(updates)]))
@@ -133,7 +134,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         return self._store(consolidate(self.read([Slice(earlier), Slice(later)], since)))
 
     def read(self, slices: Sequence[Slice], since: Frontier | None = None) -> pa.Table:
-        """See `DataPlane.read`. Raises KeyError for a handle that is not held."""
+        """See `DataPlane.read`. Raises KeyError for an unknown handle."""
         parts = [_cut(self._batches[part.handle], part) for part in slices]
         updates = pa.concat_tables([self._schema.empty_table(), *parts])
         return updates if since is None else forward(updates, since.time)
@@ -149,7 +150,7 @@ class ArrowPlane(DataPlane[pa.Table]):
             self._magnitude -= 0 if gone is None else _magnitude(gone)
 
     def _typed(self, updates: pa.Table) -> pa.Table:
-        """The updates in this plane's schema, exactly. Raises MalformedUpdates."""
+        """The updates cast to this plane's schema without loss. Raises MalformedUpdates."""
         if not isinstance(updates, pa.Table):
             raise malformed("a table of Arrow", type(updates).__name__)
         columns = []
@@ -177,7 +178,7 @@ class ArrowPlane(DataPlane[pa.Table]):
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """The column in the field's type, where that changes no value's meaning."""
+    """The column cast to the field's type. Raises MalformedUpdates if a value could change its meaning."""
     plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     alike = plain == field.type or any(of(plain) and of(field.type) for of in (pa.types.is_integer, _is_text))
     alike |= pa.types.is_null(plain) and field.name not in (TIME, DIFF)
@@ -195,7 +196,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _require_order(schema: pa.Schema) -> None:
-    """Refuse columns that updates can't be counted, or sorted and told apart, by."""
+    """Raise MalformedUpdates for a schema without a usable time or diff, or with a data column whose type has no
+    order."""
     for name, of in ((TIME, pa.types.is_integer), (DIFF, pa.types.is_int64)):
         if schema.names.count(name) != 1 or not of(schema.field(name).type):
             raise malformed(
@@ -213,12 +215,12 @@ def _shown(schema: pa.Schema) -> str:
 
 
 def _magnitude(updates: pa.Table) -> int:
-    """What no sum of the updates' diffs exceeds."""
+    """A bound that no sum of the updates' diffs exceeds."""
     return updates.num_rows * greatest_magnitude(updates.column(DIFF).to_numpy()) if updates.num_rows else 0
 
 
 def _coded(updates: pa.Table) -> Updates:
-    """The updates with a number for every value of the data."""
+    """The updates with each value of the data replaced by a number."""
     names = data_columns(updates.schema)
     ranks = np.array([dense_ranks(updates.column(name)) for name in names]).reshape(len(names), updates.num_rows)
     codes = np.unique(ranks, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A source's updates written straight into the batches where they end up, in this process or in the tasks of a job."""
+"""Writing a source's updates straight into their final batches, in this process or in the tasks of a Spark job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 BATCH, TOKEN = "batch", "token"
 ROWS_A_TASK = 1 << 19
-"""Updates that a task sorts and writes, about."""
+"""The approximate number of updates that a task sorts and writes."""
 BELOW = BELOW_HORIZON.name
 
 
@@ -39,36 +39,36 @@ class LandedRows(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         ...
 
     @property
     def n_bytes(self) -> int:
-        """Their bytes, about."""
+        """The approximate bytes of the rows."""
         ...
 
     def split(self, most_rows: int) -> Sequence[LandedRows]:
-        """Parts of about so many rows."""
+        """The rows in parts of about `most_rows` rows."""
         ...
 
     def tables(self) -> Iterator[pa.Table]:
-        """The columns of `tables.row_columns`, and `diff`."""
+        """Yield the rows as tables with the columns of `tables.row_columns`, and `diff`."""
         ...
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where updates go, and what is written of each.
+    """The batches into which updates are placed, and the columns that are written of each update.
 
     Args:
-        source: whose they are.
-        request: where the seal will be.
-        handles: that of the batch for what is due, then those of the buckets in which others wait.
-        seal_us: the seal when the new ones landed.
-        horizon: by which the new ones, and once more those that waited, are judged.
+        source: the source of the updates.
+        request: the advance, with the new seal.
+        handles: the handle of the batch for due updates, then those of the buckets in which the others wait.
+        seal_us: the seal when the new updates landed.
+        horizon: the horizon by which the new updates, and once more those that waited, are judged.
         order: the columns that a batch is sorted by.
-        consolidates: whether updates may cancel.
-        token: of the attempt.
+        consolidates: True if updates may cancel, so that they are consolidated.
+        token: the token of the attempt.
     """
 
     source: Source
@@ -83,7 +83,7 @@ class Placement:
     n_tasks: int = 1
 
     def blocks(self, piece: _New | _Moving) -> Iterator[Block]:
-        """The updates of a piece, each in the task of its entity."""
+        """Yield the updates of a piece as blocks, each update in the task of its entity."""
         for table in piece.updates(self):
             if self.n_tasks == 1:
                 yield Block(0, "", table)
@@ -93,7 +93,7 @@ class Placement:
                 yield Block(task, "", table.filter(pa.array(tasks == task)))
 
     def write(self, _: int, blocks: Labelled) -> bytes:
-        """Write the updates of a task; says which files, and what `Written` sums up."""
+        """Write the updates of a task; returns the files and the numbers that `Written` sums up, as JSON."""
         updates = pa.concat_tables([table for _, table in with_room(blocks, itemgetter(1))])
         facts = self._facts(updates)
         updates = updates.drop_columns(["is_new"])
@@ -125,7 +125,7 @@ class Placement:
         }
 
     def in_batches(self, updates: pa.Table, times: Ints, *, is_new: bool) -> pa.Table:
-        """Updates with `batch`, `below_horizon`, and whether they are new."""
+        """The updates with the columns `batch`, `below_horizon` and `is_new`."""
         passed = self.horizon.passed(numbers(updates["event_time"]), times) | present(updates[BELOW])
         due = times < self.request.seal
         levels = np.zeros(times.size, np.int64)
@@ -140,12 +140,12 @@ class Placement:
 
 @dataclass(frozen=True)
 class _New:
-    """Part of what has landed."""
+    """A part of the landed rows."""
 
     rows: LandedRows
 
     def updates(self, to: Placement) -> Iterator[pa.Table]:
-        """The rows as updates."""
+        """Yield the rows as tables of updates, with their visible times."""
         source = to.source
         for rows in self.rows.tables():
             starts = source.drops.starts(numbers(rows["seq_no"]))
@@ -158,25 +158,25 @@ class _New:
 
 @dataclass(frozen=True)
 class _Moving:
-    """Part of a batch that is written anew."""
+    """A part of the stored updates that are moved to other batches."""
 
     rows: StoredRows
 
     def updates(self, to: Placement) -> Iterator[pa.Table]:
-        """Its updates that are not in the trace already."""
+        """Yield the stored updates as tables."""
         for rows in self.rows.tables():
             yield to.in_batches(rows, numbers(rows[TIME]), is_new=False)
 
 
 @dataclass(frozen=True)
 class Written:
-    """What `place` has written.
+    """The files that `place` has written, and numbers about their updates.
 
     Args:
-        new, due: updates that are new; those of all that go to the trace.
-        magnitude: no sum of the new ones' diffs is greater.
-        first_below: the least time of a new one below the door's frontier, if any.
-        below: updates below the horizon.
+        new, due: the number of new updates; the number of all updates that belong to the trace.
+        magnitude: a bound that no sum of the new updates' diffs exceeds.
+        first_below: the least time of a new update below the door's frontier, if there is one.
+        below: the number of updates below the horizon.
     """
 
     files: list[WrittenFile]
@@ -190,7 +190,7 @@ class Written:
 def place(
     spark: SparkSession, to: Placement, landed: LandedRows | None, moving: StoredRows | None, n_rows: int
 ) -> Written:
-    """Write what has landed and what moves; `n_rows`: about how many updates these are."""
+    """Write the landed rows and the updates that move; `n_rows`: the approximate number of both."""
     n_bytes = sum(rows.n_bytes for rows in (landed, moving) if rows is not None)
     n_tasks = tasks_for(n_rows, n_bytes, ROWS_A_TASK)
     to = replace(to, n_tasks=n_tasks)

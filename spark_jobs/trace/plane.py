@@ -1,12 +1,12 @@
-"""The data plane's contract: where an arrangement's updates are, and what is done to them, by handle.
+"""The data plane's contract: the place of an arrangement's updates, and the operations on them by handle.
 
-The arrangement only ever holds handles and bounds, so draining, trimming and merging happen where the data is: in
-memory (`spark_jobs.trace.memory`) or in a table. `U` is what callers pass in and get back: an Arrow table, a Spark
-DataFrame. It has data columns, `time` and `diff`.
+The arrangement itself has only handles and bounds, so draining, trimming and merging happen where the data is: in
+memory (`spark_jobs.trace.memory`) or in a table. `U` is the type of updates that callers pass in and get back: an Arrow
+table, a Spark DataFrame. It has data columns, `time` and `diff`.
 
 Promises that an implementation keeps:
 - a handle is never used twice, and the updates under it never change;
-- a call that gives a handle has stored its data durably before it returns; nothing reads it until the handle is
+- a call that returns a handle has stored its data durably before; nothing reads the data until the handle is
   committed in the arrangement's state, so a crash leaves an orphan, never half a batch;
 - `delete` of an unknown handle is accepted: deletions are repeated after a crash;
 - a call that reads batches may raise StateConflict once another writer has removed them, after it replaced them.
@@ -36,10 +36,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a write must know of its updates before they are stored: their number, and who offends against a frontier.
+    """Facts about updates that are needed before they are stored: their number, and times below a frontier.
 
-    `first_below[i]` is the time of an update not at or beyond the i-th frontier (the first one where updates have an
-    order), None if there is none. No sum of their diffs is greater than `magnitude`.
+    `first_below[i]` is the time of an update that is below the i-th frontier, None if there is none. If updates have
+    an order, it is the first such update. No sum of the diffs is greater than `magnitude`.
     """
 
     n_updates: int
@@ -49,8 +49,8 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What `place` stored: the batch of the `n_drained` updates that are due (None if there are none), and one batch
-    per bucket in which others wait. `examined` is about the new updates, against the door's frontier."""
+    """The batches that `place` stored: one of the `n_drained` due updates (None if no update is due), and one per
+    bucket in which others wait. `examined` is about the new updates, with the door's frontier."""
 
     examined: Examined
     n_drained: int
@@ -59,7 +59,7 @@ class Placed:
 
     @property
     def handles(self) -> list[str]:
-        """All that was stored."""
+        """The handles of all batches that were stored."""
         return [batch.handle for batch in ((self.drained,) if self.drained else ()) + self.waiting]
 
 
@@ -74,39 +74,40 @@ class DataPlane(Protocol[U]):
 
     @property
     def greatest_time(self) -> int:
-        """The greatest time that the `time` column holds."""
+        """The greatest time that the `time` column can have."""
         ...
 
     def examine(self, updates: U, frontiers: Sequence[Frontier]) -> Examined:
         """Count `updates` and look for times below each frontier; stores nothing.
 
-        Raises MalformedUpdates for what could not be stored and read again as it is.
+        Raises MalformedUpdates for updates that could not be stored and read again without a change.
         """
         ...
 
     def check_sums(self, updates: U, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
-        """Raise DiffOverflow where diffs of one value could add up beyond int64, with those of the slices `beside()`.
+        """Raise DiffOverflow if diffs of one value could add up beyond int64, together with the slices `beside()`.
 
-        `magnitude` is what `examine` said of the updates: as long as the batches' own leave room, no data is read.
+        `magnitude` is that of `Examined`. If it and the magnitudes of the batches leave room, no data is read.
         """
         ...
 
     def put(self, updates: U) -> StoredBatch:
-        """Store updates as they are, in any order, with equal ones kept apart."""
+        """Store updates as they are, in any order; equal updates are not summed."""
         ...
 
     def drain(self, handles: Sequence[str], lower: Frontier, upper: Frontier) -> StoredBatch | None:
         """Store the batches' updates in `[lower, upper)`, consolidated and sorted by (data, time).
 
-        None if no update lies in the interval; an empty batch if they cancel.
+        Returns None if no update is in the interval, and an empty batch if all of them cancel.
         """
         ...
 
     def place(self, updates: U | None, request: AdvanceRequest) -> Placed:
-        """Store new updates, and those of the batches that move, where they belong, in one write: see `AdvanceRequest`.
+        """Store new updates, and those of the batches that move, in their batches with one write: see `AdvanceRequest`.
 
-        Every batch is consolidated and sorted by (data, time); updates that cancel make an empty one of those that are
-        due, and none of those that wait. Raises MalformedUpdates as `examine` does, with nothing left in the plane.
+        Every batch is consolidated and sorted by (data, time). If all due updates cancel, their batch is empty. If all
+        updates of a bucket cancel, it has no batch. Raises MalformedUpdates as `examine` does, and then leaves no batch
+        in the plane.
         """
         ...
 
@@ -119,20 +120,20 @@ class DataPlane(Protocol[U]):
         ...
 
     def read(self, slices: Sequence[Slice], since: Frontier | None = None) -> U:
-        """The slices' updates as stored (raw: equal ones kept apart), times forwarded to `since` if it is given."""
+        """The slices' updates as stored (raw: equal ones are not summed), times forwarded to `since` if it is given."""
         ...
 
     def accumulate(self, slices: Sequence[Slice]) -> U:
-        """The slices' bag: diffs summed per data whatever the time, zeros dropped, sorted by data; no `time` column."""
+        """The slices' bag: diffs summed per data over all times, zeros dropped, sorted by data; no `time` column."""
         ...
 
     def stored(self) -> Mapping[str, StoredBatch]:
-        """All batches that hold updates, by handle: orphans too."""
+        """All batches that have updates, by handle; orphans are included."""
         ...
 
     def check(self, handle: str, description: Description) -> None:
-        """Check what is stored of a trace batch against its description: times, diffs, and order as far as the plane
-        promises one. Raises what `check_trace_batch` raises."""
+        """Check the stored updates of a trace batch against its description: times, diffs, and the order that the plane
+        promises. Raises the errors of `check_trace_batch`."""
         ...
 
     def delete(self, handles: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 """Committed states on the lake: one row per change in a table of records like `trace.frontiers`; the greatest token of
 a collection is in force.
 
-A commit is worked out from the states of the version before its own, and goes to that version or is worked out anew:
-so of two commits from one state one is made, the other is told so, and several collections change together or not at
-all.
+A commit is worked out from the states in one version of the table. It becomes the next version, or is worked out anew.
+So of two commits from one state, one is made and the other raises StateConflict. Several collections change together or
+not at all.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class RecordsJournal(StateJournal):
-    """The states of any number of collections in one table, which nothing but journals may commit to.
+    """The states of any number of collections in one table, to which only journals may commit.
 
     Args:
         lake: the session.
-        table: where the rows go; several journals need a table each.
-        run_id: stands in each row, for people.
+        table: the table of the rows; several journals need a table each.
+        run_id: written to each row, for people.
     """
 
     def __init__(self, lake: Lake, table: Table = FRONTIERS, *, run_id: str = "") -> None:
@@ -49,7 +49,7 @@ class RecordsJournal(StateJournal):
         return self._newest(self._lake.records(self._table))
 
     def commit(self, changes: Sequence[StateChange]) -> None:
-        """See `StateJournal.commit`. Raises RecordsContended where others commit all the time."""
+        """See `StateJournal.commit`. Raises RecordsContended if other commits come first again and again."""
         if not changes:
             return
 
@@ -65,7 +65,7 @@ class RecordsJournal(StateJournal):
         self._lake.record_next(self._table, self._unseen([change.collection for change in changes]), rows_after)
 
     def _unseen(self, collections: Sequence[str]) -> pc.Expression:
-        """Rows of these collections, without those that are known to be out of force."""
+        """The condition for rows of these collections, without rows that are known to be out of force."""
         seen = min(self._seen.get(collection, 0) for collection in collections)
         return pc.field("source").isin(list(collections)) & (pc.field("token") >= seen)
 

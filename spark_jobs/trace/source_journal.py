@@ -1,7 +1,7 @@
 """The journal of a source's arrangement: the frontiers, of which one row per attempt is committed.
 
-An attempt's fence takes one commit, so its steps are noted and committed together, with what else it moves: what
-has landed, how far runs have reached, the horizon. Nothing is visible before.
+An attempt's fence takes one commit. So its steps are noted and committed together, with the other parts that it moves:
+the landed drops, the time that runs have reached, the horizon. No step is visible before that commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SourceJournal(StateJournal):
     """Notes an attempt's steps from the frontiers `standing` on; `record` commits them.
 
     Args:
-        published_token: the publication's: batches that were replaced under a later token stay.
+        published_token: the publication's token. Batches that were replaced under a later token stay.
     """
 
     def __init__(
@@ -48,20 +48,20 @@ class SourceJournal(StateJournal):
         return Arrangement(plane, self, collection=self._source.name, buckets=buckets(self._source))
 
     def load(self, collection: str) -> ArrangementState:
-        """See `StateJournal.load`: the state that the last step led to."""
+        """See `StateJournal.load`: the state after the last noted step."""
         return self.states().get(collection, ArrangementState())
 
     def states(self) -> Mapping[str, ArrangementState]:
-        """See `StateJournal.states`: there is one."""
+        """See `StateJournal.states`: the one state of the source's arrangement."""
         return {self._source.name: self._state}
 
     def kept(self) -> frozenset[str]:
-        """See `StateJournal.kept`: replaced batches that a reader may still want."""
+        """See `StateJournal.kept`: replaced batches that a reader may still need."""
         due = self._standing.removable(self._published_token)
         return frozenset(handle for handle, _ in self._standing.obsolete).difference(due)
 
     def commit(self, changes: Sequence[StateChange]) -> None:
-        """See `StateJournal.commit`; noted until `record`."""
+        """See `StateJournal.commit`. The changes are only noted; `record` commits them."""
         stale = [change.collection for change in changes if change.before != self.load(change.collection)]
         if stale:
             raise StateConflict(stale)
@@ -70,11 +70,11 @@ class SourceJournal(StateJournal):
             self._passing |= change.after.handles()
 
     def record(self, moved: SourceFrontiers | None = None) -> SourceFrontiers:
-        """Commit the steps as one row, under the fence: the small commit that makes batches written before it count.
-        Nothing is committed where nothing changed.
+        """Commit the steps as one row, under the fence; returns the new frontiers. This small commit makes the batches
+        count that were written before it. If nothing changed, nothing is committed.
 
         Args:
-            moved: the standing frontiers with what else the attempt moves.
+            moved: the standing frontiers with the other parts that the attempt moves.
 
         Raises:
             Superseded: an attempt with this token or a newer one has committed.

@@ -1,7 +1,7 @@
-"""The batches of a source: its table of updates, and how one attempt of a run writes to it.
+"""The batches of a source: its table of updates, and the writing of one attempt of a run to it.
 
-Replaced batches stay where they are: the frontiers list them (`frontiers.obsolete`), and they go with a later run's
-write, once a publication has been made over their replacement. Diffs are +1 and -1.
+Replaced batches stay in the table, and the frontiers list them (`frontiers.obsolete`). A later run's write removes
+them, once a publication has been made over their replacement. Diffs are +1 and -1.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ORDER = ("entity", "event_time", "row_id")
-"""The key of an update: how a batch's updates are sorted first."""
+"""The key of an update: the first columns by which a batch's updates are sorted."""
 
 
 class SourcePlane(DeltaPlane):
-    """The batches as an attempt moves them.
+    """The data plane of one attempt over the batches of a source.
 
     Args:
-        horizon: by which updates on their way are judged; what was marked before stays so.
-        seal_us: the seal when the new ones landed.
-        has_repeats: some of the new ones may be of the same row.
-        removed: replaced batches that go with the commit that writes.
+        horizon: the horizon by which the updates that are written are judged; updates marked before stay marked.
+        seal_us: the seal when the new updates landed.
+        has_repeats: several of the new updates may be of the same row.
+        removed: replaced batches that the commit of `place` removes.
     """
 
     def __init__(
@@ -62,18 +62,19 @@ class SourcePlane(DeltaPlane):
         self._has_repeats = has_repeats
         self._removed = removed
         self.has_written = False
-        """Whether `place` has, and with that removed what it was to remove."""
+        """True if `place` has written, and with that commit removed the batches `removed`."""
         self.n_below = 0
-        """Of what `place` wrote, the updates below the horizon."""
+        """The number of updates below the horizon among those that `place` wrote."""
 
     def check_sums(self, updates: DataFrame, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
-        """Nothing to check: as many updates of one row as a sum beyond int64 takes can't be stored."""
+        """Check nothing: diffs are +1 and -1, and so many updates of one row that their sum is beyond int64 cannot be
+        stored."""
 
     def delete(self, handles: Sequence[str]) -> None:
-        """Nothing goes yet: see the module. What was stored and refused is an orphan."""
+        """Delete nothing yet: see the module. A batch that was stored and then refused is an orphan."""
 
     def place(self, updates: LandedRows | None, request: AdvanceRequest) -> Placed:  # type: ignore[override]
-        """See `DataPlane.place`: new updates are rows as they landed."""
+        """See `DataPlane.place`; the new updates are rows in the form in which they landed."""
         assert self._horizon is not None, "who places says by which horizon"
         drained, buckets = self.new_handle("T"), [self.new_handle("U") for _ in range(LEVELS)]
         to = Placement(
@@ -83,7 +84,7 @@ class SourcePlane(DeltaPlane):
             self._seal_us,
             self._horizon,
             tuple(self._order),
-            # rows that landed once have nothing to be consolidated with
+            # rows that landed once have no other updates to be consolidated with
             consolidates=self._has_repeats or bool(request.moving),
             token=0 if self._fence is None else self._fence.token,
             to=self._lake.destination(self._table),
@@ -100,7 +101,7 @@ class SourcePlane(DeltaPlane):
         return Placed(examined, written.due, of_trace, waiting)
 
     def _stored(self, request: AdvanceRequest) -> StoredRows:
-        """What the moving batches hold that is not in the trace."""
+        """The updates of the moving batches that are not in the trace."""
         lower = request.lower.time
         later = None if lower is None else pc.field(TIME) >= pa.scalar(lower, INSTANT)
         columns = [*self._data, TIME, DIFF]
@@ -120,17 +121,17 @@ def counting_rows(lake: Lake, source: Source, state: ArrangementState) -> DataFr
 def stored_counting_rows(
     lake: Lake, source: Source, state: ArrangementState, columns: Sequence[str], where: pc.Expression | None = None
 ) -> StoredRows:
-    """`counting_rows` that meet `where`, as pyarrow reads them out of the trace's files."""
+    """The rows of `counting_rows` that meet `where`, as pyarrow reads them from the trace's files."""
     counts = pc.field(BELOW_HORIZON.name).is_null()
     batches = {BATCH: trace_handles(state)}
     return lake.stored(updates(source), columns, counts if where is None else counts & where, batches)
 
 
 def trace_handles(state: ArrangementState) -> list[str]:
-    """The batches of the trace, oldest first."""
+    """The handles of the batches of the trace, oldest first."""
     return [batch.handle for batch in state.trace]
 
 
 def buckets(source: Source) -> Buckets:
-    """Where a source's future-dated updates wait, in units of about a drop."""
+    """The buckets in which a source's future-dated updates wait; their unit is about the length of a drop."""
     return Buckets(source.drops.start_us, source.drops.every_us)

@@ -1,8 +1,8 @@
-"""Withdraw what a run has sealed and not published.
+"""Withdraw the frontiers that a run has sealed and not published.
 
 A run that is interrupted, or fails a gate, may leave the frontiers beyond the publication. No reader has seen them: a
-read at or beyond `published` is refused. So the next run goes on from the frontiers of the publication, and what the
-earlier run landed enters the trace anew, at the times that it would have had if that run had never sealed. The
+read at or beyond `published` is refused. So the next run starts from the frontiers of the publication. The rows that
+the earlier run landed enter the trace anew, at the times that they would have had if that run had never sealed. The
 reference has the same step as `force_seal`, the roll-back of a commit that failed.
 """
 
@@ -14,10 +14,10 @@ from spark_jobs.trace.frontiers import SourceFrontiers
 
 
 def withdrawn(unpublished: SourceFrontiers, published: SourceFrontiers, token: int) -> SourceFrontiers:
-    """The frontiers `published`, once those that followed them are withdrawn under `token`.
+    """The frontiers `published`, after the later frontiers have been withdrawn under `token`.
 
-    Batches that only the withdrawn frontiers name are obsolete from then on. Since, the horizon and held reads stay:
-    they follow from what is published and from readers, not from what the unpublished run took in.
+    Batches that only the withdrawn frontiers name are obsolete from `token` on. Since, the horizon and held reads keep
+    their new values: they follow from the publication and from readers, not from the rows of the unpublished run.
     """
     state = unpublished.arrangement
     arrangement = state.rolled_back(published.arrangement)
