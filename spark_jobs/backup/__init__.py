@@ -1,7 +1,7 @@
-"""Backups: one consistent set of a lake and its source files, kept by file names, compared and brought back.
+"""Backups: consistent sets of a lake and its source files, which are made, verified and restored.
 
 A Delta table is its log and the files that the log names, and neither is ever written over. So a set is a list of
-files, taken from the tables' versions at one instant; a later set copies only what the earlier ones do not hold.
+files, taken from the tables' versions at one instant. A later set copies only files that the earlier ones lack.
 """
 
 from spark_jobs.backup.making import Backup, back_up

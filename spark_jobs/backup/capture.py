@@ -1,4 +1,4 @@
-"""What belongs to a set: the files of every table at the versions that stand while no stage is at work."""
+"""The contents of a set: the files of every table, at their versions at an instant when no stage is at work."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from spark_jobs.storage.places import file_system
 from spark_jobs.storage.tables import FILES, PUBLISHED
 
 _OF_LOG = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
-"""Without checksums: the next commit removes one, and Spark works it out again."""
+"""The names of a log's files. Checksum files are left out: the next commit removes one, and Spark computes it again."""
 _PASSING = re.compile(r"(scratch_\w+|\w+__(silver|gold))\.db/")
-"""Databases that people try things in: of readers, and of environments."""
+"""The folders of databases in which people try things: those of readers, and those of environments."""
 
 
 _CHANGES = f"{SOURCE_CHANGES.database}.db/{SOURCE_CHANGES.table}"
@@ -42,7 +42,8 @@ class NoLake(TidemarkError):
 
 @dataclass(frozen=True)
 class Captured:
-    """A table as it stood: its folder in the lake, version, data files with their bytes, and files of its log."""
+    """A table at one version: its folder in the lake, the version, data files with their bytes, and files of its
+    log."""
 
     table: str
     version: int
@@ -51,9 +52,10 @@ class Captured:
 
 
 def capture(lake: Store, leases: Path) -> tuple[list[Captured], dict[str, dict[str, Any]]]:
-    """All tables, and what is published of each source, while every source is held still: between two stages of its
-    runs. Only versions are noted here, so runs wait for a second; what they replace afterwards stays for Delta's
-    retention, and is copied meanwhile.
+    """All tables, and the publication of each source, while every source is between two stages of its runs.
+
+    Runs wait meanwhile, for about a second: only versions are noted here. Files that runs replace afterwards stay for
+    the time of Delta's retention, and are copied in that time.
 
     Raises:
         SourceBusy: a stage was at work for longer than `fence.WAIT_S`.
@@ -81,14 +83,15 @@ _SHOWN = ("token", "run_id", "published", "reached", "complete")
 
 
 def changed_sources(lake: Store) -> set[str]:
-    """Sources that were renamed, dropped or reset, by their names of then: they may be published no longer."""
+    """The sources that were renamed, dropped or reset, by their names at that time. They may have no publication any
+    more."""
     if LOG_DIR not in _folders(lake, _CHANGES):
         return set()
     return {*_opened(lake, _CHANGES).to_pyarrow_table(columns=["source"])["source"].to_pylist()}
 
 
 def landed_files(lake: Store, version: int) -> Iterator[tuple[str, str, int]]:
-    """Path, checksum and bytes of the newest version of each landed file that counts."""
+    """Yield the path, checksum and bytes of the newest version of each landed file that counts."""
     uri = _uri(lake, f"{FILES.database}.db/{FILES.table}")
     files = dataset_of(open_table(uri, lake.options, version), file_system(uri, lake.options))
     rows = files.to_table(filter=pc.field("path").is_valid()).sort_by("landing").to_pylist()
@@ -107,7 +110,7 @@ def _opened(lake: Store, table: str) -> DeltaTable:
 
 
 def _tables(lake: Store) -> list[str]:
-    """Folders of tables: of databases, and of the default one, which is the lake itself."""
+    """The folders of all tables: those in databases, and those of the default database, which is the lake itself."""
     tables = []
     for outer in _folders(lake, ""):
         inner = [f"{outer}/{name}" for name in _folders(lake, outer)] if outer.endswith(".db") else [outer]
@@ -130,7 +133,7 @@ def _captured(lake: Store, name: str, table: DeltaTable) -> Captured:
 
 
 def _log(lake: Store, table: str, version: int) -> tuple[str, ...]:
-    """The files that say what the version is: from its last checkpoint on."""
+    """The log's files that make up the version: from its last checkpoint on."""
     names = [path.rsplit("/", 1)[-1] for path in lake.sizes(f"{table}/{LOG_DIR}")]
     of_version = {name: int(match[1]) for name in names if (match := _OF_LOG.fullmatch(name))}
     checkpoints = [n for name, n in of_version.items() if ".checkpoint." in name and n <= version]

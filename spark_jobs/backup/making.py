@@ -1,4 +1,4 @@
-"""Make a set: copy what the backup does not hold yet, then write the list that makes the set count."""
+"""Make a set: copy the files that the backup lacks, then write the list that makes the set count."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from spark_jobs.storage.tables import FILES
 
 T = TypeVar("T")
 COPIES_AT_ONCE = 8
-"""Most files are small: what takes time is opening them."""
+"""The number of files that are copied at once. Most files are small, and opening them takes most of the time."""
 _NAME = "%Y%m%dT%H%M%S.%fZ"
-"""Of a set, as `strftime` has it."""
+"""The format of a set's name, for `strftime`."""
 ATTEMPTS = 3
-"""How often a set is begun anew because a table was vacuumed meanwhile."""
+"""The most attempts to make a set; another one follows if a table was vacuumed meanwhile."""
 
 
 class LandedFilesChanged(TidemarkError):
@@ -51,7 +51,7 @@ class LandedFilesChanged(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A set that was made, and what of it had to be copied."""
+    """A set that was made, and the number and bytes of its files that had to be copied."""
 
     backup_set: BackupSet
     copied_files: int
@@ -59,21 +59,22 @@ class Backup:
 
 
 def back_up(settings: Settings, place: str, *, landing: bool = False) -> Backup:
-    """Add a set of the lake as it is published now, of the source files and of a team's own folders (plugins,
-    expectations, dbt models, environments), to the backup at `place`; with `landing` also of the landed files that
-    count. Runs go on meanwhile.
+    """Add a set to the backup at `place`. Runs continue meanwhile.
+
+    The set has the lake as it is published now, the source files, and a team's own folders (plugins, expectations, dbt
+    models, environments). With `landing`, it also has the landed files that count.
 
     Raises:
         NoLake: nothing was published yet.
         BackupDamaged: the backup is of another lake.
         SourceBusy: a stage was at work all the time.
-        LandedFilesChanged: with `landing`, some are not there any more as they landed.
+        LandedFilesChanged: with `landing`, some landed files are missing or have other contents than when they landed.
     """
     for attempt in range(ATTEMPTS):
         try:
             return _Making(settings, Store.at(place)).make(landing=landing)
         except FileNotFoundError:
-            # what runs replaced long ago was vacuumed before it was copied: the tables have moved on, too
+            # files that runs replaced long ago were vacuumed before they were copied: the tables have newer versions
             if attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError("the last attempt returns or raises")
@@ -96,7 +97,7 @@ class _Making:
         files += self._all(self._logged, [path for table in tables for path in _log(table)])
         files += [self._object(SOURCES, path.name, path.read_bytes()) for path in self._source_files()]
         files += [self._object(part, path, (at / path).read_bytes()) for part, at, path in own_files(self._settings)]
-        # of a mart that was built meanwhile the note says another version than the set has: it is built anew then
+        # if a mart was built meanwhile, its note has another version than the set: the mart is built anew then
         files += [self._object(SHOWN_MARTS, note.name, note.read_bytes()) for note in notes(self._settings.home)]
         if landing:
             version = next(t.version for t in tables if t.table == f"{FILES.database}.db/{FILES.table}")
@@ -115,8 +116,8 @@ class _Making:
         return Backup(backup_set, len(self._copied), sum(self._copied))
 
     def _name(self) -> str:
-        """The time, for people. It is later than the name of the set before, whatever the clock says: the newest set is
-        the one with the greatest name."""
+        """The name of the new set: the time, for people. It is always greater than the name of the set before, whatever
+        the clock shows: the newest set is the one with the greatest name."""
         time = datetime.now(UTC)
         if self._before:
             with suppress(ValueError):  # a set that somebody gave another name
@@ -128,8 +129,8 @@ class _Making:
         return sorted(path for path in self._settings.sources.glob("*") if path.suffix in SOURCE_SUFFIXES)
 
     def _check_lineage(self, published: dict[str, dict[str, object]]) -> None:
-        """A set after another one is of the same lake: nothing that was published before is published no longer, but
-        for sources that were renamed, dropped or reset."""
+        """Raise BackupDamaged if the set before is of another lake. In the same lake, each source of the set before is
+        still published, under no smaller token, unless it was renamed, dropped or reset."""
         before = self._before.published if self._before else {}
         changed = changed_sources(self._lake) if {*before} - {*published} else set()
         for source, row in before.items():
@@ -166,7 +167,7 @@ class _Making:
         return self._object(LAKE, path, self._lake.read(path))
 
     def _object(self, part: str, path: str, content: bytes) -> Kept:
-        """A file whose name may come again with other content."""
+        """Keep a file by its checksum, as a later file of the same name may have other content."""
         checksum = hashlib.sha256(content).hexdigest()
         stored = f"{OBJECTS}/{checksum}"
         if self._there.get(stored) != len(content):

@@ -1,5 +1,4 @@
-"""What a team has in folders of its own, and its sources need to go on: plugins, expectations, dbt models, and
-environments."""
+"""A team's own folders, which its sources need after a restore: plugins, expectations, dbt models, and environments."""
 
 from __future__ import annotations
 
@@ -11,17 +10,17 @@ from spark_jobs.config import ENVIRONMENT_PREFIX, Settings
 from spark_jobs.sources.environments import FOLDER
 
 _WITHOUT_DEFAULT = (PLUGINS, DBT)
-"""Settings, called like the parts, that name no folder unless somebody sets them."""
+"""The parts whose settings, of the same names, have no folder by default."""
 _OWN = "own"
-"""Folder of a home with what a restore brings for such a setting."""
+"""The folder of a home to which a restore brings the files of a setting that is not set."""
 _MADE_ANEW = ("__pycache__",)
 _SHIPPED = "README.md"
-"""What the product has in the folder of expectations; a later version may say it otherwise."""
+"""The product's own file in the folder of expectations; a later version may have another text."""
 
 
 def folders(settings: Settings) -> dict[str, Path]:
-    """Part of a set -> the folder that it is of here; of a setting that is not set, the place where a restore puts
-    it."""
+    """The folder of each part of a set in this home. For a setting that is not set, it is the folder to which a restore
+    brings the part."""
     return {
         PLUGINS: settings.plugins or settings.home / _OWN / PLUGINS,
         EXPECTATIONS: settings.expectations,
@@ -31,7 +30,8 @@ def folders(settings: Settings) -> dict[str, Path]:
 
 
 def own_files(settings: Settings) -> Iterator[tuple[str, Path, str]]:
-    """The files of these folders: part, folder, path in it. What is hidden or compiled is left out."""
+    """Yield the files of these folders: part, folder, and path in the folder. Hidden and compiled files are left
+    out."""
     unset = {part for part in _WITHOUT_DEFAULT if getattr(settings, part) is None}
     for part, folder in folders(settings).items():
         for file in sorted(folder.rglob("*")) if part not in unset else ():
@@ -43,6 +43,6 @@ def own_files(settings: Settings) -> Iterator[tuple[str, Path, str]]:
 
 
 def to_set(settings: Settings, back: BackupSet) -> dict[str, str]:
-    """Environment variable -> folder, for what a restore brought into the home because no setting names a place."""
+    """The folders, by environment variable, that a restore brought into the home because no setting names a folder."""
     parts = [part for part in _WITHOUT_DEFAULT if getattr(settings, part) is None and back.of(part)]
     return {f"{ENVIRONMENT_PREFIX}{part.upper()}": str(folders(settings)[part]) for part in parts}

@@ -1,7 +1,8 @@
-"""Bring a set back into an empty home: every file is read against its checksum, every table opened.
+"""Bring a set back into an empty home: every file is compared with its checksum, and every table is opened.
 
-The log of a table makes its files count, and the table of publications all of them: so logs come after data, and that
-one last. A restore that was interrupted is begun again and copies what is missing.
+The log of a table makes its files count, and the table of publications makes all tables count. So logs are copied after
+data, and the log of the publications is the last. A restore that was interrupted can be repeated: it copies the missing
+files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from spark_jobs.storage.shown_marts import notes_folder
 from spark_jobs.storage.tables import PUBLISHED
 
 _MARK = "restoring"
-"""A file of the home, with the name of the set: there from the first copy to the last."""
+"""A file of the home with the name of the set, which exists from before the first copy until all tables have been
+opened."""
 
 
 class HomeNotEmpty(TidemarkError):
@@ -36,9 +38,11 @@ class HomeNotEmpty(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A set that was brought back: its tables have been opened. `to_set`: environment variables that have to name the
-    folders which came into the home; `other_settings`: those that the backed up home had otherwise than this one, each
-    with its value there and here, None where there is none."""
+    """A set that was brought back; its tables have been opened.
+
+    `to_set`: environment variables that must be set to the folders which were brought into the home. `other_settings`:
+    settings that differ between the backed up home and this one, each with its value there and here; None if not set.
+    """
 
     back: BackupSet
     files: int
@@ -48,12 +52,13 @@ class Restored:
 
 
 def restore(settings: Settings, place: str, name: str | None = None) -> Restored:
-    """Bring back the newest set of the backup at `place`, or the one of this name: lake, source files, a team's own
-    folders and, where the set has them, landed files. The catalog and its views follow with the next `tidemark up`.
-    Settings are not brought back: they are the environment's.
+    """Bring back the newest set of the backup at `place`, or the one of this name.
+
+    It has the lake, source files, a team's own folders and, if they were backed up, landed files. The catalog and its
+    views follow with the next `tidemark up`. Settings are not brought back: they belong to the environment.
 
     Raises:
-        HomeNotEmpty: the lake has files already, or a file beside it is there with other content.
+        HomeNotEmpty: the lake has files already, or a file outside of it exists with other content.
         BackupDamaged: a file of the set is missing or has other bytes.
     """
     store = Store.at(place)
@@ -76,7 +81,7 @@ def restore(settings: Settings, place: str, name: str | None = None) -> Restored
 
 
 def _other_settings(settings: Settings, back: BackupSet) -> dict[str, tuple[Any, Any]]:
-    """Places below the two homes count as the same."""
+    """The settings that differ, by environment variable. Two paths count as equal if they differ only in the home."""
     here, there = shown_settings(settings), dict(back.settings)
     homes = str(there.pop("home", "")), str(here.pop("home"))
     other = {}
@@ -140,7 +145,8 @@ class _Copying:
             )
 
     def _one(self, file: Kept) -> str | None:
-        """Copy a file, unless it is there; its path, if it is not what was backed up."""
+        """Copy a file, unless it is there already. Returns its path in the backup if it is missing or damaged, else
+        None."""
         target = self.places[file.part]
         if target.size(file.path) == file.size and target.checksum(file.path) == file.checksum:
             return None

@@ -1,4 +1,4 @@
-"""A set: what a backup holds of one instant, as one JSON file beside the files that it lists."""
+"""A set: the list of the files that a backup has of one instant, as one JSON file beside these files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from spark_jobs.errors import TidemarkError
 
 SETS = "sets"
 DATA, OBJECTS = "data", "objects"
-"""Folders of a backup: data files of tables by their own paths, everything else by its SHA-256."""
+"""The folders of a backup: data files of tables by their own paths, and all other files by their SHA-256."""
 LAKE, SOURCES, LANDING = "lake", "sources", "landing"
 PLUGINS, EXPECTATIONS, DBT, ENVIRONMENTS = "plugins", "expectations", "dbt", "environments"
 SHOWN_MARTS = "shown_marts"
-"""What a file of a set belongs to."""
+"""With the names above, the parts of a set that a file can belong to."""
 
 
 class BackupDamaged(TidemarkError):
@@ -26,7 +26,7 @@ class BackupDamaged(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One file: what it belongs to, its path there, its bytes and SHA-256, and where the backup has it."""
+    """One file: its part, its path in the part, its bytes and SHA-256, and its path in the backup."""
 
     part: str
     path: str
@@ -37,8 +37,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class BackupSet:
-    """All files of one instant. `tables`: table (database/name) -> version. `published`: source -> what was in force.
-    `settings` are for people: knob -> value, without secrets."""
+    """All files of one instant. `tables`: the version of each table (database/name). `published`: the publication in
+    force of each source. `settings` are for people: the value of each knob, without secrets."""
 
     name: str
     made_at: str
@@ -49,26 +49,26 @@ class BackupSet:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def of(self, part: str) -> list[Kept]:
-        """Its files of one part."""
+        """The set's files of one part."""
         return [file for file in self.files if file.part == part]
 
     def write(self, store: Store) -> None:
-        """Make the set count: its files are there."""
+        """Write the list, which makes the set count. Its files must have been written before."""
         document = json.dumps(asdict(self), indent=1, sort_keys=True)
         store.write(f"{SETS}/{self.name}.json", iter([document.encode()]))
 
     @classmethod
     def names(cls, store: Store) -> list[str]:
-        """The sets of a backup, oldest first."""
+        """The names of a backup's sets, oldest first."""
         names = [path.rsplit("/", 1)[-1] for path in store.sizes(SETS)]
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     @classmethod
     def read(cls, store: Store, name: str | None) -> BackupSet:
-        """The set of this name, or the newest.
+        """The set of this name, or the newest if it is None.
 
         Raises:
-            BackupDamaged: there is none, or its list cannot be read.
+            BackupDamaged: there is no such set, or its list cannot be read.
         """
         names = cls.names(store)
         if not names or (name is not None and name not in names):

@@ -8,16 +8,16 @@ from typing import Any
 from spark_jobs.config import Settings
 
 HIDDEN = "…"
-"""What stands in place of a secret that is part of a setting."""
+"""The text that replaces a secret within a setting."""
 _SECRET = r"(?:password|secret|token|credential|(?:access|private|account)[._]?key)"
 _WITHIN = re.compile(rf"(//)[^/@\s]*:[^/@\s]*(?=@)|({_SECRET}[^=&;\s]*=)[^&;\s]*", re.IGNORECASE)
-"""In a URL a user with a password, and wherever it stands a parameter that is called like a secret."""
+"""The secrets within a text: a user with a password in a URL, and anywhere a parameter with the name of a secret."""
 _NAMES_SECRET = re.compile(_SECRET, re.IGNORECASE)
 
 
 def shown_settings(settings: Settings) -> dict[str, Any]:
-    """Knob -> value as JSON has it, without what is not set. Knobs that are secrets are left out; secrets within URLs
-    and within settings of Spark are hidden."""
+    """The settings by knob, as JSON values; settings that are not set are left out. Knobs that are secrets are left
+    out, too. Secrets within URLs and within settings of Spark are hidden."""
     shown = settings.shown()
     texts = {name: _hidden(value) for name, value in shown.items() if isinstance(value, str)}
     spark = {

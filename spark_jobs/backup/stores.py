@@ -1,4 +1,4 @@
-"""Places that hold files by name: a folder of this machine or a bucket, read and written in pieces."""
+"""Places that store files by name: a folder of this machine or a bucket, read and written in pieces."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Store:
 
     @classmethod
     def at(cls, place: str | Path) -> Store:
-        """A folder, or a URI such as s3a://bucket/folder."""
+        """The store at a place: a folder, or a URI such as s3a://bucket/folder."""
         text = str(place).rstrip("/")
         if "://" in text:
             return cls(with_scheme(text, "s3"))
@@ -41,28 +41,28 @@ class Store:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
+        """True if the place is a folder of this machine."""
         return "://" not in self.place
 
     @property
     def options(self) -> dict[str, str]:
-        """What `deltalake` needs beside the environment."""
+        """The storage options that `deltalake` needs beside the environment."""
         return environment_options(self.place)
 
     @property
     def files(self) -> fs.FileSystem:
-        """The files as Arrow sees them."""
+        """The place as a file system of Arrow, with paths relative to it."""
         if self.is_local:
             return fs.SubTreeFileSystem(self.place, fs.LocalFileSystem())
         if self.place.startswith("s3://"):
-            # deltalake's own file system takes no buffers of Arrow's to write
+            # deltalake's own file system cannot write buffers of Arrow
             system = fs.S3FileSystem(region=region(), endpoint_override=endpoint())
             return fs.SubTreeFileSystem(self.place.removeprefix("s3://"), system)
         system, path = fs.FileSystem.from_uri(self.place)
         return fs.SubTreeFileSystem(path, system)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Path -> bytes of all files below a folder; none if it is not there."""
+        """The bytes of all files below a folder, by path; empty if the folder does not exist."""
         with self._reaching():
             infos = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
         return {info.path.lstrip("/"): info.size for info in infos if info.type == fs.FileType.File}
@@ -74,11 +74,11 @@ class Store:
         return info.size if info.type == fs.FileType.File else None
 
     def read(self, path: str) -> bytes:
-        """A whole file. Raises FileNotFoundError."""
+        """The content of a file. Raises FileNotFoundError."""
         return b"".join(self.pieces(path))
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """A file piece by piece. Raises FileNotFoundError."""
+        """Yield the content of a file in pieces. Raises FileNotFoundError."""
         with self._reaching(), self.files.open_input_stream(path) as opened:
             while piece := opened.read(_PIECE):
                 yield piece
@@ -91,7 +91,7 @@ class Store:
         return digest.hexdigest()
 
     def write(self, path: str, pieces: Iterator[bytes]) -> str:
-        """Write a file that is there whole or not at all; returns its SHA-256."""
+        """Write a file; returns its SHA-256. A failed write leaves no partial file under this name."""
         digest = hashlib.sha256()
         with self._reaching():
             if self.is_local:
@@ -122,10 +122,10 @@ class Store:
 
 
 def as_pieces(content: bytes) -> Iterator[bytes]:
-    """Content that is in memory, for `Store.write`."""
+    """Yield content that is in memory as one piece, for `Store.write`."""
     yield content
 
 
 def plain(value: Any) -> Any:
-    """A value of a record as JSON has it."""
+    """A value of a record as a JSON value: times as ISO texts."""
     return value.isoformat() if hasattr(value, "isoformat") else value

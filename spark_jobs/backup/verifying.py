@@ -1,4 +1,4 @@
-"""Compare a set with what the backup holds, and with the lake."""
+"""Compare a set with the files of the backup, and with the lake."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from spark_jobs.config import Settings
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a comparison found. `damaged`: files of the set that the backup lacks or has otherwise, with what is wrong;
-    `elsewhere`: data files of the set that the lake still has under their names, with other bytes."""
+    """The result of a comparison. `damaged`: the fault of each file of the set that is missing or differs in the
+    backup. `elsewhere`: the data files that the lake still has under the same names, but with other sizes."""
 
     compared: BackupSet
     files: int
@@ -24,8 +24,8 @@ class Verified:
 
 
 def verify(settings: Settings, place: str, name: str | None = None) -> Verified:
-    """Read every file of a set (the newest, or the one of this name) against its checksum; and hold the sizes of the
-    lake's own data files against it.
+    """Compare every file of a set (the newest, or the one of this name) with its checksum, and the sizes of the lake's
+    own data files with the set.
 
     Raises:
         BackupDamaged: there is no such set.
@@ -46,7 +46,7 @@ def verify(settings: Settings, place: str, name: str | None = None) -> Verified:
 
 
 def finding(store: Store, file: Kept) -> str | None:
-    """What is wrong with a file of a set, None if nothing is."""
+    """The fault of a file of a set, in words; None if it is as it was backed up."""
     try:
         size = store.size(file.stored)
         if size is None:

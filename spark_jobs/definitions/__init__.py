@@ -1,1 +1,1 @@
-"""Definitions: what a source file says in the kernels' terms, its tables, and the version that is published."""
+"""Definitions: the contents of a source file in the kernels' terms, its tables, and the version that is published."""

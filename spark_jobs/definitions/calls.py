@@ -1,6 +1,7 @@
-"""From the aggregates of a source file to those of the kernels: what they read, what they give, and their SQL types.
+"""From the aggregates of a source file to those of the kernels: the columns that they read, and the types of their
+results.
 
-Columns in a worker's table are prefixed, so that no name of a source meets one of ours: `k_<column>` keys,
+Columns in a worker's table have prefixes, so that no name of a source is equal to one of ours: `k_<column>` keys,
 `v_<column>` values, `w_<output>` vectors made of several columns, `a_<output>` results.
 """
 
@@ -48,7 +49,7 @@ class PluginFailed(TidemarkError):
 
 @contextmanager
 def _of_plugin(call: Call) -> Iterator[None]:
-    """Name the plugin in what its code raises."""
+    """Turn an exception of the plugin's own code into PluginFailed, which names its file."""
     try:
         yield
     except TidemarkError:
@@ -74,22 +75,22 @@ class _PluginAggregate(Aggregate):
 
     @property
     def column(self) -> str | None:  # type: ignore[override]
-        """The column it reads, if any."""
+        """The column that the aggregate reads; None if it reads none."""
         return self.aggregate.column
 
     def output_type(self, values: pa.DataType) -> pa.DataType:
-        """The type of its result for a column of this type."""
+        """The type of the aggregate's result for a column of the type `values`."""
         with _of_plugin(self.call):
             return self.aggregate.output_type(values)
 
     def evaluate(self, rows: WindowRows) -> pa.Array:
-        """Its value in each window."""
+        """The value of the aggregate in each window."""
         with _of_plugin(self.call):
             return self.aggregate.evaluate(rows)
 
 
 def result_type(output: str, call: Call, columns: Mapping[str, pa.DataType]) -> pa.DataType:
-    """The type of an aggregate's result, by the types of the file's columns; nothing is evaluated."""
+    """The type of an aggregate's result, by the types of the file's columns, without evaluating the aggregate."""
     aggregate = kernel_aggregate(output, call)
     if call.signature.as_vector:
         return aggregate.output_type(_VECTOR)
@@ -97,12 +98,12 @@ def result_type(output: str, call: Call, columns: Mapping[str, pa.DataType]) -> 
 
 
 def columns_read(calls: Mapping[str, Call]) -> list[str]:
-    """Columns of the file that aggregates read, each once."""
+    """The columns of the file that the aggregates read, each once."""
     return list(dict.fromkeys(column for call in calls.values() for column in call.columns))
 
 
 def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
-    """The rows with a column `w_<output>` per vector aggregate: null where any of its components is."""
+    """The rows with a column `w_<output>` per vector aggregate: null where any of its components is null."""
     for output, call in calls.items():
         if not call.signature.as_vector:
             continue
@@ -119,6 +120,6 @@ def with_vectors(rows: pa.Table, calls: Mapping[str, Call]) -> pa.Table:
 
 
 def described(call: Call) -> str:
-    """The call as a source file writes it."""
+    """The call as text, in the form in which a source file has it."""
     numbers = [f"{number:g}" for number in call.numbers]
     return f"{call.function}({', '.join([*call.columns, *numbers])})"

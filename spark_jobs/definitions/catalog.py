@@ -1,8 +1,8 @@
-"""Make sure of what a source needs: databases, tables and the names that users read.
+"""Create and update the databases and tables that a source needs, and the names that users read.
 
-Tables follow the description before a run writes them: the shared ones that of this version of Tidemark at once, the
-source's own once a changed definition is accepted. Names follow once it is published: until then every name that users
-read shows what it showed.
+Tables are brought up to date before a run writes them: shared tables follow this version of Tidemark at once, the
+source's own tables follow a changed definition once it is accepted. Names follow once the definition is published.
+Until then every name that users read shows the same as before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from spark_jobs.storage.tables import (
 
 _VIEW = re.compile(r"CREATE OR REPLACE VIEW `(\w+)`\.`(\w+)`")
 _OF_EARLIER_RELEASES = (("bronze", "chunks"), ("bronze", "deltas"), ("silver", "corrections"))
-"""Views over all sources, which earlier releases had: one text for all of them ends where the metastore's does."""
+"""Views over all sources, which earlier releases had. The text of such a view grows with the number of sources, and the
+metastore limits it."""
 
 
 class LakeOlder(TidemarkError):
@@ -45,13 +46,13 @@ class LakeOlder(TidemarkError):
     code = "lake_older"
 
     def explains(self, failure: str) -> bool:
-        """Whether what failed names a column or table that lacks."""
+        """True if the message of a failure names a lacking column or table."""
         lacking: dict[str, list[str]] = self.facts["lacking"]
         return any(name in failure for table, columns in lacking.items() for name in columns or [table.split(".")[1]])
 
 
 def ensure_source(lake: Lake, source: Source) -> None:
-    """Create the databases and tables that are missing, and give those that sources share the columns that they lack.
+    """Create missing databases and tables, and add missing columns to the tables that sources share.
 
     Raises:
         LakeNewer: a later version of Tidemark has written the lake; nothing was created.
@@ -65,23 +66,23 @@ def ensure_source(lake: Lake, source: Source) -> None:
 
 
 def widen_tables(lake: Lake, source: Source, changed: Collection[str]) -> None:
-    """Let the source's own tables have the columns that they lack; `changed`: what of its definition has, and was
+    """Add missing columns to the source's own tables. `changed`: the changed parts of its definition, which were
     accepted.
 
     Raises:
-        TableDiffers: the change is none of columns alone.
+        TableDiffers: the change needs more than new columns.
     """
     own = _own_tables(source)
     if changed:
         for table in own:
             if table.identity:
                 lake.check_identity(table)
-    # chains that the source gives up are closed in their table, though it needs none any more
+    # if the source gives up its chains, they are closed in their table, so that table is still needed
     lake.widen([*own, CHAINS] if CHAINS_PART in changed else own)
 
 
 def check_tables(lake: Lake, source: Source) -> None:
-    """Refuse to read tables that no run has given all of their columns yet; nothing to say of a source that never ran.
+    """Raise for tables that no run has given all of their columns yet. A source that never ran passes.
 
     Raises:
         LakeNewer: a later version of Tidemark has written the lake.
@@ -89,7 +90,7 @@ def check_tables(lake: Lake, source: Source) -> None:
         TableDiffers: a column has another type.
     """
     check_format(lake)
-    # what was checked, or erased, is written by runs alone: no answer depends on it
+    # checks and erasures are written by runs alone: no answer depends on these tables
     tables = [table for table in source_tables(source) if table not in (*QUALITY, ERASURES, EXTRACTS)]
     present = {database: lake.names_if_present(database) for database in {table.database for table in tables}}
     if chunks(source).table not in present["bronze"]:
@@ -115,7 +116,7 @@ def lake_older(source: Source, lacking: dict[str, list[str]]) -> LakeOlder:
 
 
 def names_lacking(lake: Lake, sources: Iterable[Source]) -> dict[str, list[str]]:
-    """The views that users read and the catalog lacks, by source; it is asked once for all sources."""
+    """The views that users read and that the catalog lacks, by source. The catalog is asked once for all sources."""
     views = {source.name: _views(source) for source in sources}
     databases = {database for of in views.values() for database, _ in of} & lake.databases()
     present = {(database, name) for database, names in lake.names_in(databases).items() for name in names}
@@ -123,17 +124,17 @@ def names_lacking(lake: Lake, sources: Iterable[Source]) -> dict[str, list[str]]
 
 
 def _views(source: Source) -> set[tuple[str, str]]:
-    """Database and name of each view that users read of the source."""
+    """The database and name of each view that users read of the source."""
     return {(match[1], match[2]) for statement in name_definitions(source) if (match := _VIEW.match(statement))}
 
 
 def names_version(source: Source) -> str:
-    """Equal for equal definitions of all names that users read of the source."""
+    """A hash of the definitions of all names that users read of the source: equal for equal definitions."""
     return hashlib.sha256("\n".join(name_definitions(source)).encode()).hexdigest()[:32]
 
 
 def define_names(lake: Lake, source: Source, gone: Iterable[str] = ()) -> None:
-    """Let the names that users read show the definition as it is now; `gone`: the windows that lose their names."""
+    """Define the names that users read by the definition as it is now; `gone`: the windows that lose their names."""
     for statement in name_definitions(source):
         lake.define(statement)
     for window in sorted(gone):
@@ -156,21 +157,21 @@ def drop_names(lake: Lake, source: str, windows: Collection[str]) -> None:
 
 
 def _drop_reads(lake: Lake, database: str, gone: str) -> None:
-    """Drop a published name, the function that reads it as of a time, its changelog, what caused each change, and what
-    is to come."""
+    """Drop a published name, the function that reads it as of a time, its changelog, the view of the causes of its
+    changes, and the view of retractions to come."""
     lake.define(f"DROP FUNCTION IF EXISTS {qualified(database, f'{gone}_as_of')}")
     for view in (f"{gone}_corrections", f"{gone}_causes", f"{gone}_changes", gone):
         lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")
 
 
 def source_tables(source: Source) -> list[Table]:
-    """All tables that have rows of the source. Its chunks come last: a source that has them counts as one that has run,
-    so they are created once all its other tables stand."""
+    """All tables that have rows of the source. The table of its chunks comes last: a source that has it counts as one
+    that has run, so it is created after all other tables."""
     return [*_shared_tables(source), *_own_tables(source)]
 
 
 def _shared_tables(source: Source) -> list[Table]:
-    """Tables that other sources have rows in, too."""
+    """The tables that have rows of other sources, too."""
     of_kind = [*([CHAINS] if source.keeps_chains else []), *([EXTRACTS] if source.extract else [])]
     return [*SHARED, *QUALITY, DISMISSALS, ERASURES, *of_kind]
 
@@ -180,7 +181,8 @@ def _own_tables(source: Source) -> list[Table]:
 
 
 def name_definitions(source: Source) -> Iterator[str]:
-    """The names that all sources share, the publications first since changelogs read them, and the source's own."""
+    """Yield the SQL statements that define the names that all sources share, and the source's own names. The view of
+    publications comes first, since changelogs read it."""
     yield from (past.publications_view(), views.late_view(), views.state_view(), past.late_as_of(), past.state_as_of())
     yield from (bronze_views.quarantine_view(), bronze_views.duplicates_view())
     if source.keeps_chains:
@@ -192,8 +194,8 @@ def name_definitions(source: Source) -> Iterator[str]:
 
 
 def _window_names(definition: Definition) -> Iterator[str]:
-    """A window's view, the function that reads it as of a time, its changelog, what caused each change, and of windows
-    that are kept for a while when they leave."""
+    """Yield the statements for a window's view, the function that reads it as of a time, its changelog, and the view of
+    the causes of its changes. If windows are kept for a limited time, the view of their retractions follows."""
     source, table = definition.source, definition.table()
     yield views.window_view(source, definition.name, table, definition.identity, definition.final_condition())
     yield past.window_as_of(source, definition.name, table, definition.identity)
@@ -206,7 +208,7 @@ def _window_names(definition: Definition) -> Iterator[str]:
 
 
 def _state_names(source: Source) -> Iterator[str]:
-    """The same of a source's state; nothing for a source without."""
+    """Yield the same statements for a source's state; none for a source without state."""
     if source.state is None:
         return
     held = {column.name for column in VALIDITY} | {"source"}

@@ -35,7 +35,7 @@ from spark_jobs.storage.sql import drop_start_sql, name
 from spark_jobs.storage.tables import STATE, windows
 
 Watch = Callable[[pa.Table, SkippedRows], None]
-"""Told of standing rows, and how many of them count nowhere."""
+"""A function that is called with standing rows, and with the numbers of them that are in no window."""
 _ADAPTIVE_INPUTS = {"delta_id": pa.string(), "vector": pa.string(), "size": pa.int64()}
 _OWN_COLUMNS = {
     "window_id": (pa.string(), "Cell, a dot, and the window's place in the cell; unique within a key."),
@@ -43,7 +43,7 @@ _OWN_COLUMNS = {
     "stats": (stats_type(), "Deltas, different values of the vector column, bytes, mean bytes, microseconds."),
     "trigger": (pa.string(), "What closed it: time, count, size, rate_change, memory_pressure; reset: the cell's end."),
 }
-"""What only adaptive windows have."""
+"""The columns that only adaptive windows have: type and comment."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Definition:
 
     @property
     def window(self) -> Window:
-        """As the source file says it."""
+        """The window as the source file describes it."""
         return self.source.windows[self.name]
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Columns of the file that the windows are per."""
+        """The columns of the file that make up the key: each value of the key has its own windows."""
         return tuple(self.window.key)
 
     @property
@@ -75,43 +75,45 @@ class Definition:
 
     @property
     def policy(self) -> Policy:
-        """What becomes of late rows."""
+        """The policy for late rows."""
         return POLICIES[self.window.late.policy](self.window.late.limit_us)
 
     def expired_us(self, reached_us: int) -> int | None:
-        """The greatest end of a window that is no longer kept once runs have reached `reached_us`; None: all are."""
+        """The greatest end of a window that is no longer kept once runs have reached `reached_us`, in microseconds.
+        None if all windows are kept."""
         return None if self.window.keep_us is None else reached_us - self.window.keep_us
 
     @property
     def moves_late_rows(self) -> bool:
-        """Whether a row may count at its drop's start in place of its own time."""
+        """True if a row may count at its drop's start in place of its own time."""
         return self.policy.moves_rows
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether its windows list deltas and have ids."""
+        """True if the windows are adaptive: they list deltas and have ids."""
         return isinstance(self.kind, Adaptive)
 
     @cached_property
     def aggregates(self) -> dict[str, Aggregate]:
-        """Result column (`a_<output>`) -> aggregate."""
+        """The aggregates by their result columns (`a_<output>`)."""
         return {f"a_{name}": kernel_aggregate(name, call) for name, call in self.window.aggregates.items()}
 
     @property
     def values_read(self) -> list[str]:
-        """Columns of the file that the aggregates read, each once."""
+        """The columns of the file that the aggregates read, each once."""
         return columns_read(self.window.aggregates)
 
     @property
     def required(self) -> list[str]:
-        """Columns of a worker's table without which a row is in no window."""
+        """The columns of a worker's table in which a row must have a value to be in a window."""
         if self.is_adaptive:
             return list(_ADAPTIVE_INPUTS)
         return [f"v_{c}" for c in self.values_read] if self.kind.null_values == "skip_row" else []
 
     def left_out(self, updates: pa.Table) -> dict[str, Flags]:
-        """Per reason (`accounts.REASONS`) which updates are in no window, whatever other rows there are; each has one
-        reason at most. `updates`: columns of the trace, among them the definition's time and key."""
+        """Flags by reason (`accounts.REASONS`): True for each update that is in no window for this reason, whatever
+        other rows there are. An update has at most one reason. `updates`: columns of the trace, among them the
+        definition's time and key."""
         time = updates[f"t_{self.time}"]
         has_key = np.ones(updates.num_rows, np.bool_)
         for key in self.key:
@@ -121,21 +123,21 @@ class Definition:
         return dict(zip(REASONS, (~has_key, has_key & ~has_time, has_time & ~inside), strict=True))
 
     def can_count(self, updates: pa.Table) -> Flags:
-        """Which updates no reason leaves out of all windows."""
+        """True for each update that has none of the reasons of `left_out`."""
         return ~np.logical_or.reduce([*self.left_out(updates).values()])
 
     @property
     def groups(self) -> list[str]:
-        """Columns of a worker's table with the values of the key."""
+        """The columns of a worker's table that have the values of the key."""
         return [f"k_{k}" for k in self.key]
 
     @property
     def own_columns(self) -> list[str]:
-        """Columns of the table that only this kind has."""
+        """The columns of the table that only windows of this kind have."""
         return list(_OWN_COLUMNS) if self.is_adaptive else []
 
     def lateness(self, times: Any, lo: Any) -> Lateness:
-        """What the late policy makes of rows at `times`, of drops that start at `lo`."""
+        """The judgement of the late policy about rows at `times`, of drops that start at `lo`, both in microseconds."""
         return judge(times, lo, self.kind, self.policy)
 
     def windowing(
@@ -144,9 +146,9 @@ class Definition:
         """The kernel's view of standing rows that have a `min_end`; times as int64.
 
         Args:
-            hot: keys that are cut into slices, which SLICE_COLUMN names then.
-            watch: told of all rows of which windows are made.
-            overflowed: told of results that do not fit into their types; None: they are an error.
+            hot: keys that are cut into slices; if there are any, SLICE_COLUMN has the slice of a row.
+            watch: called with all rows from which windows are made.
+            overflowed: called with results that do not fit into their types; None: they are an error.
         """
         inputs = Inputs(
             key=[*self.groups, *([SLICE_COLUMN] if hot else [])],
@@ -168,7 +170,7 @@ class Definition:
         return Windowing(tuple(inputs.key), self.kind, find, hot)
 
     def inputs(self) -> pa.Schema:
-        """The columns of a worker's table that hold rows, but for the marks of its caller."""
+        """The schema of the rows in a worker's table, without the marks of its caller."""
         types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
         return pa.schema(
             [
@@ -184,12 +186,12 @@ class Definition:
 
     @cached_property
     def result_types(self) -> dict[str, pa.DataType]:
-        """Output column -> its type, as the kernel gives it."""
+        """The types of the kernel's results, by output column."""
         types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
         return {name: result_type(name, call, types) for name, call in self.window.aggregates.items()}
 
     def value_columns(self) -> list[Column]:
-        """Key columns, bounds, the kind's own columns and aggregates, as the table has them."""
+        """The columns of the table with a window's values: key, bounds, the kind's own columns, and aggregates."""
         keys = [Column(k, sql_type_of(self.source.columns[k]), f"Key: column {k} of the file.") for k in self.key]
         end = "exclusive" if self.kind.half_open else "inclusive"
         bounds = [
@@ -204,7 +206,7 @@ class Definition:
         return [*keys, *bounds, *own, *values]
 
     def result_schema(self) -> pa.Schema:
-        """The columns of `value_columns` as a worker gives them: bounds in microseconds."""
+        """The schema of `value_columns` in a worker's results: bounds are in microseconds."""
         types = {name: arrow_type_of(spec) for name, spec in self.source.columns.items()}
         return pa.schema(
             [
@@ -220,16 +222,16 @@ class Definition:
         return [(name, _OWN_COLUMNS[name]) for name in self.own_columns]
 
     def table(self) -> Table:
-        """The history table."""
+        """The history table of the windows."""
         return windows(self.source, self.name, self.value_columns(), self.identity)
 
     @property
     def identity(self) -> list[str]:
-        """Columns of the table that tell two windows apart which hold at the same time."""
+        """The columns of the table that identify a window among those that are live at the same time."""
         return [*self.key, self.kind.identity]
 
     def behind_condition(self) -> str:
-        """SQL over a window `c` and an update `u`: whether the update can have changed the window."""
+        """An SQL condition over a window `c` and an update `u`: true if the update can have changed the window."""
         same = [f"u.{name(f'c_{key}')} <=> c.{name(key)}" for key in self.key]
         start, end = (SqlTicks(f"unix_micros(c.{bound})") for bound in ("window_start", "window_end"))
         low, high = self.kind.changed_by(start, end)
@@ -242,11 +244,12 @@ class Definition:
 
     @property
     def part(self) -> str:
-        """Its name among the parts of the source's definition."""
+        """The name of this definition among the parts of the source's definition."""
         return f"window.{self.name}"
 
     def final_condition(self) -> str:
-        """SQL over the view's `p` and `h`: whether every row of any drop at or after `complete` would be left out."""
+        """An SQL condition over the view's `p` and `h`: true if the late policy would leave out every row of any drop
+        at or after `complete`."""
         least = self.policy.least_instants(SqlTicks("unix_micros(p.complete)"), half_open=self.kind.half_open)
         if least is None:
             return "false"
@@ -260,9 +263,9 @@ def definitions(source: Source) -> list[Definition]:
 
 
 def histories(source: Source) -> list[History]:
-    """The history tables whose rows are closed, of a source's windows, states and chains."""
+    """The history tables, with rows that may be closed, of a source's windows, states and chains."""
     of_windows = [History(d.table(), tuple(d.identity)) for d in definitions(source)]
     of_state = [] if source.state is None else [History(STATE, ("source", "entity"))]
-    # reads of the past need no closed segment: those that stand hold every delta that a readable time knows
+    # reads of the past need no closed segment: the live ones have every delta that is visible at a readable time
     of_chains = [History(CHAINS, SEGMENT, keeps_closed=False)] if source.keeps_chains else []
     return [*of_windows, *of_state, *of_chains]

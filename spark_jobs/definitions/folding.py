@@ -1,4 +1,4 @@
-"""A source's rows folded into states, as its file says: what `v_<column>` columns mean to the kernels."""
+"""Folding a source's rows into states as its file describes: the meaning of `v_<column>` columns for the kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def fold_inputs(updates: DataFrame, source: Source) -> DataFrame:
-    """What folding reads of updates: entity, event_time in microseconds, row_id, diff, `v_<column>` per column read."""
+    """The columns of updates that folding takes: entity, event_time in microseconds, row_id, diff, and `v_<column>` for
+    each column that is folded."""
     time = F.unix_micros("event_time").alias("event_time")
     return updates.select(
         "entity", time, "row_id", "diff", *[F.col(f"c_{c}").alias(f"v_{c}") for c in columns_folded(source)]
@@ -29,18 +30,18 @@ def columns_read(source: Source) -> list[str]:
 
 
 def folded_columns(updates: pa.Table, source: Source) -> pa.Table:
-    """As `fold_inputs`, of updates as their files have them."""
+    """The columns of `fold_inputs`, made of updates with the columns of `columns_read`."""
     columns = {name: updates[name] for name in ("entity", "row_id", "diff")}
     columns["event_time"] = updates["event_time"].cast(pa.int64())
     return pa.table(columns | {f"v_{c}": updates[f"c_{c}"] for c in columns_folded(source)})
 
 
 def fold_rows(rows: pa.Table, source: Source, prior: pa.Table | None = None) -> pa.Table:
-    """States (a state table of `kernels.deltas`) of rows with the columns of `fold_inputs`, onto `prior` states. A sum
-    that does not fit into its type is null.
+    """The states (a state table of `kernels.deltas`) after folding rows with the columns of `fold_inputs` onto `prior`
+    states. A sum that does not fit into its type is null.
 
     Raises:
-        RowsNeededError: `prior` can't absorb a late row or a retraction; names the entities.
+        RowsNeededError: `prior` can't absorb a late row or a retraction; the error names the entities.
     """
     state = source.state
     assert state is not None, "callers look whether the source has state"

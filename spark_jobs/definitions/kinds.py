@@ -17,11 +17,12 @@ from spark_jobs.sources.windows import (
 )
 
 DELTAS = Deltas("delta_id", "vector", "size", unique=True)
-"""Columns of a worker's table that describe the rows of adaptive windows; of the rows with one id one alone lands."""
+"""The columns of a worker's table that describe the rows of adaptive windows. Only one of the rows with the same id
+lands."""
 
 
 def kind_of(window: Window) -> Kind:
-    """What a window of a source file is to the kernels."""
+    """The kernel's kind of windows for a window of a source file."""
     match window:
         case SlidingWindow():
             return Sliding(window.size_us, clip_at_zero=False)

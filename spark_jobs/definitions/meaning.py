@@ -1,5 +1,5 @@
-"""What a source file says about its entities' deltas, as the kernels take it: the meaning of a row, the policy of
-compaction, and the columns that are read."""
+"""The deltas of a source's entities, as the source file describes them and the kernels take them: the meaning of a row,
+the policy of compaction, and the columns that are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LISTS = {"indices": pa.int64(), "values": pa.float64()}
 
 
 def meaning_of(source: Source) -> Meaning:
-    """What a row of `chain_inputs` does to its entity."""
+    """The meaning of a row of `chain_inputs`: the change that it makes to its entity."""
     state, sequence = _state(source), "sequence" if source.sequence else None
     if state.operations is None:
         components = {n: f"v_{c}" if isinstance(c, str) else c for n, c in state.components.items()}
@@ -38,12 +38,13 @@ def _delta_columns(operations: Operations) -> DeltaColumns:
 
 
 def weighs_traffic(source: Source) -> bool:
-    """Whether reads and writes decide how the source's chains are compacted."""
+    """True if the source's chains are compacted by the strategy adaptive, which weighs reads and writes."""
     return source.compaction is not None and source.compaction.strategy == "adaptive"
 
 
 def policy_of(source: Source) -> CompactionPolicy:
-    """When and how chains are compacted; the strategy adaptive still without its counts, as if nobody read."""
+    """The policy by which chains are compacted. The strategy adaptive has no counts of reads and writes yet: it acts as
+    if nobody read."""
     told = source.compaction or Compaction()
     strategies: dict[str, Strategy] = {
         "full": FullMerge(),
@@ -69,11 +70,13 @@ def chain_columns(source: Source) -> list[str]:
 
 
 def chain_inputs(updates: pa.Table, source: Source, known_us: int) -> pa.Table:
-    """What folding a chain reads of updates with `chain_columns`: entity, event_time, time, row_id, diff, `sequence`
-    where the source has one, what its `meaning_of` names, and `gone` for rows that delete. Times are in microseconds.
+    """The columns that folding a chain takes, made of updates with `chain_columns`.
 
-    A row that was visible before `known_us` counts as visible from then on: it was future-dated, and no reader of an
-    earlier time has seen it.
+    They are entity, event_time, time, row_id, diff, `sequence` if the source has one, the columns that `meaning_of`
+    names, and `gone`, which is true for rows that delete. Times are in microseconds.
+
+    A row that was visible before `known_us` counts as visible from `known_us` on: it was future-dated, and no reader of
+    an earlier time has seen it.
     """
     state = _state(source)
     columns = {name: updates[name] for name in ("entity", "row_id", "diff")}
@@ -94,7 +97,7 @@ def chain_inputs(updates: pa.Table, source: Source, known_us: int) -> pa.Table:
 
 
 def _operands(operations: Operations) -> dict[str, str]:
-    """The columns of a source that operations are told by, by what they tell."""
+    """The columns of a source that describe operations, by their role (the field of `Operations`)."""
     return {key: column for key, column in operations.model_dump().items() if column is not None}
 
 
@@ -110,7 +113,7 @@ def _operations(updates: pa.Table, operations: Operations, datatype: str) -> dic
 
 
 def component_columns(source: Source) -> list[str]:
-    """SQL names of a state's components as a read gives them: each under its own name, or `vector`."""
+    """The SQL names of the columns in which a read returns a state: its components, or `vector` if it has none."""
     state = _state(source)
     return [name(component) for component in state.components] or ["vector"]
 

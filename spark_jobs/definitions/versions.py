@@ -1,9 +1,10 @@
-"""Definition versions: what of a source file has changed since the last publication, and whether a run may go on.
+"""Definition versions: the parts of a source file that changed since the last publication, and the check if a run may
+apply them.
 
-The published rows follow one version of the definition. Another window, late policy or state recomputes what it
-affects and publishes it as one correction, once somebody has accepted that. Another way of reading files (`parse`,
-`delta`) reads every landed file that is still there again, and lands the difference. Other drops make other row ids of
-all rows: that is another source.
+The published rows follow one version of the definition. After a change of a window, late policy or state, and once
+somebody has accepted it, the affected rows are recomputed and published as one correction. After a change of the way
+files are read (`parse`, `delta`), every landed file that is still there is read again, and the difference is landed.
+Other drops would change the row ids of all rows: that is another source.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from spark_jobs.sources import Source
 from spark_jobs.storage.publication import Publication
 
 LANDED_PARTS = ("parse", "delta")
-"""Parts that landed rows are made of."""
+"""The parts of a definition that landed rows depend on."""
 
 FIXED_PART = "drops"
-"""The part that no run can apply."""
+"""The part of a definition whose change no run can apply."""
 
 _READING, _READ_AS_NOW = "reading", "1"
-"""What a publication notes beside the parts: which of its rows this code counts and lists (`restatement.misread`)."""
+"""The name and present value of a mark that a publication has beside the parts. An earlier publication lacks it, and
+may leave out rows that this code counts and lists (`restatement.misread`)."""
 
 
 class DefinitionChanged(TidemarkError):
@@ -31,17 +33,18 @@ class DefinitionChanged(TidemarkError):
 
 
 def version(source: Source) -> str:
-    """The definition's version, as a publication keeps it."""
+    """The definition's version as JSON, in the form that a publication stores."""
     return json.dumps({**source.definition_parts(), _READING: _READ_AS_NOW}, sort_keys=True, separators=(",", ":"))
 
 
 def is_read_as_now(published: Publication) -> bool:
-    """Whether the publication's rows were read as this code reads them."""
+    """True if the publication's rows were read as this code reads them."""
     return bool(published.definition) and json.loads(published.definition).get(_READING) == _READ_AS_NOW
 
 
 def changed_parts(source: Source, published: Publication) -> list[str]:
-    """Parts whose definition differs from the published one, new and removed ones too; none before a publication."""
+    """The parts whose definition differs from the published one, new and removed ones included. None of them before the
+    first publication."""
     if not published.definition:
         return []
     before, now = json.loads(published.definition), source.definition_parts()
@@ -51,10 +54,10 @@ def changed_parts(source: Source, published: Publication) -> list[str]:
 def check_version(
     source: Source, published: Publication, *, accepted: bool, consequence: str = "nothing was run"
 ) -> list[str]:
-    """The changed parts, if a run may apply them; `consequence`: what the refusal says of it.
+    """The changed parts, if a run may apply them; `consequence`: the consequence that a refusal states.
 
     Raises:
-        DefinitionChanged: the drops have changed, or nobody has accepted what else has.
+        DefinitionChanged: the drops have changed, or other parts have and nobody has accepted it.
     """
     parts = changed_parts(source, published)
     if not parts or (accepted and FIXED_PART not in parts):

@@ -1,5 +1,5 @@
-"""What Airflow itself runs of Tidemark: the timetable of a source's drops, how runs wait for their turn, and the
-executor of its tasks.
+"""The parts of Tidemark that Airflow itself runs: the timetable of a source's drops, the triggers with which runs wait,
+the alerts, and the executor of its tasks.
 
-Airflow's scheduler, API server and triggerer import it where the package is installed; they need no DAG file.
+Airflow's scheduler, API server and triggerer import this package from the installation; they need no DAG file for it.
 """

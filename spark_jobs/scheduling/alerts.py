@@ -1,9 +1,8 @@
-"""Alerts: who is told, by e-mail or webhook, when a run is late, has failed, found a drop empty, or has a check that
-warns.
+"""Alerts by e-mail or webhook: a run is late, has failed, found a drop empty, or has a check that warns.
 
-Airflow calls: `tell_late` in the triggerer, for a deadline that passed; `FailureNotifier` in the DAG processor, for a
-run that failed once all tries were used up; `MaintenanceNotifier` for a task of the maintenance that did; a task for
-the others. A message that can't be sent is logged, and changes nothing about the run.
+Airflow calls `tell_late` in the triggerer when a deadline has passed, and `FailureNotifier` in the DAG processor when a
+run has failed and all tries are used up. It calls `MaintenanceNotifier` when a task of the maintenance has failed in
+the same way. A task sends the other alerts. A message that can't be sent is logged, and does not change the run.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ Event = Literal["late", "failed", "empty", "warned"]
 MAINTENANCE = "tidemark-maintenance"
 """The DAG of the maintenance; no source's name has a hyphen."""
 TIMEOUT_S = 20.0
-"""For each recipient: a server that does not answer holds nobody up for longer."""
+"""The seconds that each recipient's server has to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What happened to which run, in a sentence, and the page that shows it."""
+    """An event of a run, with a sentence about it and the page that shows the run."""
 
     event: Event
     source: str
@@ -49,12 +48,13 @@ class Alert:
 
 
 def alert(settings: Settings, event: Event, source: str, run_id: str, message: str) -> Alert:
-    """An alert about a run, with its page."""
+    """An alert about a run, with the URL of the run's page."""
     return Alert(event, source, run_id, message, settings.page_url("runs", source, run_id))
 
 
 def send(settings: Settings, alert: Alert, recipients: Iterable[str]) -> list[str]:
-    """Tell each recipient; returns why it failed, for each that could not be told, and logs it."""
+    """Send an alert to each recipient. Returns, and logs, a sentence for each recipient to whom it could not be
+    sent."""
     failures = []
     for recipient in recipients:
         try:
@@ -62,7 +62,7 @@ def send(settings: Settings, alert: Alert, recipients: Iterable[str]) -> list[st
                 _post(recipient, alert)
             else:
                 _mail(settings, recipient, alert)
-        except Exception as failure:  # whatever it is, the others are to be told
+        except Exception as failure:  # whatever it is, the other recipients must get the alert
             # a webhook's path is its secret
             named = (
                 f"{urlsplit(recipient).scheme}://{urlsplit(recipient).hostname}" if "://" in recipient else recipient
@@ -115,8 +115,8 @@ def _server(place: str) -> AbstractContextManager[smtplib.SMTP]:
 
 
 async def tell_late(*, context: Mapping[str, Any], source: str, recipients: Sequence[str]) -> None:
-    """Airflow's triggerer calls this once the deadline of a run has passed, with the run as Airflow's API says it. Of a
-    run that somebody started nobody said when it is due."""
+    """Send the alert of a late run. Airflow's triggerer calls this once the deadline of a run has passed, with the run
+    as Airflow's API describes it. A run that somebody started has no due time, so there is no alert for it."""
     run = context["dag_run"]
     if run["run_type"] != "scheduled":
         return
@@ -126,7 +126,7 @@ async def tell_late(*, context: Mapping[str, Any], source: str, recipients: Sequ
 
 
 class FailureNotifier(BaseNotifier):
-    """Tells that a run failed, at which task, and whether it has published."""
+    """Sends an alert that a run failed: the task, and the state of the published rows."""
 
     def __init__(self, source: str, recipients: Sequence[str]) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class FailureNotifier(BaseNotifier):
         self.recipients = list(recipients)
 
     def notify(self, context: Any) -> None:
-        """Airflow's DAG processor calls this when a run has failed."""
+        """Send the alert. Airflow's DAG processor calls this when a run has failed."""
         settings, run_id = load_settings(), str(context["run_id"])
         task = getattr(context.get("ti") or context.get("task_instance"), "task_id", None)
         at = f" at {task}" if task else ""
@@ -147,14 +147,15 @@ _AS_BEFORE = "published tables read as before"
 
 
 def _what_stands(settings: Settings, source: str, run_id: str) -> str:
-    """What people read after a run that may have failed after its publication: names, marts and documents follow it."""
+    """The state of the published rows after a failed run, in words. The run may have failed after its publication:
+    names, marts and documents follow it."""
     from spark_jobs.storage import publication
     from spark_jobs.storage.stored_lake import StoredLake
 
     try:
         lake = StoredLake.at(settings.lake)
         shown = None if lake is None else publication.load(lake, find_source(settings.sources, source))
-    except Exception as failure:  # the alert is to be sent, whatever is wrong with the lake
+    except Exception as failure:  # the alert must be sent, whatever is wrong with the lake
         log.warning("what run %s of %s has published is not known: %s", run_id, source, failure)
         shown = None
     if shown is None:
@@ -163,7 +164,7 @@ def _what_stands(settings: Settings, source: str, run_id: str) -> str:
 
 
 class MaintenanceNotifier(BaseNotifier):
-    """Tells that the maintenance of a source, or, of None, of the installation, failed."""
+    """Sends an alert that maintenance failed: that of a source, or of the installation if the source is None."""
 
     def __init__(self, source: str | None, recipients: Sequence[str]) -> None:
         super().__init__()
@@ -171,7 +172,7 @@ class MaintenanceNotifier(BaseNotifier):
         self.recipients = list(recipients)
 
     def notify(self, context: Any) -> None:
-        """Airflow calls this when a task of the maintenance has failed, all tries used up."""
+        """Send the alert. Airflow calls this when a task of the maintenance has failed and all tries are used up."""
         settings, run_id = load_settings(), str(context["run_id"])
         about = self.source or "the installation"
         message = (

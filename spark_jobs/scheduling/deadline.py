@@ -1,4 +1,4 @@
-"""From when on Airflow counts the deadline of a run."""
+"""The time from which Airflow counts the deadline of a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 @deadline_reference
 class DropEnd(BaseDeadlineReference):
-    """The end of the run's drop: months, and days around a change of clocks, differ in length."""
+    """The end of the run's drop, from which its deadline counts. It is looked up, since months, and days around a
+    change of clocks, differ in length."""
 
     required_kwargs = frozenset({"dag_id", "run_id"})
 
     def _evaluate_with(self, *, session: Session, **kwargs: Any) -> datetime | None:
-        """Called by the scheduler when it makes a run."""
+        """The end of the run's data interval. The scheduler calls this when it makes a run."""
         from airflow.models import DagRun
         from sqlalchemy import select
 

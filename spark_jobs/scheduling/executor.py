@@ -1,4 +1,4 @@
-"""Airflow's local executor, which resumes a task only once it knows that the process that deferred it has ended."""
+"""Airflow's local executor, changed to resume a deferred task only after the end of its earlier process is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow.executors.local_executor import LocalExecutor
 from airflow.utils.state import TaskInstanceState
 
 LOST_S = 60.0
-"""How long a task waits for the end of its earlier process. A worker that was killed never reports it."""
+"""The most seconds that a task waits for the end of its earlier process. A killed worker never reports that end."""
 
 ENDED = frozenset({TaskInstanceState.SUCCESS, TaskInstanceState.FAILED})
 
@@ -18,20 +18,20 @@ ENDED = frozenset({TaskInstanceState.SUCCESS, TaskInstanceState.FAILED})
 class ResumingExecutor(LocalExecutor):
     """LocalExecutor for deferred tasks.
 
-    A task that waits for its turn ends its process and is resumed under the same key. Where its turn comes at once,
-    the scheduler may resume it before it has read of that end; it takes the end for that of the resumed process then,
-    and fails the task. A resumed task therefore stays queued until the end of its earlier process was read: the
-    scheduler passes over the end of a task that is queued.
+    A task that waits for its turn ends its process and is resumed under the same key. If its turn comes at once, the
+    scheduler may resume the task before it has read the report of that end. It would then take the report for that of
+    the resumed process, and fail the task. A resumed task therefore stays queued until the end of its earlier process
+    was read: the scheduler ignores such a report for a queued task.
     """
 
     def start(self) -> None:
-        """Called by the scheduler, once."""
+        """Start the executor; the scheduler calls this once."""
         self._under_way: set[Any] = set()
         self._held_since: dict[Any, float] = {}
         super().start()
 
     def trigger_tasks(self, open_slots: int) -> None:
-        """Start what is queued, except tasks whose earlier process has not been seen to end."""
+        """Start queued tasks, except those whose earlier process is not known to have ended."""
         now = time.monotonic()
         waiting = {}
         for key in self._under_way & self.queued_tasks.keys():
@@ -47,7 +47,7 @@ class ResumingExecutor(LocalExecutor):
         super()._process_workloads(workload_list)
 
     def change_state(self, key: Any, state: Any, info: Any = None, remove_running: bool = True) -> None:
-        """Called for each report of a worker."""
+        """Note the new state of a task; called for each report of a worker."""
         if state in ENDED:
             self._under_way.discard(key)
         super().change_state(key, state, info, remove_running)

@@ -1,4 +1,5 @@
-"""What a run waits for before it takes its place in line: files of its drops, and publications of other sources."""
+"""The inputs that a run waits for before it takes its place in line: files of its drops, and publications of other
+sources."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ SHOWN_DROPS = 5
 
 
 class Inputs:
-    """What the drops `[lo_us, hi_us)` of a source may have to wait for. `scheduled`: nobody started the run, so it also
-    waits for the sources that its file says it comes after."""
+    """The inputs of a run of the drops `[lo_us, hi_us)` of a source, in microseconds. `scheduled`: nobody started the
+    run, so it also waits for the sources that `dag.after` in its source file names."""
 
     def __init__(self, source: str, lo_us: int, hi_us: int, *, scheduled: bool) -> None:
         self._settings = load_settings()
@@ -35,11 +36,11 @@ class Inputs:
         return find_source(self._settings.sources, self._name)
 
     def missing(self, now: datetime) -> str | None:
-        """What the run still waits for at a time, in words; None for nothing."""
+        """The first input that the run still waits for at the time `now`, in words; None if it waits for none."""
         return self._unpublished() or self._unlanded(now)
 
     def _unlanded(self, now: datetime) -> str | None:
-        """Drops without a file, for as long as the source file says."""
+        """The drops without a file, in words. None if there are none, or if the time to wait for them is over."""
         wait_us = self._source.wait_us
         if wait_us is None or now >= (until := instant_at(self._hi_us + wait_us)):
             return None
@@ -55,7 +56,8 @@ class Inputs:
         return f"files of {listed}{more}, until {until:%Y-%m-%d %H:%M:%S} UTC"
 
     def _unpublished(self) -> str | None:
-        """The first source that has not published all of its drops that overlap these."""
+        """The first source that has not published all of its drops that overlap the run's, in words; None if all
+        have."""
         if not self._scheduled or not self._source.dag.after:
             return None
         from spark_jobs.storage import publication
@@ -82,18 +84,18 @@ class Inputs:
 
 
 class InputsTrigger(BaseTrigger):
-    """Fires once nothing is missing; until then the task's log says what the run waits for."""
+    """Fires once no input is missing; until then the task's log names the input that the run waits for."""
 
     def __init__(self, *, source: str, lo_us: int, hi_us: int, scheduled: bool) -> None:
         super().__init__()
         self._arguments: dict[str, Any] = {"source": source, "lo_us": lo_us, "hi_us": hi_us, "scheduled": scheduled}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """How the triggerer makes it again."""
+        """The class path and the arguments with which the triggerer makes the trigger again."""
         return f"{type(self).__module__}.{type(self).__qualname__}", self._arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until nothing is missing. What can't be looked at now may be later; the task says what is wrong."""
+        """Check the inputs until none is missing. Fires also if a check raises an error: the task then reports it."""
         inputs, told = Inputs(**self._arguments), None
         while True:
             try:

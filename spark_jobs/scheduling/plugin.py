@@ -1,5 +1,5 @@
-"""Tells Airflow of the timetable, the deadline and the portal; Airflow finds the plugin by the package's entry point
-`airflow.plugins`."""
+"""Airflow's plugin with the timetable, the deadline, the priority and the portal. Airflow finds it by the package's
+entry point `airflow.plugins`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_jobs.scheduling.timetable import DropTimetable
 
 
 class TidemarkPlugin(AirflowPlugin):
-    """What Tidemark adds to Airflow."""
+    """The classes and pages that Tidemark adds to Airflow."""
 
     name = "tidemark"
     timetables = [DropTimetable]  # noqa: RUF012 (Airflow's own form)

@@ -1,4 +1,4 @@
-"""Which tasks Airflow starts first where more could run than it has slots for."""
+"""The order in which Airflow starts tasks when it has fewer slots than tasks that could run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BACKFILL, DAY = 1, 10
 
 
 class DayFirst(PriorityWeightStrategy):
-    """A day's tasks before those of any source's backfill."""
+    """Puts the tasks of a daily run before those of any source's backfill."""
 
     def get_weight(self, ti: TaskInstance) -> int:
-        """The weight of a task of a run."""
+        """The weight of a task: DAY, or the smaller BACKFILL if its run is a backfill."""
         return BACKFILL if is_backfill(ti.run_id) else DAY

@@ -1,4 +1,4 @@
-"""When the DAG of a source runs: its data intervals are the source's drops."""
+"""The timetable of a source's DAG: its data intervals are the source's drops."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _TICK = timedelta(microseconds=1)
 class DropTimetable(Timetable):
     """Data intervals that are the drops of a source, from its start on.
 
-    With `by_itself`, Airflow starts a run after each drop's end. Without, only people start runs; a backfill, and
-    whoever else asks for the intervals of a range, is told the drops all the same.
+    With `by_itself`, Airflow starts a run after the end of each drop. Without it, only people start runs. A backfill,
+    or any other caller that asks for the intervals of a range, gets the drops in both cases.
     """
 
     def __init__(self, drops: Schedule, *, by_itself: bool) -> None:
@@ -33,7 +33,7 @@ class DropTimetable(Timetable):
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> Timetable:
-        """What `serialize` gave."""
+        """The timetable from the result of `serialize`."""
         calendar = data.get("calendar")
         drops = Schedule(
             data["start_us"],
@@ -44,7 +44,7 @@ class DropTimetable(Timetable):
         return cls(drops, by_itself=data["by_itself"])
 
     def serialize(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The timetable as plain JSON values."""
         drops = self._drops
         plain: dict[str, Any] = {"start_us": drops.start_us, "every_us": drops.every_us, "by_itself": self._by_itself}
         if drops.calendar is not None:
@@ -53,18 +53,19 @@ class DropTimetable(Timetable):
 
     @property
     def summary(self) -> str:
-        """What the grid shows as the schedule."""
+        """The schedule as Airflow's grid shows it."""
         return f"every {self._drops.every}" if self._by_itself else "manual"
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
-        """The drop that holds the run's logical date; if it has not ended yet, the last one that has."""
+        """The drop that contains the run's time `run_after`, or the last drop that has ended if that one has not."""
         return self._interval(min(self._number(run_after), self._last_ended()))
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """The next drop of a range, or for Airflow's scheduler the next one to run."""
-        # the scheduler asks without an end, since no source has one; who asks for a range names it
+        """The run of the next drop: of a range, or for Airflow's scheduler of the next one to run. None if there is
+        none."""
+        # the scheduler asks without an end, since no source has one; a caller that asks for a range gives its end
         if restriction.latest is None and not self._by_itself:
             return None
         number = 0 if restriction.earliest is None else max(self._number(restriction.earliest - _TICK) + 1, 0)
@@ -81,7 +82,7 @@ class DropTimetable(Timetable):
         return DagRunInfo.interval(lo, hi)
 
     def _number(self, time: DateTime) -> int:
-        """The number of the drop that holds `time`, negative before the start."""
+        """The number of the drop that contains `time`, negative before the start."""
         time_us = time.int_timestamp * 1_000_000 + time.microsecond
         return self._drops.number_at(time_us)
 

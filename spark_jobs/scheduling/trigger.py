@@ -1,4 +1,4 @@
-"""Waiting for a run's turn without a task slot: Airflow's triggerer looks at the line before the source."""
+"""Waiting for a run's turn without a task slot: Airflow's triggerer checks the line of runs that wait for a source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ UNDER_WAY = ("queued", "running")
 
 
 class AirflowRuns:
-    """The runs of one DAG, asked of Airflow from inside a task or a trigger; `before` is an earlier one to let pass."""
+    """The runs of one DAG, as Airflow reports them inside a task or a trigger; `before` is an earlier run to let
+    pass."""
 
     def __init__(self, dag_id: str, before: str | None = None) -> None:
         self._dag_id = dag_id
@@ -28,10 +29,9 @@ class AirflowRuns:
         self._remark = ""
 
     def is_on(self, run_id: str) -> bool:
-        """Whether the run has not ended; a run that Airflow does not know any more has. While Airflow can't tell, it
-        has not.
+        """True if the run has not ended, or if Airflow does not answer now. False for a run that Airflow does not know.
 
-        It is counted, since asking for the state of an unknown run is an error in Airflow's log.
+        Runs are counted, since a request for the state of an unknown run makes an error in Airflow's log.
         """
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
@@ -44,18 +44,18 @@ class AirflowRuns:
         return on
 
     def remark(self) -> str:
-        """That Airflow could not tell."""
+        """A remark that Airflow did not answer the last question; empty if it did."""
         return self._remark
 
     def earlier_run(self, lo_us: int) -> str | None:
-        """The run to let pass, while it is on."""
+        """The earlier run to let pass, in words; None once it has ended, or if there is none."""
         if self._before is not None and self.is_on(self._before):
             return f"run {self._before}, whose drops are earlier"
         return None
 
 
 class TurnTrigger(BaseTrigger):
-    """Fires once the run has its turn; until then the task's log says for whom it waits."""
+    """Fires once the run has its turn; until then the task's log names the run that it waits for."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class TurnTrigger(BaseTrigger):
         self._waiting = Line(Path(leases), dag_id, turn, AirflowRuns(dag_id, before))
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """How the triggerer makes it again."""
+        """The class path and the arguments with which the triggerer makes the trigger again."""
         return f"{type(self).__module__}.{type(self).__qualname__}", self._arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look until the run has its turn, which it then has taken."""
+        """Check the line until the run has its turn, which the last check has then taken."""
         told = None
         while (whom := await sync_to_async(self._waiting.step)()) is not None:
             if whom != told:
