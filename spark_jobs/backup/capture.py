@@ -35,7 +35,7 @@ _CHANGES = f"{SOURCE_CHANGES.database}.db/{SOURCE_CHANGES.table}"
 
 
 class NoLake(TidemarkError):
-    """There is no lake to back up. Facts: `lake`."""
+    """The place has no lake to back up. Facts: `lake`."""
 
     code = "no_lake"
 

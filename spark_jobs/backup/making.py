@@ -44,7 +44,7 @@ ATTEMPTS = 3
 
 
 class LandedFilesChanged(TidemarkError):
-    """Landed files are gone, or are not what landed. Facts: `files`."""
+    """Landed files are missing, or have other contents than when they landed. Facts: `files`."""
 
     code = "landed_files_changed"
 

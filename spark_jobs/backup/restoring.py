@@ -31,7 +31,7 @@ opened."""
 
 
 class HomeNotEmpty(TidemarkError):
-    """A restore would mix with what is there. Facts: `found`."""
+    """A restore would mix its files with other files. Facts: `files`."""
 
     code = "home_not_empty"
 

@@ -19,7 +19,8 @@ SHOWN_MARTS = "shown_marts"
 
 
 class BackupDamaged(TidemarkError):
-    """A backup lacks a set or files of one, or files of it are not what was backed up. Facts: `place`, `files`."""
+    """A backup lacks a set or files of a set, or some of its files differ from those that were backed up. Facts:
+    `place`, `files`."""
 
     code = "backup_damaged"
 

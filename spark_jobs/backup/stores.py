@@ -20,7 +20,7 @@ _PIECE = 4 << 20
 
 
 class StoreUnreachable(TidemarkError):
-    """A place of a backup refuses, or does not answer. Facts: `place`."""
+    """A place of a backup refuses access, or does not answer. Facts: `place`."""
 
     code = "store_unreachable"
 

@@ -24,8 +24,8 @@ class Verified:
 
 
 def verify(settings: Settings, place: str, name: str | None = None) -> Verified:
-    """Compare every file of a set (the newest, or the one of this name) with its checksum, and the sizes of the lake's
-    own data files with the set.
+    """Compare every file of a set (the newest, or the one of this name) with its checksum. The sizes of the lake's own
+    data files are compared with the set, too.
 
     Raises:
         BackupDamaged: there is no such set.

@@ -40,8 +40,8 @@ metastore limits it."""
 
 
 class LakeOlder(TidemarkError):
-    """Tables of a source lack what this version of Tidemark, or the source file as it is now, reads. Facts: `source`,
-    `lacking`: table -> columns, none where the table itself is missing."""
+    """Tables of a source lack columns that this version of Tidemark, or the present source file, reads. Facts:
+    `source`, `lacking`: table -> columns, no columns if the table itself is missing."""
 
     code = "lake_older"
 
@@ -157,8 +157,8 @@ def drop_names(lake: Lake, source: str, windows: Collection[str]) -> None:
 
 
 def _drop_reads(lake: Lake, database: str, gone: str) -> None:
-    """Drop a published name, the function that reads it as of a time, its changelog, the view of the causes of its
-    changes, and the view of retractions to come."""
+    """Drop a published name, the function that reads it as of a time, and its other views: its changelog, the causes of
+    its changes, and the retractions to come."""
     lake.define(f"DROP FUNCTION IF EXISTS {qualified(database, f'{gone}_as_of')}")
     for view in (f"{gone}_corrections", f"{gone}_causes", f"{gone}_changes", gone):
         lake.define(f"DROP VIEW IF EXISTS {qualified(database, view)}")

@@ -1,8 +1,9 @@
-"""A window definition of a source file, resolved: the kernel's view of it, its table, and when its windows are final.
+"""A window definition of a source file, resolved: the kernel's view of it, its table, and the condition that its
+windows are final.
 
 A worker's table has `k_<column>`, `v_<column>` (see `calls`), `time` and `lo` (the start of the row's drop) in
-microseconds, `row_id`, `diff`, `touched`; for adaptive windows also `delta_id`, `vector`, `size`; where the source has
-one `sequence`, texts that order rows of one time before their row ids do.
+microseconds, `row_id`, `diff` and `touched`. For adaptive windows it also has `delta_id`, `vector` and `size`. If the
+source has a sequence, it has `sequence`: texts that order rows of one time before their row ids do.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ may leave out rows that this code counts and lists (`restatement.misread`)."""
 
 
 class DefinitionChanged(TidemarkError):
-    """The source file says something else than what the published rows follow. Facts: `source`, `parts`."""
+    """The source file differs from the definition that the published rows follow. Facts: `source`, `parts`."""
 
     code = "definition_changed"
 

@@ -32,7 +32,7 @@ from spark_jobs.windows.spill import RunFiles
 COMPACTED = ("checkpoints", "merged", "dropped", "bytes_before", "bytes_after")
 """The counts in rows of the era compaction that a run sums up."""
 _START = IDENTITY[1:]
-"""Where a segment begins; null in a chain's first one."""
+"""The columns of the place where a segment begins; null in a chain's first segment."""
 
 
 def segment_columns(schema: pa.Schema) -> list[str]:
@@ -107,7 +107,7 @@ def _column(table: pa.Table, name: str, kind: pa.DataType, *, part: str) -> pa.A
     if name not in table.column_names:
         return pa.nulls(table.num_rows, kind)
     column = table[name].cast(kind)
-    # a chain's first segment has no start: a number stands for it, as code that compares places needs one
+    # a chain's first segment has no start: null is replaced by a number, by which places can be compared
     return pc.fill_null(column, NO_DELTA) if part == SEGMENT_PART and name in _START else column
 
 

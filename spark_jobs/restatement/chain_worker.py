@@ -66,7 +66,7 @@ class ChainWorker:
     traffic: Traffic | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the corrections of states and segments, group by group, and last a row with the counts."""
+        """Yield the corrections of states and segments, group by group, and last a row with the counts, if any."""
         did = Counter[str]()
         most_bytes = None if self.meaning.with_parents else PART_BYTES
         long = Stretches(self._restate, self.known_from_us)
@@ -242,7 +242,7 @@ class ChainWorker:
         )  # fmt: skip
 
     def _filled(self, table: pa.Table) -> pa.Table:
-        """The table with the output's columns; where a chain begins, its start is null again."""
+        """The table with the output's columns; the start of a chain's first segment is null again."""
         columns = {
             f.name: table[f.name] if f.name in table.column_names else pa.nulls(table.num_rows, f.type)
             for f in self.schema
@@ -254,7 +254,7 @@ class ChainWorker:
 
 
 def typed(table: pa.Table, meaning: Meaning) -> pa.Table:
-    """Stored columns under the names of packed segments, of the meaning's type."""
+    """The table with its stored columns renamed to those of packed segments, and cast to the meaning's type."""
     is_float = meaning.dtype != "int64"
     names = {TYPED[name][is_float]: name for name in TYPED if TYPED[name][is_float] in table.column_names}
     other = [TYPED[name][not is_float] for name in TYPED]

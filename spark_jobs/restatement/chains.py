@@ -68,7 +68,8 @@ _TYPES = {
 
 @dataclass
 class ChainCorrections:
-    """The files to append to `gold.state_history` and to `gold.chain_history`, and what was done (see `chain_task`)."""
+    """The files to append to `gold.state_history` and to `gold.chain_history`, and the counts of the work done (see
+    `chain_task`)."""
 
     states: list[WrittenFile] = field(default_factory=list)
     segments: list[WrittenFile] = field(default_factory=list)
@@ -85,8 +86,8 @@ class ChainCorrections:
 def chain_corrections(
     lake: Lake, scope: Scope, token: int, *, traffic: Traffic | None = None
 ) -> ChainCorrections | None:
-    """The corrections of a source that keeps chains; None if nothing touches it. `traffic` is for the strategy
-    adaptive."""
+    """The corrections of a source that keeps chains; None if no row touches it. `traffic`: the reads and writes that
+    the strategy adaptive weighs."""
     source, publication = scope.source, scope.publication
     meaning, policy, frontiers = meaning_of(source), policy_of(source), retention_of(scope.frontiers)
     rows, known_us, needs = scope.touching_rows(lake, chain_columns(source)), 0, None

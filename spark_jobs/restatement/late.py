@@ -1,4 +1,4 @@
-"""Late rows: the rows of a publication that were late for a window of a definition, and what was done with them.
+"""Late rows: the rows of a publication that were late for a window of a definition, and the action taken for each.
 
 There is one row per update and definition for every kind of window. The kernel that makes the windows computes how late
 the update is. Rows without a key, and rows whose window would leave the years 1 to 9999, are in no window and are

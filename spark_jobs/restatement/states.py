@@ -1,8 +1,8 @@
 """Restating states: the touched entities' states from their prior state and the touching deltas, or from all their
 rows.
 
-If rows come in order, an entity's new state follows from its published state and the new rows. A late row or a
-retraction may not fit onto the published state. The kernel then names the entities, and these are folded again from all
+If rows come in order, an entity's new state follows from its published state and the new rows. The published state
+can't always absorb a late row or a retraction. The kernel then names the entities, and these are folded again from all
 their standing rows.
 """
 
@@ -122,7 +122,7 @@ class _Folder:
         return pa.schema(list((plain | typed).items())).empty_table()
 
     def _states(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Prior states with times in microseconds."""
+        """The prior states with times in microseconds."""
         names = ["entity", *_PRIOR, "era"]
         if not parts:
             schema = self.to.schema

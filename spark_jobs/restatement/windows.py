@@ -2,9 +2,9 @@
 kernel compare.
 
 The touched times alone decide which rows are read: those within one size (or gap) and one tick. For sessions, all rows
-of the published sessions near the touched times are read as well, and all earlier rows where these times come near to
-sessions that are kept no longer. There is no look-back horizon. Large definitions of a source share one exchange. A
-small one is worked on in this process, without a Spark job.
+of the published sessions near the touched times are read as well. If the touched times are near sessions that are not
+kept any more, all earlier rows are read, too. There is no look-back horizon. Large definitions of a source share one
+exchange. A small one is worked on in this process, without a Spark job.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _exchanged(lake: Lake, works: Sequence[_Work], *, here: bool) -> list[bytes]
     spreading = [replace(work, restater=replace(work.restater, hot=work.over.hot)) for work in spreading]
     firsts = [*accumulate((work.over.tasks for work in spreading), initial=0)]
     pieces = [piece for work, first in zip(spreading, firsts, strict=False) for piece in work.pieces(first)]
-    # tasks need not know what others read
+    # a task does not need the rows that others read
     of_task = [
         replace(w, rows=w.rows.none(), published=w.published.none()) for w in spreading for _ in range(w.over.tasks)
     ]

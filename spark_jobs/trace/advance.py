@@ -1,4 +1,4 @@
-"""Advance a source's trace by what has landed: append, seal and drain as one data write and one commit.
+"""Advance a source's trace by the landed rows: append, seal and drain as one data write and one commit.
 
 The updates are moved by the arrangement's own `advance`. This module decides when rows become visible, the new seal,
 and the other parts of the new frontiers. A crash between the data write and the commit leaves rows of a batch that no
@@ -43,8 +43,8 @@ class Advance:
 def next_seal(frontiers: SourceFrontiers, hi_us: int, *, published_us: int, adds: bool, changes: bool) -> int:
     """The seal of a run that ends at `hi_us`: `hi_us`, if that is beyond the current seal.
 
-    Else it is one tick beyond the current seal if the run adds updates. The same is true if the run `changes` what is
-    shown of the present updates and the current seal is published already. Else it is the current seal.
+    Else it is one tick beyond the current seal if the run adds updates. The same is true if the run `changes` the
+    published results of the present updates and the current seal is published already. Else it is the current seal.
     """
     if hi_us > frontiers.seal_us:
         return hi_us

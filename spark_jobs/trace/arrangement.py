@@ -5,11 +5,11 @@ steps: the state decides what to do or refuses, the plane stores new batches, an
 visible. Only then is the data that they replace deleted. A refusal, a conflict or a crash before the commit changes
 nothing that can be read.
 
-`advance` does what a run needs in one write and one commit. The steps that it is made of (`write`, `seal`, `drain`,
-`unsealed_step`) can be taken one by one, by several writers.
+`advance` does all the work of a run in one write and one commit. The steps that it is made of (`write`, `seal`,
+`drain`, `unsealed_step`) can be taken one by one, by several writers.
 
-Guarantee: for `since <= t < seal`, `snapshot(t)` is the consolidated bag of the updates with time <= t, and stays the
-same, whatever is appended, sealed, drained, evicted or compacted, until since passes t.
+Guarantee: for `since <= t < seal`, `snapshot(t)` is the consolidated bag of the updates with time <= t. No append,
+seal, drain, eviction or compaction changes it until since passes t.
 Cost: a read reads the live batches, O(log N) trace batches after compaction; N appends rewrite O(N log N) in all.
 """
 
@@ -129,8 +129,8 @@ class Arrangement(Generic[U]):
     def write(self, updates: U) -> UnsealedBatch | None:
         """The front door: append updates at or beyond the seal under the next sequence number.
 
-        Returns the batch; None for no updates, which takes no number. Raises MalformedUpdates, then TimeBelowSeal, else
-        what `append` raises. All or nothing.
+        Returns the batch; None for no updates, which takes no number. Raises MalformedUpdates, then TimeBelowSeal, then
+        the errors of `append`. All updates are appended or none.
         """
         examined = self.plane.examine(updates, [self.state.seal, self.state.trace_upper])
         below_seal, below_trace_upper = examined.first_below
@@ -249,7 +249,7 @@ class Arrangement(Generic[U]):
     def merge(self, request: CompactionRequest) -> CompactionResponse:
         """Merge two adjoining batches of one level, every time forwarded to the request's since; nothing is installed.
 
-        Raises what `check_mergeable` raises, before any data is read, and what `merged_batch` raises, with nothing left
+        Raises the errors of `check_mergeable` before any data is read, and those of `merged_batch` with no batch left
         in the plane.
         """
         check_mergeable(request)

@@ -81,7 +81,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         return f"{kind}{self._prefix}.{next(self._made)}"
 
     def examine(self, updates: DataFrame, frontiers: Sequence[Frontier]) -> Examined:
-        """See `DataPlane.examine`; the offender is the least time below the frontier."""
+        """See `DataPlane.examine`; `first_below` has the least time below each frontier."""
         self._check_columns(updates)
         time = F.unix_micros(TIME)
         below = [F.min(F.when(_below(frontier), time)).alias(f"f{i}") for i, frontier in enumerate(frontiers)]
@@ -90,7 +90,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
 
     @property
     def greatest_time(self) -> int:
-        """The greatest int64: microseconds."""
+        """The greatest int64, as times are microseconds."""
         return DIFF_LIMIT - 1
 
     def check_sums(self, updates: DataFrame, magnitude: int, beside: Callable[[], Sequence[Slice]]) -> None:
@@ -120,7 +120,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         return None if raw.isEmpty() else self._store("T", raw, consolidate=True)
 
     def place(self, updates: DataFrame | None, request: AdvanceRequest) -> Placed:
-        """See `DataPlane.place`: one job, which counts and examines what it writes."""
+        """See `DataPlane.place`: one Spark job, which counts and examines the updates that it writes."""
         parts = []
         if updates is not None:
             self._check_columns(updates)
@@ -246,7 +246,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
                 raise malformed(expected, ", ".join(kinds) or "none", name)
 
     def _consolidated(self, rows: DataFrame, by: Sequence[str]) -> DataFrame:
-        """Diffs summed per value of the columns `by`, zeros dropped."""
+        """The rows with diffs summed per value of the columns `by`, and without those whose sum is 0."""
         # Spark groups -0.0 with 0.0 and returns 0.0 for both, so that a value of the data would change
         zeros = [F.when(F.col(c) == 0, F.col(c).cast("string")).alias(f"{_ZERO}{c}") for c in self._doubles]
         summed = rows.groupBy(*by, *zeros).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)

@@ -83,7 +83,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         check_trace_batch(description, self._batches[handle])
 
     def examine(self, updates: pa.Table, frontiers: Sequence[Frontier]) -> Examined:
-        """See `DataPlane.examine`; the offender is the first one in the table's order."""
+        """See `DataPlane.examine`; `first_below` has the first time below each frontier in the table's order."""
         typed = self._typed(updates)
         times = typed.column(TIME).to_numpy()
         below = tuple(_first_below(times, frontier) for frontier in frontiers)

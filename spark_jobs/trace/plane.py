@@ -6,7 +6,7 @@ table, a Spark DataFrame. It has data columns, `time` and `diff`.
 
 Promises that an implementation keeps:
 - a handle is never used twice, and the updates under it never change;
-- a call that returns a handle has stored its data durably before; nothing reads the data until the handle is
+- a call that returns a handle has stored its data durably before; no read uses the data until the handle is
   committed in the arrangement's state, so a crash leaves an orphan, never half a batch;
 - `delete` of an unknown handle is accepted: deletions are repeated after a crash;
 - a call that reads batches may raise StateConflict once another writer has removed them, after it replaced them.

@@ -114,7 +114,7 @@ def batch_rows(lake: Lake, source: Source, handles: list[str]) -> DataFrame:
 
 
 def counting_rows(lake: Lake, source: Source, state: ArrangementState) -> DataFrame:
-    """The updates of the trace that bear on what is published."""
+    """The updates of the trace that count: those that did not land below the horizon."""
     return batch_rows(lake, source, trace_handles(state)).where(COUNTS)
 
 
