@@ -194,8 +194,8 @@ def name_definitions(source: Source) -> Iterator[str]:
 
 
 def _window_names(definition: Definition) -> Iterator[str]:
-    """Yield the statements for a window's view, the function that reads it as of a time, its changelog, and the view of
-    the causes of its changes. If windows are kept for a limited time, the view of their retractions follows."""
+    """Yield the statements for a window's view, the function that reads it as of a time, its changelog, and the causes
+    of its changes. If windows are kept for a limited time, the view of their retractions follows."""
     source, table = definition.source, definition.table()
     yield views.window_view(source, definition.name, table, definition.identity, definition.final_condition())
     yield past.window_as_of(source, definition.name, table, definition.identity)

@@ -72,8 +72,9 @@ def chain_columns(source: Source) -> list[str]:
 def chain_inputs(updates: pa.Table, source: Source, known_us: int) -> pa.Table:
     """The columns that folding a chain takes, made of updates with `chain_columns`.
 
-    They are entity, event_time, time, row_id, diff, `sequence` if the source has one, the columns that `meaning_of`
-    names, and `gone`, which is true for rows that delete. Times are in microseconds.
+    They are entity, event_time, time, row_id, diff, and the columns that `meaning_of` names. If the source has a
+    sequence, `sequence` is among them. If the source deletes by a column, `gone` is true for the rows that delete.
+    Times are in microseconds.
 
     A row that was visible before `known_us` counts as visible from `known_us` on: it was future-dated, and no reader of
     an earlier time has seen it.

@@ -94,7 +94,7 @@ class ChainTask:
         table = stamped(table, self.source, self.token)
         states, segments = (table.filter(pc.equal(table["part"], part)) for part in (STATE_PART, SEGMENT_PART))
         written[STATE_PART] += as_plain(self.states.write([states.sort_by("entity")]))
-        # not +=, which leaves negative numbers out
+        # update, since += drops counts that are not positive
         counts.update(_counted(segments))
         if segments.num_rows:
             order = [(name, "ascending") for name in IDENTITY]

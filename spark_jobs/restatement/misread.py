@@ -25,8 +25,8 @@ _LEAST_US, _GREATEST_US = -30_610_224_000_000_000, 253_370_764_799_999_999
 def is_misread(lake: Lake, source: Source, published: Publication) -> bool:
     """True if an earlier version made the publication and may have left out updates of the source.
 
-    Such updates are in files with times before year 1000 or of year 9999 (decision 0245), or are rows without a value
-    in a window's key (decision 0246).
+    Such updates are in files with times before year 1000 or of year 9999 (decision 0245). Or they are rows without a
+    value in a window's key (decision 0246).
     """
     if published.published_us == 0 or is_read_as_now(published):
         return False

@@ -28,8 +28,8 @@ def published_rows(lake: Lake, table: Table, publication: Publication) -> DataFr
     """The published live rows and the closing rows that end some of them. `comparison.without_closed` drops a closing
     row and the row that it ends."""
     published = at(publication.published_us)
-    # each part is on columns of one sort, partition or data: of a mixed one Spark makes filters that Delta has not
-    # listed the files for, and lists them again
+    # each part is on columns of one sort, partition or data: from a mixed part Spark makes filters for which Delta has
+    # not listed the files yet, so that it lists them again
     eras = F.col("era").isin(LIVE, CLOSING)
     opened = (F.col("era") == CLOSING) | (F.col("known_from") < published)
     closed = (F.col("era") == LIVE) | (F.col("known_to") < published)

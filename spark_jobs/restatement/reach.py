@@ -52,7 +52,7 @@ def ranges_near(definition: Definition, ranges: list[Range], expired_us: int | N
     span_us = definition.kind.span
     near = [(lo - span_us - 1, hi + span_us + 1) for lo, hi in ranges]
     if definition.kind.halo is None and expired_us is not None:
-        # a session that is kept no longer may be joined to one that is; it is not published, and begins at any time
+        # a session that is not kept any more may be joined to one that is; it is not published, and begins at any time
         near = [(LEAST_US if lo <= expired_us else lo, hi) for lo, hi in near]
     return coalesce_ranges(near)
 

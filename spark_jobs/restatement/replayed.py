@@ -43,8 +43,8 @@ class Moment:
 class Region:
     """The windows of a definition that some rows can have changed.
 
-    A window is among them if each of its key columns has one of the values in `keys`, and if it starts in one of the
-    ranges `starts`. `rows`: the ranges of time whose rows bear on these windows.
+    Each key column of such a window has one of the values in `keys`, and the window starts in one of the ranges
+    `starts`. `rows`: the ranges of time whose rows bear on these windows.
     """
 
     definition: Definition

@@ -1,8 +1,9 @@
 """Alerts by e-mail or webhook: a run is late, has failed, found a drop empty, or has a check that warns.
 
-Airflow calls `tell_late` in the triggerer when a deadline has passed, and `FailureNotifier` in the DAG processor when a
-run has failed and all tries are used up. It calls `MaintenanceNotifier` when a task of the maintenance has failed in
-the same way. A task sends the other alerts. A message that can't be sent is logged, and does not change the run.
+Airflow calls `tell_late` in the triggerer when a deadline has passed. It calls `FailureNotifier` in the DAG processor
+when a run has failed and all tries are used up. It calls `MaintenanceNotifier` when a task of the maintenance has
+failed in the same way. A task sends the other alerts. A message that can't be sent is logged, and does not change the
+run.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _mail(settings: Settings, address: str, alert: Alert) -> None:
         )
     mail = EmailMessage()
     mail["From"], mail["To"] = settings.smtp_from, address
-    # a header is one line, whatever the run is called
+    # a header must be one line, even if the run's name has several
     mail["Subject"] = " ".join(f"Tidemark: {alert.source} {alert.event} ({alert.run_id})".split())
     mail.set_content(f"{alert.message}\n\n{alert.page}\n")
     with _server(settings.smtp.get_secret_value()) as server:

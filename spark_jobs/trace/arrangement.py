@@ -263,7 +263,7 @@ class Arrangement(Generic[U]):
     def install(self, response: CompactionResponse) -> tuple[TraceBatch, ...]:
         """Put the merged batch in the place of its inputs; returns the two replaced batches, the later one first.
 
-        If both inputs are not there any more, side by side and unchanged, do nothing and return `()`.
+        Unless both inputs are still there, side by side and unchanged, do nothing and return `()`.
         """
         after = self.state.install_merge(response)
         if after is None:
@@ -286,7 +286,7 @@ class Arrangement(Generic[U]):
             merges, updates = merges + 1, updates + read
         return Merged(merges, updates)
 
-    # -- what crashes leave --------------------------------------------------------------------------------------------
+    # -- orphans of crashes --------------------------------------------------------------------------------------------
 
     def sweep(self) -> tuple[StoredBatch, ...]:
         """Remove the batches that no state of the journal names: their writers stored them and ended before the commit.

@@ -67,7 +67,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         self._table = table
         self._fence = fence
         self._data = [c.name for c in table.columns if c.name not in (BATCH, TIME, DIFF, TOKEN)]
-        # a map has no order, and nothing orders by it alone
+        # a map has no order, so a batch is not sorted by it
         sortable = [c.name for c in table.columns if c.name in self._data and not c.type.upper().startswith("MAP")]
         self._doubles = [c.name for c in table.columns if c.name in self._data and c.type.upper() == "DOUBLE"]
         self._order = [*order, *[name for name in sortable if name not in order]]
@@ -204,7 +204,7 @@ class DeltaPlane(DataPlane["DataFrame"]):
         except PySparkException as error:
             if not any(condition.startswith(_OVERTAKEN) for condition in conditions_in(str(error))):
                 raise
-            # the batches that these rows were read from were replaced and removed: the state that named them is old
+            # the batches that these rows were read from were replaced and removed: a newer state is in force
             raise StateConflict([self._table.qualified]) from error
 
     def stored(self, handles: Sequence[str] | None = None) -> dict[str, StoredBatch]:

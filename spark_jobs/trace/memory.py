@@ -96,7 +96,7 @@ class ArrowPlane(DataPlane[pa.Table]):
             return
         everything = _coded(pa.concat_tables([self.read(beside()), self._typed(updates)]))
         positive, negative = greatest_sums(everything, Updates.empty())
-        # int64 reaches one further down than up
+        # the least int64 is one further from 0 than the greatest
         if positive >= DIFF_LIMIT or negative > DIFF_LIMIT:
             raise DiffOverflow
 
@@ -120,7 +120,7 @@ class ArrowPlane(DataPlane[pa.Table]):
         levels = request.buckets.levels(rest.column(TIME).to_numpy(), request.seal)
         buckets = [consolidate(rest.filter(pa.array(levels == level))) for level in np.unique(levels)]
         drained = consolidate(rows.filter(pa.array(due))) if due.any() else None
-        # a sum that overflows has stored nothing
+        # all sums are made before the first batch is stored: an overflow leaves no batch
         stored = None if drained is None else self._store(drained)
         waiting = tuple(self._store(bucket) for bucket in buckets if bucket.num_rows)
         return Placed(examined, int(due.sum()), stored, waiting)
