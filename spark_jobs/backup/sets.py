@@ -15,7 +15,7 @@ DATA, OBJECTS = "data", "objects"
 LAKE, SOURCES, LANDING = "lake", "sources", "landing"
 PLUGINS, EXPECTATIONS, DBT, ENVIRONMENTS = "plugins", "expectations", "dbt", "environments"
 SHOWN_MARTS = "shown_marts"
-"""With the names above, the parts of a set that a file can belong to."""
+"""The parts of a set, with the names above: each file of a set belongs to one of them."""
 
 
 class BackupDamaged(TidemarkError):

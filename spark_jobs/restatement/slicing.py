@@ -28,13 +28,13 @@ ROWS_HERE = 1 << 22
 """The most rows whose keys this process reads itself, without a Spark job."""
 ROWS_A_TASK = 1 << 21
 MOST_KEYS = 32
-"""With more hot keys than this, keys alone spread the work."""
+"""The most keys that are cut by time; further hot keys are spread by their hash alone."""
 _SHARE = 0.01
 """The least share of all rows that the sample has."""
 _FEWEST_SAMPLED = 1000
 """The least rows of a hot key that a sample should have, for a fair guess of its times."""
 _BROKEN_SHARE = 8
-"""Breaks are looked for in the first eighth of each cell."""
+"""The divisor of a cell's length that gives the part in which breaks are looked for: its first eighth."""
 _LONGEST = 2**62
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
