@@ -1,1 +1,1 @@
-"""The only code that knows tables: their columns, how they are written, and who may write them."""
+"""The only package that describes the lake's tables: their columns, how they are written, and who may write them."""

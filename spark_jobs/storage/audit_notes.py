@@ -1,4 +1,5 @@
-"""When a source was audited last, in a file beside the lake: runs and pages say it, and need no table for it."""
+"""The time and result of each source's last audit, in a file beside the lake: runs and pages show it without reading a
+table."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class AuditNote:
-    """An audit: when it ended, its run, and how many invariants did not hold."""
+    """An audit: the time of its end, its run, and the number of invariants that did not hold."""
 
     at: datetime
     run_id: str
@@ -18,7 +19,7 @@ class AuditNote:
 
 
 def note_audit(home: Path, source: str, run_id: str, failed: int) -> None:
-    """Remember an audit that has just ended, and how many invariants did not hold."""
+    """Write down an audit that has just ended; `failed` is the number of invariants that did not hold."""
     path = _note(home, source)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"at": datetime.now(UTC).isoformat(), "run_id": run_id, "failed": failed}))
@@ -34,7 +35,7 @@ def audit_note(home: Path, source: str) -> AuditNote | None:
 
 
 def last_audit(home: Path, source: str) -> str:
-    """The last audit in words."""
+    """The last audit in words: its time, and whether all invariants held; `never` if there was none."""
     note = audit_note(home, source)
     if note is None:
         return "never"

@@ -1,4 +1,5 @@
-"""The names of bronze that users read: what the ledger counts, less what was taken back."""
+"""The views of the database bronze that users read: the rows of landings in the ledger, less those that were taken
+back."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ def quarantine_view() -> str:
 
 
 def duplicates_view() -> str:
-    """`bronze.duplicates`: the rows that another one stands for."""
+    """`bronze.duplicates`: the rows that do not count, since another row with the same delta_id counts."""
     hidden = ("diff", "landing", "run_id")
     shown = [column for column in DUPLICATES.columns if column.name not in hidden]
     listed = ", ".join(f"h.{column.name}" for column in shown)
@@ -93,7 +94,7 @@ def _counted(table: Table) -> str:
 def deltas_view(source: Source) -> str:
     """`bronze.<source>_deltas`: the landed rows of a source that were not taken back, its columns as JSON.
 
-    The metastore takes 32,700 characters of a view, so a column is named as seldom as can be.
+    The metastore accepts at most 32,700 characters of a view, so the SQL names each column as seldom as possible.
     """
     times = ", ".join(f"{literal(timeline)}, {name(f'_t_{timeline}')}" for timeline in source.timelines)
     columns = [
@@ -120,7 +121,7 @@ def deltas_view(source: Source) -> str:
 
 
 def _landed_chunks(source: Source) -> str:
-    """The chunks of a source that count, as their landing is in the ledger."""
+    """SQL: the chunks of a source that count, which are those whose landing is in the ledger."""
     return (
         f"SELECT h.* FROM (SELECT DISTINCT landing FROM {_LEDGER} WHERE source = {literal(source.source)}) f"
         f" JOIN {qualified('bronze', chunks(source).table)} h ON h.landing = f.landing"
@@ -128,8 +129,9 @@ def _landed_chunks(source: Source) -> str:
 
 
 def _rows_that_came(source: Source) -> str:
-    """Each row of each chunk that came; `_values` is a struct of the source's columns, decimals in it as texts, since
-    readers of JSON would take them for doubles. Our own names begin with `_`, as no column of a source does."""
+    """SQL: each row of each chunk that came. `_values` is a struct of the source's columns. Decimals are texts in it,
+    since readers of JSON would take them for doubles. Our own names begin with `_`, which no name of a source's column
+    does."""
     own = {
         "_row_id": "row_ids",
         "_event_time": "event_times",
@@ -138,7 +140,7 @@ def _rows_that_came(source: Source) -> str:
         "_landing": LANDING_OF_ROWS,
         **{f"_t_{timeline}": name(f"t_{timeline}") for timeline in source.timelines},
     }
-    # a chunk none of whose rows has a value holds no array, and zipping needs one of each
+    # a chunk without any value of a column stores no array of it, but zipping needs all arrays
     padded = ", ".join(f"coalesce({sql}, _null) AS {name(alias)}" for alias, sql in own.items())
     values = ", ".join(f"coalesce({_readable(source, column)}, _null) AS {name(column)}" for column in source.columns)
     zipped = ", ".join(name(column) for column in source.columns)
@@ -156,7 +158,7 @@ def _readable(source: Source, column: str) -> str:
 
 
 def _rows_that_went(source: Source) -> str:
-    """Each row that was taken back, with the last landing that did so."""
+    """SQL: the id of each row that was taken back, with the last landing that took it back."""
     return (
         "SELECT r.row_ids AS row_id, max(r.landing) AS landing"
         f" FROM (SELECT row_ids, {LANDING_OF_ROWS} AS landing FROM ({_landed_chunks(source)}) WHERE diff < 0)"

@@ -1,8 +1,9 @@
-"""Rows of one entity out of a Delta table's files, by pyarrow in this process: a Spark job costs more than all of it.
+"""Reading the rows of one entity from a Delta table's files by pyarrow, in this process: a Spark job would cost more
+than the whole read.
 
-Delta's log names the files and their bounds, and the `deltalake` library follows it from one version to the next. A
-table that needs more of its reader than Delta's first version (deletion vectors, mapped columns), and a lake on a file
-system whose credentials Spark alone knows, are left to Spark.
+Delta's log lists the files and their bounds, and the `deltalake` library follows it from one version to the next. Spark
+reads a table that requires more of its reader than Delta's first version (deletion vectors, mapped columns). It also
+reads a lake on a file system for which only Spark has the credentials.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROW_GROUP_BYTES = 2 << 20
-"""Of a row group: the least of a file that pyarrow reads for an entity."""
+"""Bytes of a row group, which is the smallest part of a file that pyarrow reads for an entity."""
 
 _ROW_GROUP = "parquet.block.size"
 _READER_VERSION = 1
@@ -41,8 +42,8 @@ _opening = Lock()
 
 @dataclass(frozen=True)
 class DeltaFiles:
-    """The files of one version of a Delta table: `place` is its folder, a path or a URI with `options` to reach it,
-    `files` their partitions and bounds, as Delta's log has them. It may be sent to other processes."""
+    """The files of one version of a Delta table. `place` is its folder: a path, or a URI with the `options` to open it.
+    `files` has their partitions and bounds, as Delta's log lists them. It may be sent to other processes."""
 
     place: str
     options: dict[str, str]
@@ -52,13 +53,13 @@ class DeltaFiles:
     def between(
         self, least: str, greatest: str, columns: Sequence[str], partitions: Mapping[str, Sequence[str]]
     ) -> Iterator[tuple[dict[str, str], pa.Table]]:
-        """Per file that may hold entities from `least` to `greatest`: its partition, and the rows of those entities.
+        """For each file that may have entities from `least` to `greatest`: its partition, and their rows.
 
         Args:
-            least: of the column `entity`, by whose bounds files and row groups are skipped.
+            least: the first entity that is wanted. Files and row groups are skipped by their bounds of `entity`.
             greatest: the last entity that is wanted.
-            columns: those read. One that a file lacks, since it is newer, is left out.
-            partitions: per partition column the values wanted.
+            columns: the columns to read. A column that a file lacks, since it was added later, is left out.
+            partitions: the wanted values of each partition column.
         """
         of_table = file_system(self.place, self.options)
         for file in self.files.filter(_may_hold(self.files, least, greatest, partitions)).to_pylist():
@@ -76,7 +77,8 @@ class DeltaLog:
         self._now = self._listed()
 
     def now(self) -> DeltaFiles | None:
-        """The files of the newest version; None where a file's rows are not just the table's."""
+        """The files of the newest version; None if the table requires a newer reader, since its files then may have
+        other rows than the table."""
         with self._lock:
             before = self._table.version()
             self._table.update_incremental()
@@ -90,7 +92,7 @@ class DeltaLog:
 
 
 def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
-    """The files of a table of the session's lake; None where Spark has to read it."""
+    """The files of a table of the session's lake; None if Spark has to read it."""
     root = lake_root(spark)
     if "://" in root and not root.startswith("s3://"):
         return None
@@ -107,12 +109,13 @@ def delta_files(spark: SparkSession, table: Table) -> DeltaFiles | None:
 
 
 def small_row_groups(spark: SparkSession) -> AbstractContextManager[None]:
-    """What the session writes in the block has row groups of `ROW_GROUP_BYTES`."""
+    """A context in which the session writes files with row groups of `ROW_GROUP_BYTES`."""
     return session_settings(spark, {_ROW_GROUP: str(ROW_GROUP_BYTES)})
 
 
 def _identity(place: str) -> tuple[int, ...]:
-    """What tells a folder apart from one that comes to stand in its place."""
+    """The device and inode of a local table's log folder: a later folder at the same path has others. Empty for a
+    URI."""
     if "://" in place:
         return ()
     status = (Path(place) / LOG_DIR).stat()
@@ -131,7 +134,7 @@ def _may_hold(files: pa.Table, least: str, greatest: str, partitions: Mapping[st
 
 
 def rows_between(opened: Any, least: str, greatest: str, columns: Sequence[str]) -> pa.Table:
-    """Of an open Parquet file the rows of the entities from `least` to `greatest`, out of the row groups that hold
+    """The rows of the entities from `least` to `greatest` in an open Parquet file, read from the row groups that have
     any."""
     file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
     schema = file.schema_arrow

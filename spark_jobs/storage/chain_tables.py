@@ -6,9 +6,9 @@ from spark_jobs.storage.schema import Column, Table
 from spark_jobs.storage.tables import SOURCE, VALIDITY
 
 CHAINS_PART = "chains"
-"""Part of a definition that says that chains are kept."""
+"""Name of the part of a definition that says that chains are kept."""
 COMPACTION = "compaction"
-"""Era of the rows that tell what a run's compaction did."""
+"""Era of the rows that report a run's compaction."""
 
 METRICS = (
     Column("chains", "BIGINT", "Chains of which the run wrote a segment."),
@@ -17,7 +17,7 @@ METRICS = (
     Column("bytes_before", "BIGINT", "Bytes of the deltas that came and of the segments that it replaced."),
     Column("bytes_after", "BIGINT", "Bytes of the segments that it wrote, before files are compressed."),
 )
-"""What a row of the era compaction says, beside `dropped`; null in others."""
+"""The columns that a row of the era compaction fills, besides `dropped`; they are null in other rows."""
 
 CHAINS = Table(
     "gold",
@@ -81,4 +81,4 @@ CHAINS = Table(
 )
 
 SEGMENT = ("source", "entity", "start_time", "start_row")
-"""Columns that tell segments apart which hold at the same time."""
+"""Columns that identify a segment among those that hold at the same time."""

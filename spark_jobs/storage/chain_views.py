@@ -1,5 +1,5 @@
-"""What users read of chains: `gold.checkpoints`, `gold.chains`, `gold.refused`, `gold.compactions`, of all sources that
-keep chains."""
+"""The views of chains that users read: `gold.checkpoints`, `gold.chains`, `gold.refused` and `gold.compactions`, of all
+sources that keep chains."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ REFUSALS = (
     "null_operand", "missing_parent", "missing_base", "unknown_operation", "unknown_transform", "unreadable_list",
     "int64_overflow",
 )  # fmt: skip
-"""Reasons by the numbers that are stored, from 1 on; a test compares them with the kernel's."""
+"""Reasons of refusals, in the order of the numbers that are stored, from 1 on; a test compares them with the
+kernel's."""
 
 UNTIL = "if(size(h.known_until) = 0, array_repeat(CAST(NULL AS BIGINT), size(h.event_times)), h.known_until)"
-"""SQL over `h`: until when each delta of a segment is known, where the list that would say nothing is empty."""
+"""SQL over `h`: the time until which each delta of a segment is known. Where the stored list is empty, it is null for
+each delta."""
 
 
 def _of_each(column: str) -> str:
-    """A list whose only element may be that of all deltas, delta by delta."""
+    """SQL: a list with an element for each delta. A stored list of one element is repeated for all deltas."""
     return f"if(size(h.{column}) = 1, array_repeat(h.{column}[0], size(h.event_times)), h.{column})"
 
 
@@ -30,7 +32,7 @@ _OPS = f"{_of_each('ops')} AS ops"
 _KNOWN = f"if(size(h.known) = 0, h.event_times, {_of_each('known')}) AS known"
 
 OPERATIONS = ("create", "dense", "sparse", "scale", "offset", "add", "transform", "delete", "upsert")
-"""Operations by the numbers that are stored, from 0 on."""
+"""Operations, in the order of the numbers that are stored, from 0 on."""
 
 
 _STORED = {column.name: column for column in CHAINS.columns}
@@ -47,7 +49,7 @@ _SUMS = {"chains": "chains", "checkpoints": "checkpoints", "merged": "deltas_mer
 
 
 def chain_views() -> Iterator[str]:
-    """The statements that define the views."""
+    """The statements that define the views of chains."""
     yield create_view(
         "gold",
         "checkpoints",
@@ -91,7 +93,7 @@ def _chains_view() -> str:
 
 
 def _about_views() -> Iterator[str]:
-    """What the chains skip, and what compaction did."""
+    """The statements that define `gold.refused`, the deltas that chains skip, and `gold.compactions`."""
     yield create_view(
         "gold",
         "refused",

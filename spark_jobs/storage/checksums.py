@@ -1,13 +1,13 @@
 """The checksums that Spark and Hadoop keep beside a Delta table on a local disk, for commits that `deltalake` makes.
 
-The checksum of a version says how many files it has and how many bytes, which protocol and which columns. Delta's
-protocol describes it ("Version Checksum File"). Spark writes one with each of its commits, `deltalake` none. Where it
-lacks, each session of Spark that meets the version runs a job to work it out. It also lets `tidemark doctor` notice
-that the newest version was lost.
+The checksum of a version has the number of its files and bytes, its protocol and its columns. Delta's protocol
+describes it ("Version Checksum File"). Spark writes one with each of its commits, `deltalake` writes none. Without it,
+each Spark session that meets the version runs a job to compute it. The checksum also lets `tidemark doctor` notice that
+the newest version was lost.
 
 The checksum of a file has a CRC-32 for each block, in Hadoop's format (`.NAME.crc`). Spark compares it whenever it
-reads the file; `tidemark doctor --deep` does for all files, the audit for some. It shows a change of a file that is
-still valid Parquet.
+reads the file. `tidemark doctor --deep` compares it for all files, the audit for some. It reveals a changed file that
+is still valid Parquet.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from spark_jobs.storage.log_files import LOG_DIR, version_file
 from spark_jobs.threads import in_threads
 
 _NAMED = {"txn": ("setTransactions", "appId"), "domainMetadata": ("domainMetadata", "domain")}
-"""Actions of which the last one of a name counts: what a checksum calls their list, and the name's key."""
+"""Actions of which only the last one with a name counts: the name of their list in a checksum, and the key of the
+name."""
 _MOST = 200
-"""Versions that are gone through from the last checksum on. A log that has more without one goes on without."""
+"""The most versions after the last checksum that are read to compute a new one. After more of them, none is written."""
 
 
 _BLOCK_BYTES = 1 << 14
-"""Bytes of a file that one CRC-32 is of. Hadoop reads it from the file's head; its own are of 512."""
+"""Bytes of a file that one CRC-32 covers. Hadoop reads this number from the head of the checksum file; its own is
+512."""
 
 
 def write_file_checksums(table: Path, version: int) -> None:
@@ -55,10 +57,11 @@ def _write_file_checksum(file: Path) -> None:
 
 
 def write_checksum(table: Path, version: int) -> bool:
-    """Write the checksum of a version from the last one that there is and the commits since; whether it was done.
+    """Write the checksum of a version, computed from the last checksum and the commits since; returns true if it was
+    written.
 
-    It is left out where a commit in between is gone, or does not tell the bytes of a file that it removes. Checksums
-    of versions before it go: nothing reads them any more.
+    It is not written if a commit in between is gone, or lacks the bytes of a file that it removes. Checksums of earlier
+    versions are removed after the write: nothing reads them any more.
     """
     log = table / LOG_DIR
     before = sorted(path for path in log.glob("*.crc") if path.stem.isdigit() and int(path.stem) < version)

@@ -45,7 +45,7 @@ def sql_type_of(column: Column) -> str:
 
 
 def sql_type(arrow: pa.DataType) -> str:
-    """The SQL type of what an Arrow column holds. Raises KeyError of a type that no table of ours has."""
+    """The SQL type of an Arrow type. Raises KeyError for a type that no table of ours has."""
     if pa.types.is_timestamp(arrow):
         return "TIMESTAMP"
     if pa.types.is_decimal128(arrow):

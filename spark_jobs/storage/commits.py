@@ -1,7 +1,7 @@
 """One commit to a Delta table by `deltalake`: on the newest version, or not at all.
 
 `deltalake` creates a version only where there is none, and so does Spark in the sessions that write a lake (decision
-0017): of two commits that meet, one is made and the other tried again on what the first one left.
+0017). Of two commits that meet, one is made, and the other is tried again on the version of the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 ATTEMPTS = 100
-"""How often a commit is tried again because another one took its version. Each try means that somebody committed."""
+"""The most tries of a commit whose version another commit took each time. Each failed try means that another one
+succeeded."""
 
 
 class CommitsContended(TidemarkError):
@@ -35,8 +36,8 @@ def commit(
     fence: Fence | None,
     write: Callable[[DeltaTable, CommitProperties], None],
 ) -> bool:
-    """Write on the newest version, or on the one that another commit has made meanwhile; whether it was done: under a
-    fence not if this token or a newer one has committed.
+    """Make one commit on the newest version, or on the one that another commit has made meanwhile; returns true if it
+    was made. Under a fence it is not made if this token or a newer one has committed.
 
     Raises:
         CommitsContended: others committed all the time.

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def write_copy(lake: Lake, database: str, table: str, rows: DataFrame, comment: str, columns: Iterable[Column]) -> None:
-    """A table that holds `rows`, in place of one of that name. `columns` say what those of `rows` are, by name."""
+    """Create a table with `rows`, or replace the one of that name. `columns` have the comments of its columns, by
+    name."""
     comments = {column.name: column.short_comment for column in columns}
     for name in rows.columns:
         if name in comments:

@@ -1,7 +1,7 @@
-"""Rows of a table's data files, read by pyarrow: in the process that asks, or in the tasks of a Spark job.
+"""Rows of a table's data files, read by pyarrow: in the calling process, or in the tasks of a Spark job.
 
-Delta's log names the files and bounds what is in them. Files and row groups that cannot hold a wanted row are skipped,
-columns that nobody asks for are not read, and what is read is held a row group at a time.
+Delta's log lists the files and their bounds. Files and row groups that cannot have a wanted row are skipped, and only
+the requested columns are read. About one row group is in memory at a time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 BATCH_BYTES = 32 << 20
-"""About how much is read at once; a chunk's row may be large."""
+"""Bytes of a batch that is read at once, roughly: a chunk's row may be large."""
 BATCH_ROWS = 1 << 17
 _READABLE = {"timestampNtz"}
-"""Features of a table that change nothing of how its files are read."""
+"""Features of a table that do not change how its files are read."""
 _MAPPED_COLUMNS = 2
-"""The version of Delta's protocol for readers that brought columns of other names in the files."""
+"""The version of Delta's protocol for readers that introduced columns with other names in the files."""
 _TICKS_CUT_OFF = 999
 
 
@@ -43,9 +43,9 @@ class FileDamaged(TidemarkError):
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of data files that meet `where` (None: all), their `columns`. They may be sent to other processes.
+    """The rows of data files that meet `where` (None: all rows), with `columns`. They may be sent to other processes.
 
-    `beside`: further rows, that are in no file.
+    `beside`: further rows, which are in no file.
     """
 
     fragments: tuple[ds.ParquetFileFragment, ...]
@@ -56,13 +56,14 @@ class StoredRows:
 
     @property
     def n_rows(self) -> int:
-        """The rows of the files and row groups that may hold some: at least as many as there are."""
+        """The number of rows in the files and row groups that may have wanted rows: no fewer than there are wanted
+        rows."""
         return sum(_rows_of(fragment) for fragment in self.fragments) + (self.beside.num_rows if self.beside else 0)
 
     @property
     def n_bytes(self) -> int:
-        """The bytes of the columns that are read of those row groups, as Parquet encodes them, decompressed: no values
-        are read for it. What a dictionary encodes takes more once it is read."""
+        """The bytes of `columns` in those row groups, as Parquet encodes them, decompressed. No values are read for it.
+        A column that a dictionary encodes takes more memory once it is read."""
         read = {*self.columns}
         beside = self.beside.select(list(self.columns)).nbytes if self.beside else 0
         return sum(_bytes_of(fragment, read) for fragment in self.fragments) + beside
@@ -72,11 +73,11 @@ class StoredRows:
         return replace(self, columns=tuple(dict.fromkeys(columns)))
 
     def without_rows(self) -> StoredRows:
-        """None of the rows."""
+        """The same columns, without any rows."""
         return replace(self, fragments=(), beside=None)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The rows, some at a time. A column that a file lacks, since it is newer, is null."""
+        """The rows, batch by batch. A column that a file lacks, since it was added later, is null."""
         from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
         for fragment in self.fragments:
@@ -98,7 +99,7 @@ class StoredRows:
             yield self.beside.select(list(self.columns)).cast(self.none().schema)
 
     def any(self) -> bool:
-        """Whether there are any."""
+        """True if there is at least one row."""
         return next(self.tables(), None) is not None
 
     def none(self) -> pa.Table:
@@ -106,16 +107,16 @@ class StoredRows:
         return pa.schema([self.schema.field(column) for column in self.columns]).remove_metadata().empty_table()
 
     def whole(self, chosen: Callable[[pa.Table], pa.Array] | None = None) -> pa.Table:
-        """All rows at once, or those that are `chosen` of some at a time."""
+        """All rows in one table; with `chosen`, the rows that it selects from each batch."""
         tables = (table if chosen is None else table.filter(chosen(table)) for table in self.tables())
         return pa.concat_tables([self.none(), *tables])
 
     def by_file(self) -> Iterator[StoredRows]:
-        """The rows of each file by themselves."""
+        """The rows of each file, as parts of their own."""
         return (replace(self, fragments=(fragment,)) for fragment in self.fragments)
 
     def split(self, most_rows: int) -> list[StoredRows]:
-        """Parts of about `most_rows` rows, if row groups are no larger."""
+        """Parts of at most `most_rows` rows, if row groups are no larger; the rows `beside` are a part of their own."""
         parts: list[list[ds.ParquetFileFragment]] = []
         room = 0
         for fragment in self.fragments:
@@ -141,10 +142,10 @@ def stored_rows(
 
     Args:
         uri: the table's folder.
-        options: what `deltalake` needs to open it.
-        columns: those read.
-        where: which rows are wanted; None: all.
-        partitions: per partition column the values wanted. Only files of these are listed.
+        options: the storage options to open it with `deltalake`.
+        columns: the columns to read.
+        where: the condition of the wanted rows; None: all.
+        partitions: the wanted values of each partition column. Only files of these partitions are listed.
     """
 
     table = open_table(uri, options)
@@ -156,14 +157,15 @@ def stored_rows(
 def dataset_of(
     table: DeltaTable, system: FileSystem, partitions: Mapping[str, Sequence[str]] | None = None
 ) -> ds.FileSystemDataset:
-    """The files of a table as it was opened, of these partitions alone; the one reader of what filters skip by.
+    """The files of an opened table as a dataset, only those of `partitions`. It is the one reader of the bounds that
+    filters skip by.
 
-    A file is skipped by the bounds that the log has of it. A missing bound promises nothing, so the file is read;
-    `deltalake`'s own dataset compares with null then, and leaves the file out whatever is asked (decision 0245).
-    `system`: the file system of the table's folder. The dataset keeps the footers that it has read.
+    A file is skipped by the bounds that the log has of it. A missing bound excludes nothing, so the file is read.
+    `deltalake`'s own dataset compares with null in that case, and leaves the file out whatever the filter is (decision
+    0245). `system`: the file system of the table's folder. The dataset keeps the footers that it has read.
 
     Raises:
-        deltalake.exceptions.DeltaProtocolError: the rows of a file are not just those of the table.
+        deltalake.exceptions.DeltaProtocolError: the table has deletion vectors, mapped columns or the like.
     """
     from deltalake.exceptions import DeltaProtocolError
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, ParquetFragmentScanOptions
@@ -185,9 +187,10 @@ def dataset_of(
 
 
 def _promises(files: pa.Table, schema: pa.Schema) -> list[pc.Expression]:
-    """Per file what holds of each of its rows: the values of partitions, and the bounds that the log has.
+    """For each file, a condition that all of its rows meet: the values of its partitions, and the bounds that the log
+    has.
 
-    `files`: one row a file, as `get_add_actions(flatten=True)` lists them.
+    `files`: one row for each file, as `get_add_actions(flatten=True)` lists them.
     """
     promises = [pc.scalar(True)] * files.num_rows
     listed = {*files.column_names}
@@ -210,18 +213,19 @@ def _promises(files: pa.Table, schema: pa.Schema) -> list[pc.Expression]:
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Whether bounds bound every value: of floating numbers they leave NaN out."""
+    """True if the log's bounds of this type include every value. Bounds of floating numbers leave NaN out."""
     return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind))
 
 
 def rows_of(dataset: ds.FileSystemDataset, columns: Sequence[str], where: pc.Expression | None = None) -> StoredRows:
-    """Rows of a table's files: the `columns` of those that meet `where`."""
+    """The rows of a table's files that meet `where`, with `columns`."""
     return StoredRows(tuple(dataset.get_fragments(where)), dataset.schema, tuple(dict.fromkeys(columns)), where)
 
 
 @contextmanager
 def naming_damage(fragments: Iterable[ds.ParquetFileFragment]) -> Iterator[None]:
-    """Let a failure of the block that comes from a damaged file among `fragments` name the file.
+    """Raise FileDamaged, which names the file, if the block fails and a file of `fragments` is damaged. Any other
+    failure is raised as it is.
 
     Raises:
         FileDamaged: one is missing or can't be read.
@@ -244,7 +248,7 @@ def naming_damage(fragments: Iterable[ds.ParquetFileFragment]) -> Iterator[None]
 
 
 def damage_of_file(system: FileSystem, path: str) -> str | None:
-    """The damage of a Parquet file, every page read against its own checksum; None of a whole file.
+    """The damage of a Parquet file in words, None if it is whole. Every page is compared with its own checksum.
 
     Raises:
         OSError: the file can't be fetched.

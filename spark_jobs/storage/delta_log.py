@@ -1,6 +1,6 @@
-"""Logs of tables: what `deltalake` opens, and what is left of a table that has none.
+"""Opening tables by their logs, and the remains of a table that was never finished.
 
-A damaged log is an error of ours that names the file, not one of the library.
+A damaged log raises an error of ours that names the file, instead of one of the library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LISTING_S = 0.05
 RESTORE = "`tidemark restore` a backup into an empty home; `tidemark doctor --deep` looks for other damage"
-"""The next step where files of a table are lost."""
+"""The next step in messages about lost files of a table."""
 
 
 class CommitLost(TidemarkError):
@@ -61,7 +61,7 @@ def open_table(uri: str, options: Mapping[str, str], version: int | None = None)
 
 
 def _refusal(uri: str, options: Mapping[str, str]) -> TidemarkError | None:
-    """The damage of a log that the library could not open; None if its files are whole."""
+    """The error that describes the damage of a log that the library could not open; None if its files are whole."""
     try:
         files_of_log(file_system(uri, options))
     except LogBroken as broken:
@@ -86,19 +86,19 @@ def _refusal(uri: str, options: Mapping[str, str]) -> TidemarkError | None:
 
 
 def has_log(folder: Path) -> bool:
-    """Whether a folder of this machine holds a table: a log with a commit in it."""
+    """True if a folder of this machine has a table, which is a log with a commit in it."""
     return any((folder / LOG_DIR).glob("*.json"))
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a table's folder holds nothing that could be lost: it is not there, or has no more in it than what the
-    table's creation leaves if it is stopped before its first commit, drafts of that commit and folders."""
+    """True if a table's folder has nothing that could be lost. It is missing, or has only the remains of a creation
+    that was stopped before its first commit: folders, and drafts of that commit."""
     drafts = _drafts(folder)
     return all(path in drafts for path in folder.rglob("*") if not path.is_dir())
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Remove what a creation that was stopped has left, if there is nothing else (`is_unfinished`)."""
+    """Remove the remains of a creation that was stopped, if there is nothing else in the folder (`is_unfinished`)."""
     if not is_unfinished(folder):
         return
     for draft in _drafts(folder):
@@ -110,5 +110,5 @@ def clear_unfinished(folder: Path) -> None:
 
 
 def _drafts(folder: Path) -> set[Path]:
-    """What Delta writes before it gives a table's first commit its name."""
+    """The drafts of a table's first commit, which Delta writes before it gives the commit its name."""
     return {*(folder / LOG_DIR).glob(f".{version_file(0)}.*.tmp")}

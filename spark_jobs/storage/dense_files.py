@@ -1,7 +1,7 @@
-"""How files of chunks are written: so that a read of one entity takes in few pages.
+"""The layout of files of chunks, which lets a read of one entity take in few pages.
 
-A chunk is one row with long arrays. Parquet finds rows by the index of a column's pages, and Parquet's own pages hold
-up to 20,000 rows: a whole file of chunks would be one page, and reading one chunk would read the file.
+A chunk is one row with long arrays. Parquet finds rows by the index of a column's pages, and a page of Parquet's own
+layout has up to 20,000 rows. So a whole file of chunks would be one page, and reading one chunk would read the file.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE_VALUES = 32_768
-"""Values of an array column that share a page. A page is the least that a read takes in (some 50 KB of a column of
-measurements) and what is compressed as one: with 8,000 values a table of ten columns was a fifth larger than with
-Parquet's own pages."""
+"""Values of an array column in one page. A page is the smallest unit of reading (some 50 KB of a column of
+measurements) and of compression: with 8,000 values a table of ten columns was a fifth larger than with Parquet's own
+pages."""
 
 PARQUET_ROWS = 20_000
 """Parquet's own limit of rows in a page."""
@@ -33,17 +33,18 @@ _LAYOUT = {
 }
 
 WRITER_OPTIONS = {"compression": "zstd"}
-"""Options of the Delta writer: zstd took a fifth less than snappy, Delta's default, of chunks of measurements."""
+"""Options of the Delta writer: chunks of measurements were a fifth smaller with zstd than with snappy, Delta's
+default."""
 
 
 def page_rows(rows: int, chunks: int) -> int:
-    """Chunks to a page when `rows` are in `chunks` chunks."""
+    """The number of chunks in a page, for `rows` rows in `chunks` chunks."""
     return min(max(PAGE_VALUES * chunks // max(rows, 1), 1), PARQUET_ROWS)
 
 
 _STEADY = ("ARRAY<BIGINT>", "ARRAY<TIMESTAMP>")
-"""Types that go without a dictionary: row ids, times and counters move by small steps, and a step takes fewer bits than
-a place in a dictionary of all their values."""
+"""Types that are stored without a dictionary: row ids, times and counters move by small steps, and a step takes fewer
+bits than an index into a dictionary of all their values."""
 
 
 def dense_layout(rows_in_page: int) -> Layout:
@@ -53,7 +54,8 @@ def dense_layout(rows_in_page: int) -> Layout:
 
 @contextmanager
 def dense_files(spark: SparkSession, table: Table, rows_in_page: int) -> Iterator[None]:
-    """What the session writes into `table` in the block has pages of at most `rows_in_page` rows, see the module."""
+    """A context in which the session writes files into `table` whose pages have at most `rows_in_page` rows; see the
+    module."""
     steady = [column.name for column in table.columns if column.type in _STEADY]
     no_dictionary = {f"parquet.enable.dictionary#{column}.list.element": "false" for column in steady}
     wanted = {**_LAYOUT, **no_dictionary, "parquet.page.row.count.limit": str(rows_in_page)}

@@ -1,4 +1,4 @@
-"""The table of extracts: what was read of tables and topics for which drop, and into which files."""
+"""The table of extracts: which part of a table or topic was read for which drop, and into which files."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Fences: what keeps an attempt that was given up from changing what its successor wrote.
+"""Fences: they keep an attempt that was given up from changing the rows that its successor wrote.
 
 Every attempt of a stage takes a token, greater than all before it for its source, and every commit carries it as
-Delta's `(txnAppId, txnVersion)`. So once a newer attempt has committed to a table, a commit of an older one is
-skipped by Delta, and two at the same instant conflict. What an older attempt committed *before* that is told apart by
-its token, which no publication names (see `trace.published`).
+Delta's `(txnAppId, txnVersion)`. So once a newer attempt has committed to a table, a commit of an older one is skipped
+by Delta, and two at the same instant conflict. Rows that an older attempt committed *before* that are recognized by
+their token, which no publication names (see `trace.published`).
 
-Tokens are counted in a file beside the lake, under an exclusive lock that the attempt holds while it runs: attempts
-of one source on one machine therefore also wait for each other instead of overlapping. The file can be lost: what the
-lake has seen of tokens goes before it (`jobs.tokens`).
+Tokens are counted in a file beside the lake, under an exclusive lock that the attempt holds while it runs. So attempts
+of one source on one machine also wait for each other instead of overlapping. The file can be lost: the tokens that the
+lake has seen take precedence over it (`jobs.tokens`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_jobs.errors import TidemarkError
 POLL_S = 0.2
 
 WAIT_S = 600.0
-"""How long an attempt waits for another one of its source: longer than any stage of the sample takes."""
+"""Seconds that an attempt waits for another one of its source: longer than any stage of the sample takes."""
 
 _NEVER_TAKEN: dict[str, Any] = {
     "token": 0,
@@ -42,7 +42,7 @@ _NEVER_TAKEN: dict[str, Any] = {
 
 
 _OF_RUN = ("past", "spent", "staged", "verdicts", "stages")
-"""What a run's stages leave one another."""
+"""The entries of a lease that a run's stages take over from each other."""
 
 
 class SourceBusy(TidemarkError):
@@ -59,7 +59,7 @@ class Superseded(TidemarkError):
 
 
 class LeaseLost(TidemarkError):
-    """The file of a source's lease went while an attempt held it. Facts: `source`."""
+    """The file of a source's lease was removed while an attempt held it. Facts: `source`."""
 
     code = "lease_lost"
 
@@ -68,7 +68,7 @@ class LeaseLost(TidemarkError):
 class Fence:
     """One attempt's right to write a source: Delta's writer options are made of it.
 
-    Delta takes one commit per table and token.
+    Delta accepts one commit per table and token.
     """
 
     source: str
@@ -76,7 +76,7 @@ class Fence:
 
     @property
     def app_id(self) -> str:
-        """Whose tokens they are, in Delta's logs."""
+        """The owner of the tokens, as Delta's logs name it."""
         return f"tidemark/{self.source}"
 
     def writer_options(self) -> dict[str, str]:
@@ -86,11 +86,11 @@ class Fence:
 
 @dataclass
 class Lease:
-    """A source held by one attempt: its fence, and what the run's finished stages left for the next ones.
+    """A source held by one attempt: its fence, and the data that the run's finished stages left for the next ones.
 
-    `staged`: the tokens under which they wrote, by stage. `verdicts`: what their gates found, until a table holds it.
-    `spent`: rows that this run landed and seconds of its stages. `past`: (rows, seconds) of the last whole runs.
-    `stages`: what each finished stage of this run reports.
+    `staged`: the tokens under which these stages wrote, by stage. `verdicts`: the findings of their gates, until a
+    table has them. `spent`: rows that this run landed and seconds of its stages. `past`: (rows, seconds) of the last
+    whole runs. `stages`: the report of each finished stage of this run.
     """
 
     path: Path
@@ -103,26 +103,26 @@ class Lease:
     stages: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self, stage: str) -> None:
-        """Note that `stage` is done under this attempt's token; the run's publication will name it."""
+        """Note that `stage` is done under this attempt's token, which the run's publication will name."""
         self.staged[stage] = self.fence.token
 
     def next_token(self) -> None:
-        """Take the next token. Until it is saved it is this process's alone, as in a rehearsal of several stages."""
+        """Take the next token. Until `save` only this process has it, as in a rehearsal of several stages."""
         self.fence = Fence(self.fence.source, self.fence.token + 1)
 
     def rise_above(self, token: int) -> None:
-        """Take a token greater than `token`, one that the lake has seen. What a lease that counts behind the lake says
-        of stages that are done is not of this run."""
+        """Take a token greater than `token`, which the lake has seen. The lease lagged behind the lake, so the finished
+        stages in it are not of this run; they are dropped."""
         self.fence = Fence(self.fence.source, token + 1)
         self.staged.clear()
         self.verdicts.clear()
         self.save()
 
     def save(self) -> None:
-        """Written in place: the lock is on this very file, so it must not be replaced by another.
+        """Write the lease in place: the lock is on this very file, so no other file may replace it.
 
         Raises:
-            LeaseLost: the file is not there any more, and the lock on it worth nothing.
+            LeaseLost: the file is gone, so the lock on it protects nothing.
         """
         lease = {
             "token": self.fence.token,
@@ -183,7 +183,8 @@ def take(folder: Path, *, source: str, run_id: str, starts_run: bool, wait_s: fl
 
 @contextmanager
 def visit(folder: Path, *, source: str, wait_s: float) -> Iterator[Lease]:
-    """Hold `source` between two stages, for work that leaves the run that has it alone: it goes on afterwards.
+    """Hold `source` between two stages, for work that does not disturb the run that has it: the run continues
+    afterwards.
 
     Raises:
         SourceBusy: an attempt held the source for longer than `wait_s` seconds.
@@ -208,9 +209,9 @@ def _locked(folder: Path, source: str, wait_s: float) -> Iterator[Path]:
 
 @contextmanager
 def hold_still(folder: Path, *, source: str, wait_s: float = WAIT_S) -> Iterator[Lease]:
-    """Keep attempts off `source` while it is looked at; what the lease says is given, and nothing is written.
+    """Keep attempts off `source` while the block looks at it. Yields the lease in its file, and writes nothing.
 
-    Others may look at the same time. A source that no run ever took has no lease file, and nothing to be kept still.
+    Others may look at the same time. A source that no run ever took has no lease file, so nothing has to be locked.
 
     Raises:
         SourceBusy: an attempt held the source for longer than `wait_s` seconds.
@@ -249,7 +250,8 @@ def _lock(descriptor: int, path: Path, *, source: str, wait_s: float, kind: int 
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What the file says. One that was cut says nothing, as one that is gone: the lake has the last word on tokens."""
+    """The content of a lease file. A missing or cut-off file gives the defaults: the lake has the last word on
+    tokens."""
     try:
         lease = json.loads(path.read_text()) if path.exists() else {}
     except ValueError:

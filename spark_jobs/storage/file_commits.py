@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def destination(
     uri: str, options: Mapping[str, str], partitions: Sequence[str], bounded: Sequence[str], layout: Layout
 ) -> Destination:
-    """Where the files of the table at `uri` go, with the columns that it has now."""
+    """The destination of new files of the table at `uri`, with the columns that the table has now."""
 
     schema = pa.schema(open_table(uri, options).schema().to_arrow())
     return Destination(uri, dict(options), schema, tuple(partitions), tuple(bounded), layout)
@@ -32,8 +32,8 @@ def append_files(
     *,
     dropped: tuple[str, Sequence[str]] = ("", ()),
 ) -> None:
-    """Make written files part of the table, in one commit. `dropped`: a partition column, and the values whose files go
-    with the same commit.
+    """Make written files part of the table, in one commit. `dropped`: a partition column, and the values whose files
+    the same commit removes.
 
     Raises:
         CommitsContended: others committed all the time.
@@ -57,7 +57,7 @@ def append_files(
 
 
 def _files_of(table: DeltaTable, column: str, values: Sequence[str]) -> list[dict[str, Any]]:
-    """Path, size and partition of the files of these partitions."""
+    """Path, size and partition of the files whose partition `column` is one of `values`."""
     if not values:
         return []
     listed = pa.table(table.get_add_actions()).select(["path", "size_bytes", "partition"])

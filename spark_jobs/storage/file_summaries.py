@@ -1,7 +1,7 @@
-"""What the data files of a table hold, as their own footers say: rows, bytes, bounds of columns. No Spark job.
+"""Summaries of a table's data files by their own footers: rows, bytes, bounds of columns. No Spark job.
 
-The log of the table says which files there are, the files themselves what is in them: it is what was stored that is
-told, not what somebody meant to store.
+The log of the table lists the files; their rows and bounds are read from the files themselves (but see `logged_files`).
+So a summary describes the data as it was stored, not as a writer meant to store it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Bounds = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """One data file that holds rows: the value of its partition column, its rows and bytes, bounds by column."""
+    """One data file that has rows: the value of its partition column, its rows and bytes, bounds by column."""
 
     partition: str
     rows: int
@@ -38,10 +38,11 @@ class FileSummary:
 def summarize_files(
     uri: str, options: Mapping[str, str], partition: str, values: Sequence[str] | None, columns: Sequence[str]
 ) -> Iterator[FileSummary]:
-    """The files of the partitions whose column `partition` is one of `values` (None: all), those without rows left out.
+    """The files of the partitions whose column `partition` is one of `values` (None: all). Files without rows are left
+    out.
 
-    Bounds of `columns`, which have no nulls, come from the footers' statistics; of a file that has none of a column the
-    column is read.
+    The `columns` must have no nulls. Their bounds come from the footers' statistics. If a file has no statistics of a
+    column, the column is read.
     """
     from pyarrow.dataset import get_partition_keys
 
@@ -59,7 +60,8 @@ def summarize_files(
 
 
 def logged_files(uri: str, options: Mapping[str, str], column: str) -> list[FileSummary]:
-    """The files of a table without partitions, with the bounds of a column of which the log has statistics."""
+    """The files of a table without partitions, with the log's bounds of `column`, of which the log must have
+    statistics."""
 
     listed = pa.table(open_table(uri, options).get_add_actions(flatten=True)).to_pylist()
     bounds = (f"min.{column}", f"max.{column}")

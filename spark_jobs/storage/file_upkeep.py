@@ -1,7 +1,7 @@
-"""Upkeep of a table's files: small ones become one, those out of use go, and what there is of either is counted.
+"""Upkeep of a table's files: joining small files, removing those out of use, and counting both.
 
-No row changes, so no answer does. Files that a compaction replaces stay until they have been out of use for a while:
-a reader that opened the table before still finds them.
+Joining and removing files changes no row, so no answer. Files that a compaction replaces stay until they have been out
+of use for a while: a reader that opened the table before still finds them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 SMALL_BYTES = 64 << 20
-"""Files below this are joined, to files of about as much."""
+"""Files of fewer bytes are joined, to files of about this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Files, and their bytes."""
+    """A number of files, and the sum of their bytes."""
 
     files: int = 0
     bytes: int = 0
@@ -39,7 +39,7 @@ class Footprint:
 
 
 def files_in_use(uri: str, options: Mapping[str, str], source: str | None = None) -> Footprint:
-    """The data files of the newest version; of a table that sources share those of one `source`."""
+    """The data files of the newest version, in number and bytes; with `source`, only its files in a shared table."""
 
     listed = pa.table(open_table(uri, options).get_add_actions(flatten=True))
     files = listed.select(["size_bytes", *(["partition.source"] if source else [])]).to_pylist()
@@ -48,7 +48,7 @@ def files_in_use(uri: str, options: Mapping[str, str], source: str | None = None
 
 
 def files_stored(uri: str, options: Mapping[str, str]) -> Footprint:
-    """Everything below the table's folder, its log and what nothing reads any more included."""
+    """All files below the table's folder, in number and bytes; its log and files out of use are included."""
     from pyarrow.fs import FileSelector, FileType
 
     files = file_system(uri, options).get_file_info(FileSelector("", recursive=True))
@@ -57,7 +57,7 @@ def files_stored(uri: str, options: Mapping[str, str]) -> Footprint:
 
 
 def compact_small_files(uri: str, options: Mapping[str, str], source: str | None = None) -> None:
-    """Join small files within their partitions, in one commit, or none; of a shared table those of one `source`.
+    """Join small files within their partitions, in at most one commit; with `source`, only its files in a shared table.
 
     Raises:
         CommitsContended: others committed all the time.
@@ -74,7 +74,7 @@ def compact_small_files(uri: str, options: Mapping[str, str], source: str | None
 
 
 def delete_rows_before(uri: str, options: Mapping[str, str], source: str, column: str, before: str) -> None:
-    """Remove the rows of `source` whose time in `column` is before an instant in ISO 8601, in one commit, or none.
+    """Remove the rows of `source` whose time in `column` is before an instant in ISO 8601, in at most one commit.
 
     Raises:
         CommitsContended: others committed all the time.
@@ -88,7 +88,7 @@ def delete_rows_before(uri: str, options: Mapping[str, str], source: str, column
 
 
 def remove_unused(uri: str, options: Mapping[str, str], kept: timedelta) -> None:
-    """Remove files that have been out of use for as long as `kept`, and those as old that no commit ever named."""
+    """Remove files that have been out of use for as long as `kept`, and files of that age that no commit ever named."""
 
     hours = int(kept / timedelta(hours=1))
     table = open_table(uri, options)
@@ -98,8 +98,8 @@ def remove_unused(uri: str, options: Mapping[str, str], kept: timedelta) -> None
 
 
 def _remove_sidecars(uri: str, kept: timedelta) -> None:
-    """Remove what Hadoop keeps on a local disk beside each file that it writes, where the file is gone: a vacuum looks
-    at no hidden file. Those of the log stay: they tell that a version is missing."""
+    """Remove the checksum files that Hadoop writes beside each file on a local disk, where the file itself is gone: a
+    vacuum ignores hidden files. Checksum files of the log stay, since they reveal that a version is missing."""
     from pyarrow.fs import FileSelector
 
     files = file_system(uri, {})
