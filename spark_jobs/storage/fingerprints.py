@@ -1,8 +1,8 @@
 """Fingerprints of tables: the state of each table that a publication rests on, and a table's changes since.
 
-A Delta log whose newest commit is gone reads as the table was before, and whoever can write files can commit to it. A
-publication therefore notes of each table the version, the checksum of that version's commit, and the rows. Later the
-commit must be there, with the same bytes, and each commit after it that changes rows must be Tidemark's own.
+A Delta log whose newest commit is gone reads as the table was before, and whoever can write files can commit to it. So
+for each table a publication notes the version, the checksum of that version's commit, and the rows. Later the commit
+must be there, with the same bytes, and each commit after it that changes rows must be Tidemark's own.
 
 Cost: the commit of the noted version is read, and those that came after it: one small file a table after a whole run.
 """
@@ -34,18 +34,19 @@ NOTED_SQL = {"spark.databricks.delta.commitInfo.userMetadata": COMMIT_NOTE}
 """The same as a setting of a session, for statements."""
 
 _MOST = 1000
-"""Commits that are read of a table: where others share it, a source that has not run for long has more of theirs."""
+"""The most commits of a table that are read. Where others share it, a source that has not run for long has more of
+theirs."""
 
 
 def of_source(source: str) -> str:
-    """SQL: whether a row of a shared table is one of `source`."""
+    """SQL condition: a row of a shared table is one of `source`."""
     return f"source = {literal(source)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A table's newest version, the SHA-256 of its commit, and the number of its rows: where sources share the table,
-    of one source's. `rows` is None where the log has no count for a file."""
+    """A table's newest version, the SHA-256 of its commit, and the number of its rows (in a shared table, of one
+    source). `rows` is None if the log has no count for a file."""
 
     version: int
     commit: str
@@ -53,24 +54,24 @@ class Fingerprint:
 
 
 Fingerprints = Mapping[str, Fingerprint]
-"""By the qualified name of the table."""
+"""Fingerprints by the qualified names of their tables."""
 
 
 def to_json(fingerprints: Fingerprints) -> str:
-    """One line of JSON; `from_json` gives an equal value."""
+    """The fingerprints as one line of JSON; `from_json` gives an equal value."""
     return json.dumps({table: asdict(of) for table, of in sorted(fingerprints.items())}, separators=(",", ":"))
 
 
 def from_json(text: str | None) -> dict[str, Fingerprint]:
-    """What `to_json` gave; empty of a publication that an older version of Tidemark made."""
+    """The fingerprints in a text of `to_json`; empty if a publication of an older version of Tidemark has none."""
     return {table: Fingerprint(**of) for table, of in json.loads(text or "{}").items()}
 
 
 def take_fingerprint(uri: str, options: Mapping[str, str], source: str, before: Fingerprint | None) -> Fingerprint:
     """The fingerprint of the table at `uri` now.
 
-    `source`: the one whose rows count where the table is shared. `before`: an earlier fingerprint, which saves work
-    where commits since have added files alone.
+    `source`: only its rows count in a shared table. `before`: an earlier fingerprint, which saves work if commits since
+    have only added files.
 
     Raises:
         CommitLost, LogDamaged: the log can't be read.
@@ -85,7 +86,8 @@ def take_fingerprint(uri: str, options: Mapping[str, str], source: str, before: 
 
 
 def miscount(uri: str, options: Mapping[str, str], source: str, noted: Fingerprint) -> str | None:
-    """The count of rows at the noted version, if the log has that version and counts others than `noted`."""
+    """The log's count of rows at the noted version and that of `noted`, in words, if they differ. None if they agree,
+    or can't be compared since the log no longer has that version."""
     from deltalake.exceptions import DeltaError
 
     system = file_system(uri, options)
@@ -101,7 +103,7 @@ def miscount(uri: str, options: Mapping[str, str], source: str, noted: Fingerpri
 
 
 def _extended(system: FileSystem, source: str, before: Fingerprint) -> Fingerprint | None:
-    """`before` with what later commits added; None where one of them did more, or `before` is not in the log."""
+    """`before` with the rows that later commits added; None if one of them did more, or `before` is not in the log."""
     commits = dict(_commits_from(system, before.version))
     if before.version not in commits or _checksum(commits[before.version]) != before.commit or before.rows is None:
         return None
@@ -121,7 +123,7 @@ def _extended(system: FileSystem, source: str, before: Fingerprint) -> Fingerpri
 
 
 def _rows_at(uri: str, options: Mapping[str, str], source: str, version: int) -> int | None:
-    """The rows of a version by the log's own count; None where a file has none."""
+    """The number of rows of a version, by the log's own counts; None if a file has no count."""
     listed = pa.table(open_table(uri, options, version).get_add_actions(flatten=True))
     if "partition.source" in listed.column_names:
         listed = listed.filter(pc.equal(listed["partition.source"], source))
@@ -130,7 +132,7 @@ def _rows_at(uri: str, options: Mapping[str, str], source: str, version: int) ->
 
 
 def _rows_added(actions: list[dict[str, Any]], source: str) -> int | None:
-    """The rows that a commit added; None where it removed some, or the log does not say."""
+    """The number of rows that a commit added; None if it removed some, or has no count."""
     rows = 0
     for action in actions:
         if not _touches(action, source):
@@ -145,9 +147,10 @@ def _rows_added(actions: list[dict[str, Any]], source: str) -> int | None:
 
 
 def change_since(uri: str, options: Mapping[str, str], source: str, noted: Fingerprint) -> str | None:
-    """The loss of commits since `noted`, or a change by others, of the table at `uri`; None where there is neither.
+    """The loss of commits since `noted`, or a change by others, of the table at `uri`, in words; None if there is
+    neither.
 
-    Of a table that sources share, changes of rows of `source` count.
+    In a shared table, only changes of rows of `source` count.
     """
     system = file_system(uri, options)
     try:
@@ -175,7 +178,7 @@ def _foreign_change(commits: Mapping[int, bytes], first: int, source: str) -> st
         changes[version] = changes[version - 1]
         touched = [action for action in actions if _touches(action, source)]
         if info.get("userMetadata") == COMMIT_NOTE:
-            # of what others did to the source's rows nothing is left
+            # all rows of the source were replaced, so no change by others is left
             if info.get("operationParameters", {}).get("predicate") == of_source(source):
                 changes[version] = None
         elif info.get("operation") == "RESTORE":
@@ -188,7 +191,7 @@ def _foreign_change(commits: Mapping[int, bytes], first: int, source: str) -> st
 
 
 def _touches(action: Mapping[str, Any], source: str) -> bool:
-    """Whether an action of a commit changes rows, of a shared table those of `source`."""
+    """True if an action of a commit changes rows; in a shared table, rows of `source`."""
     file = action.get("add") or action.get("remove")
     if file is None or file.get("dataChange") is False:
         return False
@@ -197,7 +200,7 @@ def _touches(action: Mapping[str, Any], source: str) -> bool:
 
 
 def _commits_from(system: FileSystem, first: int) -> Iterator[tuple[int, bytes]]:
-    """The commits from version `first` on, with their bytes, up to the first that is not there; `_MOST` at most."""
+    """The commits from version `first` on, with their bytes, up to the first missing one; `_MOST` at most."""
     for version in range(first, first + _MOST):
         try:
             yield version, read_commit(system, version)

@@ -23,9 +23,9 @@ from spark_jobs.storage.sql import literal, name, qualified
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history table with the columns that tell its rows apart at one time.
+    """A history table, with the columns that identify a row at one time.
 
-    `keeps_closed`: whether reads of the past need rows that were closed; else folding removes them.
+    `keeps_closed`: true if reads of the past need closed rows; otherwise folding removes them.
     """
 
     table: Table
@@ -34,12 +34,12 @@ class History:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it holds rows of several sources."""
+        """True if several sources share the table."""
         return any(column.name == "source" for column in self.table.columns)
 
 
 def fold(lake: Lake, history: History, published: Publication, fence: Fence) -> int:
-    """Fold what the publication in force has closed; returns how many rows that were, 0 without a commit.
+    """Fold the rows that the publication in force has closed; returns their number. If it is 0, there is no commit.
 
     A crash leaves the table as before or as after. A repeat, or one by an attempt that was given up, does nothing.
     """
@@ -56,7 +56,8 @@ def fold(lake: Lake, history: History, published: Publication, fence: Fence) -> 
 
 
 def _merge(history: History, published: Publication, source: str, lo_us: int, hi_us: int) -> str:
-    """One MERGE: the live row becomes `closed` with its end, the closing row goes. `lo` and `hi` bound what is read."""
+    """One MERGE: the live row becomes `closed` with its end, the closing row is deleted. `lo_us` and `hi_us` bound
+    `known_from` in the rows that are read, in microseconds."""
     table = qualified(history.table.database, history.table.table)
     identity = [name(column) for column in history.identity]
     counts = visible_sql(published, of="h")

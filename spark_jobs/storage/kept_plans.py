@@ -1,6 +1,6 @@
-"""Saved plans beside the lake: what each said a run would change, so that it can be held against what the run changed.
+"""Saved plans beside the lake: the changes that each plan predicted, to be compared with those that the run made.
 
-Nothing depends on them: a run that applies a plan checks what it was made on, which is in the file that was saved.
+Nothing depends on them: a run that applies a plan checks the state for which it was made, which is in the saved file.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 Counts = Mapping[str, Mapping[str, int]]
-"""By published table the rows that would be inserted, changed and removed."""
+"""The numbers of rows that would be inserted, changed and removed, by published table."""
 
 
 def keep_plan(home: Path, plan_id: str, counts: Counts) -> None:
-    """Keep what a plan says."""
+    """Keep the counts that a plan predicts."""
     _write(_plan(home, plan_id), {"plan_id": plan_id, "counts": counts})
 
 
@@ -27,7 +27,8 @@ def note_applied(home: Path, run_id: str, plan_id: str) -> None:
 
 
 def plan_of_run(home: Path, run_id: str) -> dict[str, Any] | None:
-    """The plan that a run has applied, its `plan_id` and `counts`; None if there was none, or it is not here."""
+    """The plan that a run has applied, as its `plan_id` and `counts`; None if it applied none, or the plan was not
+    kept."""
     noted = _read(_run(home, run_id))
     return None if noted is None or noted["run_id"] != run_id else _read(_plan(home, noted["plan_id"]))
 

@@ -1,7 +1,7 @@
-"""Rows of history tables that an environment worked out, and that belong to no table until they are promoted.
+"""Rows of history tables that an environment has computed. They belong to no table until they are promoted.
 
-They are data files below the lake's root, beside the tables. A promotion writes them again under its own token, so the
-files stay as they are, and an attempt that is given up leaves nothing that a later one could not do again.
+They are data files below the lake's root, beside the tables. A promotion writes them again under its own token. The
+files stay as they are, so a later attempt can do all of a given-up attempt's work again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from spark_jobs.storage.written_files import WrittenFile
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows by table, and what the stage that made them found.
+    """Rows by table, and the findings of the stage that computed them.
 
     Args:
-        folder: below the lake's root; the files of a table are below its qualified name.
-        files: by the table's qualified name.
-        accounts: by definition what became of the touched rows; see `kernels.accounts`.
-        verdicts: what the stage of the windows said beside its gate.
+        folder: a folder below the lake's root; a table's files are in its subfolder with the table's qualified name.
+        files: the written files, by the table's qualified name.
+        accounts: for each definition, the outcomes of the touched rows; see `kernels.accounts`.
+        verdicts: the verdicts of the windows' stage, besides those of its gate.
     """
 
     folder: str
@@ -38,17 +38,17 @@ class KeptRows:
     verdicts: Sequence[Mapping[str, Any]] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal value."""
+        """The kept rows as plain JSON values; `from_json` gives an equal value."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `to_json` gave."""
+        """The kept rows in a document of `to_json`."""
         files = {table: [WrittenFile(**file) for file in listed] for table, listed in document["files"].items()}
         return cls(document["folder"], files, document["accounts"], document["verdicts"])
 
     def append(self, lake: Lake, table: Table, token: int) -> int:
-        """Append the rows of one table under the token; returns how many there are."""
+        """Append the rows of one table under the token; returns their number."""
         files = self.files.get(table.qualified)
         if not files:
             return 0

@@ -80,7 +80,7 @@ def _superseded(table: Table, fence: Fence | None) -> Superseded:
 
 
 class Lake(StandingTables):
-    """What the tables of one Spark session hold, and the ways to write them."""
+    """The tables of one Spark session: reads of their rows and files, and the ways to write them."""
 
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
         """Rows of a table of records, read without a Spark job; none of a table that does not exist yet.
@@ -104,8 +104,8 @@ class Lake(StandingTables):
         return max(self.committed_token(table, source) for table in (FILES, FRONTIERS, PUBLISHED))
 
     def committed_token(self, table: Table, source: str) -> int:
-        """The greatest token under which an attempt on the source has committed to a table of records, also where its
-        rows are gone; 0 before the first."""
+        """The greatest token under which an attempt on the source has committed to a table of records, even if its rows
+        are gone; 0 before the first."""
         return committed_token(self.uri(table), self._storage_options, source)
 
     def fingerprint(self, table: Table, source: str, before: Fingerprint | None) -> Fingerprint:
@@ -121,17 +121,17 @@ class Lake(StandingTables):
         return miscount(self._place(*table.split(".")), self._storage_options, source, noted)
 
     def differing_files(self, table: Table, source: str) -> Iterator[dict[str, Any]]:
-        """Of a sample of files those that differ from their checksums; see `storage.plain_reading`."""
+        """The files of a sample that differ from their checksums; see `storage.plain_reading`."""
         return differing_files(self.uri(table), self._storage_options, _of_source(table, source))
 
     def misread_rows(self, table: Table, source: str) -> Iterator[dict[str, Any]]:
-        """What the files hold and the log or the skipping reader does not say; see `storage.plain_reading`."""
+        """The differences between the files and the log or the skipping reader; see `storage.plain_reading`."""
         return misread_rows(self.uri(table), self._storage_options, table.skipping, _of_source(table, source))
 
     def summaries(
         self, table: Table, partition: str, values: Sequence[str] | None, columns: Sequence[str]
     ) -> list[FileSummary]:
-        """What the data files of some partitions hold; see `storage.file_summaries`."""
+        """The rows, bytes and bounds of the data files of some partitions; see `storage.file_summaries`."""
         return list(summarize_files(self.uri(table), self._storage_options, partition, values, columns))
 
     def stored(
@@ -145,7 +145,7 @@ class Lake(StandingTables):
         return stored_rows(self.uri(table), self._storage_options, columns, where, partitions)
 
     def logged_bounds(self, table: Table, column: str) -> list[FileSummary]:
-        """What the table's log says of its files; see `storage.file_summaries`."""
+        """The files of a table with the log's bounds of `column`; see `storage.file_summaries`."""
         return logged_files(self.uri(table), self._storage_options, column)
 
     def record(self, table: Table, rows: Rows, fence: Fence | None = None) -> None:
@@ -164,7 +164,7 @@ class Lake(StandingTables):
         self.commits += 1
 
     def replace_record(self, table: Table, row: dict[str, Any], fence: Fence) -> None:
-        """Let `row` be the only one of the fence's source in a table of records, in one commit.
+        """Replace the rows of the fence's source in a table of records by `row`, in one commit.
 
         Raises:
             Superseded: as `record`.
@@ -172,7 +172,7 @@ class Lake(StandingTables):
         self.replace_records(table, [row], fence)
 
     def replace_records(self, table: Table, rows: Rows, fence: Fence) -> None:
-        """Let `rows` be those of the fence's source in a table of records, in one commit.
+        """Replace the rows of the fence's source in a table of records by `rows`, in one commit.
 
         Raises:
             Superseded: as `record`.
@@ -182,15 +182,15 @@ class Lake(StandingTables):
         self.commits += 1
 
     def read_with_files(self, table: Table) -> DataFrame:
-        """`read`, with the columns `file` and `file_size` of the file that holds each row."""
+        """The rows of `read`, each with the path and size of its file in the columns `file` and `file_size`."""
         return self.read(table).withColumns({name: F.col(f"_metadata.{found}") for name, found in _OF_FILE.items()})
 
     def files_read(self, table: Table) -> DataFrame:
-        """The files that hold the table's rows, as `path`."""
+        """The paths of the files that have the table's rows, in the column `path`."""
         return self.read(table).select(F.url_decode("_metadata.file_path").alias("path")).distinct()
 
     def files_stored(self, table: Table) -> DataFrame:
-        """All data files under the table's folder, also those that nothing reads any more, as `path` and `length`."""
+        """All data files under the table's folder, also those out of use, as `path` and `length` (bytes)."""
         details = self.run(f"DESCRIBE DETAIL {qualified(table.database, table.table)}").collect()[0]
         # lists the folder; the files themselves are not opened
         files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -198,15 +198,15 @@ class Lake(StandingTables):
         return found.select(F.url_decode("path").alias("path"), "length")
 
     def in_use(self, table: Table, source: str | None = None) -> Footprint:
-        """The data files that reads of now open; of a shared table those of one `source`."""
+        """The data files that a read now opens; with `source`, only its files in a shared table."""
         return files_in_use(self.uri(table), self._storage_options, source)
 
     def on_disk(self, table: Table) -> Footprint:
-        """Everything that is stored of a table."""
+        """All files that are stored of a table."""
         return files_stored(self.uri(table), self._storage_options)
 
     def compact_files(self, table: Table, source: str | None = None) -> None:
-        """Join a table's small files; of a shared table those of one `source`."""
+        """Join a table's small files; with `source`, only its files in a shared table."""
         compact_small_files(self.uri(table), self._storage_options, source)
 
     def delete_before(self, table: Table, source: str, column: str, before: datetime) -> None:
@@ -224,10 +224,10 @@ class Lake(StandingTables):
         return self.spark.createDataFrame(values, table.schema()).coalesce(1)
 
     def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
-        """Append, once: a repeat under the same or an older token is skipped by Delta.
+        """Append rows once: Delta skips a repeat under the same or an older token.
 
-        No fence: appended always, for rows that count only where a fenced commit names the attempt that wrote them.
-        Delta's check costs a job to read what the table's log says of earlier attempts.
+        Without a fence rows are always appended. This is for rows that count only if a fenced commit names the attempt
+        that wrote them. It saves Delta's check, which costs a job to read earlier attempts from the table's log.
         """
         ordered = rows.select(*table.column_names)
         options = {"maxRecordsPerFile": str(MOST_ROWS_A_FILE), **NOTED}
@@ -237,23 +237,23 @@ class Lake(StandingTables):
         self.commits += 1
 
     def destination(self, table: Table, layout: Layout = Layout()) -> Destination:  # noqa: B008
-        """Where files of the table are written, by whoever is to write them."""
+        """The destination of new files of the table, for any process that writes them."""
         return destination(self.uri(table), self._storage_options, table.partitions, table.skipping, layout)
 
     def append_files(self, table: Table, files: Sequence[WrittenFile]) -> None:
-        """`append` without a fence, of rows that are written already: one commit, and no Spark job."""
+        """Append files that are written already, without a fence: one commit, and no Spark job."""
         append_files(self.uri(table), self._storage_options, files)
         self.commits += 1
 
     def replace_files(self, table: Table, files: Sequence[WrittenFile], column: str, values: Sequence[str]) -> None:
         """Make written files part of the table, and drop the partitions whose `column` is one of `values`, in one
-        commit; none where there is neither."""
+        commit; no commit if there is neither."""
         if files or values:
             append_files(self.uri(table), self._storage_options, files, dropped=(column, values))
             self.commits += 1
 
     def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
-        """`append` of chunks without a fence, in files of the layout of `storage.dense_files`."""
+        """Append chunks without a fence, in files of the layout of `storage.dense_files`."""
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
             ordered.writeTo(table.qualified).options(**WRITER_OPTIONS, **NOTED).append()
@@ -269,7 +269,7 @@ class Lake(StandingTables):
         more: pa.Table | None = None,
         layout: Layout = Layout(),  # noqa: B008
     ) -> Rewritten:
-        """Change rows by writing the files anew that have them; of a shared table those of one `source`. See
+        """Change rows by rewriting the files that have them; with `source`, only its files in a shared table. See
         `storage.rewriting`."""
         where = None if source is None else {"source": source}
         done = rewrite_rows(self.destination(table, layout), change, looked_at=looked_at, where=where, more=more)
@@ -277,48 +277,48 @@ class Lake(StandingTables):
         return done
 
     def move_files(self, source: str, moved: Mapping[str, str]) -> None:
-        """Let all that names a landed file of a source by its path name it by the one that it has now; the ledger last,
-        so that an interrupted move is seen again."""
+        """Replace the paths of a source's landed files by their new ones in all tables that name them. The ledger is
+        the last, so that an interrupted move is noticed."""
         for table, column in ((QUARANTINE, "file"), (DUPLICATES, "file"), (DISMISSALS, "file"), (FILES, "path")):
             if self.is_stored(table.database, table.table):
                 self.rewrite(table, renames(column, moved), [column], source=source)
 
     def copy_source(self, table: Table, source: str, copy: str) -> int:
-        """Let a shared table have the rows of one source as those of another, too; how many. See
+        """Copy the rows of one source in a shared table, as rows of the source `copy`; returns their number. See
         `storage.rewriting.copy_partition`."""
         rows = copy_partition(self.destination(table), "source", source, copy)
         self.commits += 1
         return rows
 
     def remove_source(self, table: Table, source: str) -> None:
-        """Take the rows of one source out of a shared table, in one commit that rewrites no file, none if there are
-        none; then remove the files, those of earlier versions among them."""
+        """Remove the rows of one source from a shared table, in one commit that rewrites no file; no commit if there
+        are none. Then remove the files, also those of earlier versions."""
         if self.in_use(table, source).files:
             self.replace_files(table, [], "source", [source])
         self.remove_files(f"{self._below_root(table)}/source={quote(source)}")
 
     def forget_versions(self, table: Table, source: str | None = None) -> None:
-        """Leave of a table its newest version alone; of a shared one only files of `source` go."""
+        """Remove all versions of a table but the newest; with `source`, only its files in a shared table."""
         forget_versions(self.uri(table), self._storage_options, source)
         self.commits += 1
 
     def replace_dense(self, table: Table, rows: DataFrame, replaced: SqlColumn, rows_in_page: int) -> None:
-        """Put chunks in the place of those that `replaced` selects, in one commit; `rows` meet it, too. Without a
-        fence, in files of the layout of `storage.dense_files`."""
+        """Replace the chunks that `replaced` selects by `rows`, which meet it, too, in one commit. There is no fence,
+        and the files have the layout of `storage.dense_files`."""
         ordered = rows.select(*table.column_names)
         with dense_files(self.spark, table, rows_in_page):
             ordered.writeTo(table.qualified).options(**WRITER_OPTIONS, **NOTED).overwrite(replaced)
         self.commits += 1
 
     def amend(self, statement: str, fence: Fence) -> None:
-        """Run one MERGE, UPDATE or DELETE, once: a repeat under the same or an older token is skipped by Delta."""
+        """Run one MERGE, UPDATE or DELETE once: Delta skips a repeat under the same or an older token."""
         options = {f"spark.databricks.delta.write.{key}": value for key, value in fence.writer_options().items()}
         with session_settings(self.spark, options | NOTED_SQL):
             self.run(statement)
         self.commits += 1
 
     def delete_tokens(self, table: Table, tokens: list[int], source: str | None) -> None:
-        """Remove what was written under these tokens, of one source where the table is shared."""
+        """Remove the rows that were written under these tokens; with `source`, only its rows in a shared table."""
         listed = ", ".join(str(int(token)) for token in tokens)
         of_source = "" if source is None else f"source = {literal(source)} AND "
         statement = f"DELETE FROM {qualified(table.database, table.table)} WHERE {of_source}token IN ({listed})"

@@ -1,7 +1,7 @@
-"""The format of a lake: one number in the lake itself, so that code which is older than the lake leaves it alone.
+"""The format of a lake: one number in the lake itself, so that older code leaves a newer lake alone.
 
-It is a property of a table that all sources share, in its log: it is copied with the lake, and no catalog loses it. A
-lake of before formats has none, and is given one by its next run.
+It is a property of a table that all sources share, stored in that table's log: so it is copied with the lake, and no
+catalog can lose it. A lake from before formats has none, and its next run sets one.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from spark_jobs.storage.sql import literal, qualified
 from spark_jobs.storage.standing_tables import StandingTables
 
 FORMAT = 1
-"""What this version of Tidemark writes. It rises with each change of tables that code of before would read wrong or
-spoil; columns that are added alone are none."""
+"""The format that this version of Tidemark writes. It rises with each change of tables that older code would read wrong
+or spoil. Added columns alone do not raise it."""
 
 PROPERTY = "tidemark.format"
-"""Table property that has the number."""
+"""Name of the table property that has the number."""
 
 
 class LakeNewer(TidemarkError):
-    """A later version of Tidemark has written the lake. Facts: `format` as it stands in the lake, `supported`."""
+    """A later version of Tidemark has written the lake. Facts: `format` of the lake, `supported`."""
 
     code = "lake_newer"
 
 
 def format_of(lake: StandingTables) -> str | None:
-    """The lake's format as it stands there; None where there is no lake yet, or one of before formats. No Spark job."""
+    """The lake's format as it is stored; None if there is no lake yet, or one from before formats. Runs no Spark
+    job."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
@@ -36,10 +37,11 @@ def format_of(lake: StandingTables) -> str | None:
 
 
 def check_format(lake: StandingTables) -> str | None:
-    """Refuse a lake that this version of Tidemark can't know; returns its format, as `format_of` does.
+    """Refuse a lake of a format that this version of Tidemark does not support; returns its format, as `format_of`
+    does.
 
     Raises:
-        LakeNewer: its format is greater, or no number.
+        LakeNewer: its format is greater than `FORMAT`, or not a number.
     """
     stands = format_of(lake)
     if stands is None or (stands.isascii() and stands.isdigit() and int(stands) <= FORMAT):
@@ -56,8 +58,8 @@ def check_format(lake: StandingTables) -> str | None:
 
 
 def mark_format(lake: StandingTables) -> None:
-    """Let the lake say this version's format, if it says a lower one or none. Its tables stand; call it before any is
-    changed to the format, so that code of before never meets one that is half changed.
+    """Set the lake's format to this version's, if it has a lower one or none. The tables must exist. Call it before any
+    table is changed to the format, so that older code never meets a half-changed lake.
 
     Raises:
         LakeNewer: the lake has a greater one.

@@ -1,7 +1,7 @@
 """A table's log, read commit by commit without a library: the files of the newest version, or the damage of the log.
 
-The library reads over some damage (an empty commit) and names no file for the rest. This reader names it, and shares
-nothing with the readers of rows that it is used to check.
+The library ignores some damage (an empty commit) and names no file for other damage. This reader names the file. It
+shares nothing with the readers of rows, since it is used to check them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LoggedFile:
 
 
 class LogBroken(Exception):
-    """The log can't be read. `file`: the path of the damage in the table's folder; `is_lost`: whether that file is the
+    """The log can't be read. `file`: the path of the damage in the table's folder; `is_lost`: true if that file is the
     newest commit, and missing."""
 
     def __init__(self, file: str, finding: str, *, is_lost: bool = False) -> None:
@@ -54,7 +54,7 @@ def version_file(version: int, suffix: str = "json") -> str:
 
 
 def files_of_log(system: FileSystem) -> dict[str, LoggedFile]:
-    """Path -> data file of the newest version of the table whose folder `system` shows.
+    """The data files of a table's newest version, by path; `system` is the file system of the table's folder.
 
     Raises:
         LogBroken: a commit is missing, empty or no JSON, or a checkpoint can't be read.
@@ -85,8 +85,8 @@ def read_commit(system: FileSystem, version: int) -> bytes:
 
 
 def newest_version(system: FileSystem) -> int:
-    """The greatest version that a commit or checkpoint of the log has; -1 of an empty or missing log. It takes one list
-    of files.
+    """The greatest version of the log's commits and checkpoints; -1 for an empty or missing log. It lists the log's
+    folder once.
 
     Raises:
         LogBroken: a commit since the last checkpoint is missing or empty.
@@ -183,7 +183,8 @@ def _logged(add: Mapping[str, Any]) -> LoggedFile:
 
 
 def differs(content: bytes, checksums: bytes) -> str | None:
-    """Where a file differs from the CRC-32 per block that Hadoop keeps beside it on a local disk; None: nowhere."""
+    """The first block of a file that differs from its checksum, in words; None if all agree. `checksums`: the CRC-32
+    per block that Hadoop keeps beside the file on a local disk."""
     block_bytes = int.from_bytes(checksums[4:8], "big")
     for index, start in enumerate(range(8, len(checksums), 4)):
         first, past = index * block_bytes, (index + 1) * block_bytes

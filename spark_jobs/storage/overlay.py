@@ -1,4 +1,4 @@
-"""A lake that keeps what is written to itself: a run over it changes nothing, and tells what it would have changed."""
+"""A lake that keeps written rows to itself: a run over it changes no table, and shows what it would have changed."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class OverlayLake(Lake):
-    """Reads give what is committed and what was written here; what does not exist yet is empty.
+    """A lake whose reads give the committed rows and those written here. A table that does not exist yet is empty.
 
-    What is written is computed once and kept outside of every table until `close`: by Spark, or as files in a folder of
-    the lake that has none of its tables.
+    Written rows are computed once and kept outside of all tables until `close`: by Spark, or as files in a folder of
+    the lake that has no tables.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -52,7 +52,7 @@ class OverlayLake(Lake):
         self._moved: dict[str, dict[str, str]] = {}
 
     def written(self, table: Table) -> DataFrame:
-        """What was written to one table here; no rows if nothing was."""
+        """The rows that were written to one table here; empty if there are none."""
         if table.qualified in self._recorded:
             return self.frame(table, self._recorded[table.qualified])
         frames = self._written.get(table.qualified, [])
@@ -64,16 +64,16 @@ class OverlayLake(Lake):
         return reduce(lambda some, more: some.unionByName(more), frames or [self._empty(table)])
 
     def wrote(self, table: Table) -> bool:
-        """Whether anything was written to the table here."""
+        """True if rows or files were written to the table here; records do not count."""
         return table.qualified in self._written or table.qualified in self._files
 
     def recorded(self, table: Table) -> Rows:
-        """What was appended to a table of records here."""
+        """The rows that were appended to a table of records here."""
         return self._recorded.get(table.qualified, [])
 
     def keep(self, tables: Sequence[Table], folder: str) -> dict[str, list[WrittenFile]]:
-        """Move what was written to these tables into a folder below the lake's root, where it outlasts `close`: by
-        table its files, below the table's qualified name."""
+        """Move the rows written to these tables into a folder below the lake's root, where they outlast `close`.
+        Returns the files by the table's qualified name, which is also the name of their subfolder."""
         kept: dict[str, list[WrittenFile]] = {}
         system = self.root_files()
         for table in tables:
@@ -90,7 +90,7 @@ class OverlayLake(Lake):
         return kept
 
     def close(self) -> None:
-        """Let Spark forget what was written."""
+        """Release the written rows from Spark's cache, and remove their files."""
         for frames in self._written.values():
             for frame in frames:
                 frame.unpersist()
@@ -104,7 +104,7 @@ class OverlayLake(Lake):
         return []
 
     def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
-        """Refuses what a run would refuse; of tables that do not stand nothing lacks: see `read`."""
+        """Refuses what a run would refuse. A table that does not exist lacks no columns: see `read`."""
         return super().lacking([table for table in tables if self._exists(table.database, table.table)])
 
     def widen(self, tables: Sequence[Table]) -> None:
@@ -124,7 +124,7 @@ class OverlayLake(Lake):
         return self._committed(table).unionByName(self.written(table))
 
     def read_with_files(self, table: Table) -> DataFrame:
-        """`read`; what was written here is in no file, so all rows count as of one without size."""
+        """The rows of `read`, with an empty `file` and the `file_size` 0: rows written here may be in no file."""
         return self.read(table).withColumns({"file": F.lit(""), "file_size": F.lit(0).cast("bigint")})
 
     def records(self, table: Table, where: pc.Expression | None = None) -> Rows:
@@ -142,7 +142,8 @@ class OverlayLake(Lake):
     def summaries(
         self, table: Table, partition: str, values: Sequence[str] | None, columns: Sequence[str]
     ) -> list[FileSummary]:
-        """As if all rows of a partition, committed or written here, were in one file without size."""
+        """One summary for each partition, as if all its rows, committed or written here, were in one file of 0
+        bytes."""
         rows = self.read(table)
         if values is not None:
             rows = rows.where(F.col(partition).isin(list(values)))
@@ -162,7 +163,8 @@ class OverlayLake(Lake):
         where: pc.Expression | None = None,
         partitions: Mapping[str, Sequence[str]] | None = None,
     ) -> StoredRows:
-        """The rows of the committed files, and beside them those written here, held by this process."""
+        """The rows of the committed files, and those written here, which come from their files or from this process's
+        memory."""
         chosen = dict(partitions or {})
         if table.qualified in self._files and table.qualified not in self._written:
             return self._stored_files(table, columns, where, chosen)
@@ -188,7 +190,7 @@ class OverlayLake(Lake):
         self._recorded.setdefault(table.qualified, []).extend(rows)
 
     def record_next(self, table: Table, where: pc.Expression, rows_after: Callable[[Rows], Rows]) -> None:
-        """Keep the rows that follow from those there are."""
+        """Keep the rows that follow from the present ones."""
         self.record(table, rows_after(self.records(table, where)))
 
     def append(self, table: Table, rows: DataFrame, fence: Fence | None) -> None:
@@ -198,7 +200,7 @@ class OverlayLake(Lake):
         self._written.setdefault(table.qualified, []).append(kept)
 
     def destination(self, table: Table, layout: Layout = Layout()) -> Destination:  # noqa: B008
-        """Where the rows are kept."""
+        """The destination of new files of the table, which are kept here until `close`."""
         schema = to_arrow_schema(self._empty(table).schema, timezone="UTC")
         place = self._place_of(table)
         return Destination(place, self._storage_options, schema, table.partitions, table.skipping, layout)
@@ -209,11 +211,11 @@ class OverlayLake(Lake):
             self._files.setdefault(table.qualified, []).extend(files)
 
     def replace_files(self, table: Table, files: Sequence[WrittenFile], column: str, values: Sequence[str]) -> None:
-        """Keep the rows; what they replace stays beside them, and nothing names it."""
+        """Keep the new files; the replaced rows stay beside them, and nothing names them."""
         self.append_files(table, files)
 
     def append_dense(self, table: Table, rows: DataFrame, rows_in_page: int) -> None:
-        """As `append`: what is not in files has no layout."""
+        """As `append`: rows that are not in files have no layout."""
         self.append(table, rows, None)
 
     def replace_dense(self, table: Table, rows: DataFrame, replaced: SqlColumn, rows_in_page: int) -> None:
@@ -245,7 +247,7 @@ class OverlayLake(Lake):
         raise NotImplementedError(f"no file of {table.qualified} is replaced by a lake that keeps its writes")
 
     def move_files(self, source: str, moved: Mapping[str, str]) -> None:
-        """Reads name these files by the paths that they have now."""
+        """Let reads name these files by their new paths."""
         self._moved.setdefault(source, {}).update(moved)
 
     def rewrite(self, table: Table, *_: object, **__: object) -> Rewritten:
@@ -308,7 +310,7 @@ class OverlayLake(Lake):
         return widened.select(*table.column_names)
 
     def _narrower(self, stands: DataFrame, table: Table) -> list[Column]:
-        """The columns that a run would give a wider type."""
+        """The columns to which a run would give a wider type."""
         kinds = dict(stands.dtypes)
         return [c for c in table.columns if c.name in kinds and widens(kinds[c.name], c.kind)]
 

@@ -218,11 +218,11 @@ def changes_view(database: str, view: str, source: Source, table: Table, values:
 
 
 def causes_view(database: str, view: str, source: Source, identity: Sequence[str], behind: str) -> str:
-    """`<view>_causes`: per change of a published row the updates that its publication took in and that touch it.
+    """`<view>_causes`: for each change of a published row, the updates that touch it and that its publication took in.
 
-    `behind` is SQL over the change `c` and the update `u`: whether the update can affect the row. Rows that an update
-    leaves as they were have no change, so they are not here; nor are updates up to since, where merged batches hold
-    them at one time and it can't be said any more which publication took them in.
+    `behind` is the SQL condition that the update `u` can affect the row of the change `c`. Rows that an update leaves
+    as they were have no change, so they are not here. Updates up to since are not here either: merged batches have them
+    at one time, so their publication can't be determined any more.
     """
     listed = ", ".join(f"c.{name(column)}" for column in identity)
     updates_read = ", ".join(f"u.{column} AS update_{column}" for column in _UPDATE)
@@ -281,7 +281,7 @@ def future_deltas_view(source: Source) -> str:
 
 
 def stored_rows(source: Source, *kinds: str) -> str:
-    """The updates that count of the batches that the arrangement holds: of `trace` or `unsealed` ones, or of both."""
+    """SQL: the updates that count in the arrangement's batches. `kinds`: `trace`, `unsealed` or both."""
     held = [
         f"from_json(get_json_object(max_by(state, token), '$.arrangement.{kind}'), 'ARRAY<STRUCT<handle: STRING>>')"
         for kind in kinds

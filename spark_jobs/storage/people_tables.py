@@ -95,12 +95,12 @@ SOURCE_CHANGES = Table(
 
 
 FINISHED = "finished"
-"""The last step of whatever people do in steps."""
+"""The last step of every erasure and every change of a source."""
 
 
 def last_steps(rows: Iterable[Mapping[str, Any]], change: str) -> list[Mapping[str, Any]]:
-    """Of rows with one step each the last step of every change, by its `number`; `change` is the column that names
-    changes. Oldest change first."""
+    """The last step of every change, by its `number`, oldest change first. `rows` have one step each; `change` is the
+    column that names changes."""
     last: dict[str, Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: (row["recorded_at"], row["number"])):
         before = last.get(row[change])

@@ -1,4 +1,4 @@
-"""Where the tables lie, for readers and writers that are not Spark: a path or URI, and what opens it."""
+"""The places of tables, for readers and writers other than Spark: paths or URIs, and the options to open them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 WAREHOUSE = "spark.sql.warehouse.dir"
 PLANS = "_plans"
-"""Folder below the lake's root for what plans work out: no table, and gone when the plan is made."""
+"""Folder below the lake's root for the rows that plans compute. It has no tables, and is removed once the plan is
+made."""
 
 
 def lake_root(spark: SparkSession) -> str:
-    """Where the databases lie: a path of this machine, or a URI of an object store."""
+    """The root of the databases: a path of this machine, or a URI of an object store."""
     return as_root(spark.conf.get(WAREHOUSE) or "")
 
 
 def as_root(warehouse: str) -> str:
-    """The same of a place as Spark names it."""
+    """The lake's root for a place as Spark names it: a path of this machine, or a URI of an object store."""
     scheme, found, path = warehouse.partition(":")
     if not found or scheme == "file":
         # a path as it is, with no escapes: a folder's name may have any character
@@ -41,7 +42,7 @@ def table_uri(root: str, database: str, table: str) -> str:
 
 
 def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
-    """The files below a folder, by their paths in it; it may be sent to other processes."""
+    """The file system of a folder, which takes paths relative to it; it may be sent to other processes."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow import fs
 
@@ -51,8 +52,8 @@ def file_system(place: str, options: Mapping[str, str]) -> fs.FileSystem:
 
 
 def storage_options(spark: SparkSession, root: str) -> dict[str, str]:
-    """What `deltalake` needs to open tables below `root`: Spark's own settings of S3, where it is one. What is not set
-    there comes from the environment (`AWS_…`), as it does for Spark."""
+    """The options with which `deltalake` opens tables below `root`: Spark's own settings of S3 for a root in S3, none
+    for others. Settings that Spark does not have come from the environment (`AWS_…`), as they do for Spark."""
     if not is_s3(root):
         return {}
     return options_of({name: spark.conf.get(name, "") or "" for name in SPARKS_SETTINGS})

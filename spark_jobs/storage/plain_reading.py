@@ -1,8 +1,8 @@
 """A table read a second way: files by the log's own text, rows by plain Parquet, no dataset and no skipping.
 
-The other readers skip files by the bounds in the log and by what a dataset makes of these. A wrong bound hides rows
-from all of them alike, so that none can check another. Here each file is read whole, and compared with the log's bounds
-of it and with the rows of the skipping reader.
+The other readers skip files by the bounds in the log and by a dataset's use of them. A wrong bound hides rows from all
+of them alike, so they can't check each other. Here each file is read whole, and compared with the log's bounds of it
+and with the rows of the skipping reader.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass
 class _Values:
-    """Values of a column that are not null: how many, the least and greatest, the sum modulo 2^64 of numbers. Times and
-    dates are numbers, as Parquet has them."""
+    """The values of a column that are not null: their number, the least and greatest, and the sum of whole numbers.
+    Times and dates are numbers, as Parquet has them."""
 
     count: int = 0
     least: Any = None
@@ -41,7 +41,7 @@ class _Values:
     total: int = 0
 
     def add(self, values: pa.ChunkedArray | pa.Array) -> None:
-        """Take in some more."""
+        """Add values to the summary."""
         present = _plain(values).drop_null()
         if len(present):
             bounds = pc.min_max(present).as_py()
@@ -51,7 +51,7 @@ class _Values:
             self.total += pc.sum(present).as_py() if pa.types.is_integer(present.type) else 0
 
     def agrees(self, other: _Values) -> bool:
-        """Whether both are of as many values with the same sum."""
+        """True if both have equally many values, and the same sum modulo 2^64."""
         return self.count == other.count and (self.total - other.total) % 2**64 == 0
 
 
@@ -63,7 +63,7 @@ class _Read:
     values: dict[str, _Values] = field(default_factory=dict)
 
     def add(self, table: pa.Table | pa.RecordBatch) -> None:
-        """Take in some more rows."""
+        """Add rows to the summary."""
         self.rows += table.num_rows
         for column in table.schema.names:
             self.values.setdefault(column, _Values()).add(table.column(column))
@@ -72,14 +72,15 @@ class _Read:
 def misread_rows(
     uri: str, options: Mapping[str, str], columns: Sequence[str], partitions: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Differences between files read whole and the log's statistics of them, and between their rows and those that the
-    skipping reader finds with a filter that all of them meet. Each names a `file` or `column` and what was `found`.
+    """The differences between files read whole and the log's statistics of them, and between their rows and those of
+    the skipping reader, under a filter that all of them meet. Each has a `file` or `column`, and the difference as
+    `found`.
 
     Args:
         uri: the table's folder.
-        options: what opens it.
-        columns: those with bounds in the log: whole numbers, times, dates, texts.
-        partitions: of a shared table the partitions that are looked at.
+        options: the storage options to open it.
+        columns: the columns with bounds in the log: whole numbers, times, dates, texts.
+        partitions: the values of partition columns to look at, in a shared table.
     """
     system, whole = file_system(uri, options), _Read()
     present, damaged = set[str](), False
@@ -108,7 +109,8 @@ def misread_rows(
 
 
 def differing_files(uri: str, options: Mapping[str, str], partitions: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Of a sample of the table's files those that differ from the checksum beside them; none where there are none."""
+    """The files of a sample of the table's that differ from the checksums beside them. Files without checksums are
+    passed over."""
     system = file_system(uri, options)
     files = [path for path, _ in _files_of(system, partitions)]
     for path in files[:: -(-len(files) // SAMPLE) or 1]:
@@ -124,7 +126,7 @@ def differing_files(uri: str, options: Mapping[str, str], partitions: Mapping[st
 
 
 def _files_of(system: FileSystem, partitions: Mapping[str, str]) -> list[tuple[str, LoggedFile]]:
-    """The files of some partitions, by their paths; of a log that is damaged none: others say so."""
+    """The files of some partitions with their paths, sorted; none if the log is damaged, which other checks report."""
     try:
         files = files_of_log(system)
     except LogBroken:
@@ -134,7 +136,7 @@ def _files_of(system: FileSystem, partitions: Mapping[str, str]) -> list[tuple[s
 
 
 def _misjudged(read: _Read, logged: LoggedFile) -> Iterator[str]:
-    """The log's statistics of a file that its rows contradict."""
+    """The log's statistics of a file that its rows contradict, in words."""
     rows = logged.stats.get("numRecords")
     if rows is not None and rows != read.rows:
         yield f"has {read.rows} rows, the log says {rows}"
@@ -149,14 +151,14 @@ def _misjudged(read: _Read, logged: LoggedFile) -> Iterator[str]:
 
 
 def _reaches(bound: Any, greatest: Any) -> bool:
-    """Whether the log's bound is not below the greatest value."""
+    """True if the log's bound is not below the greatest value, allowing for rounded times and cut-off texts."""
     if isinstance(greatest, str):
         return bool(greatest <= bound or greatest.startswith(bound))
     return bool(greatest < _number(bound, greatest) + (_ROUNDED_US if isinstance(bound, str) else 1))
 
 
 def _number(bound: Any, like: Any) -> Any:
-    """A bound of the log as plain values are: a time as microseconds since 1970, a date as days."""
+    """A bound of the log in the form of plain values: a time as microseconds since 1970, a date as days since then."""
     if isinstance(like, str) or not isinstance(bound, str):
         return bound
     time = datetime.fromisoformat(bound)
@@ -167,7 +169,8 @@ def _number(bound: Any, like: Any) -> Any:
 def _otherwise(
     uri: str, options: Mapping[str, str], column: str, whole: _Values, partitions: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """A column of which the skipping reader finds other values."""
+    """The difference between a column's values in the files and those that the skipping reader finds, if there is
+    one."""
     if not whole.count:
         return
     chosen = {name: [value] for name, value in partitions.items()}
@@ -195,7 +198,7 @@ def _plain(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether values of a type have bounds in a log, and an order that both readers share."""
+    """True if the log has bounds of this type, and both readers order its values alike."""
     of_time = pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
     return of_time or pa.types.is_integer(kind) or pa.types.is_string(kind)
 

@@ -28,7 +28,7 @@ MEND_DOUBLED = "`tidemark doctor --repair` keeps the newest of them"
 
 
 class PublicationDoubled(TidemarkError):
-    """Several rows say what is published of a source. Facts: `source`, `tokens`."""
+    """Several rows claim to be the publication in force of a source. Facts: `source`, `tokens`."""
 
     code = "publication_doubled"
 
@@ -50,19 +50,19 @@ class Publication:
 
 
 def visible(publication: Publication) -> Column:
-    """Whether the token of a row is published."""
+    """Spark condition: the token of a row is published."""
     return F.expr(visible_sql(publication))
 
 
 def visible_sql(publication: Publication, *, of: str = "") -> str:
-    """SQL: whether the token of a row of the relation `of` is published."""
+    """SQL condition: the token of a row of the relation `of` is published."""
     token = f"{of}.token" if of else "token"
     listed = ", ".join(str(int(t)) for t in publication.tokens) or "NULL"
     return f"({token} <= {publication.settled} OR {token} IN ({listed}))"
 
 
 def visible_rows(publication: Publication, *more: int) -> pc.Expression:
-    """Whether the token of a row that pyarrow reads is published, or one of `more`."""
+    """pyarrow condition: the token of a row is published, or one of `more`."""
     tokens = pa.array([*publication.tokens, *more], pa.int64())
     return (pc.field("token") <= publication.settled) | pc.field("token").isin(tokens)
 
@@ -94,10 +94,11 @@ def load(lake: Lake, source: Source) -> Publication:
 
 
 def keep_newest(lake: Lake, source: Source, fence: Fence) -> bool:
-    """Leave one row of several that say what is published: that of the greatest token. Whether there were several.
+    """Of several rows that claim to be the publication in force, keep the one of the greatest token; returns true if
+    there were several.
 
     Raises:
-        PublicationDoubled: rows of the greatest token say different things.
+        PublicationDoubled: rows of the greatest token differ.
     """
     rows = lake.records(PUBLISHED, pc.field("source") == source.name)
     newest = [row for row in rows if row["token"] == max(row["token"] for row in rows)]
@@ -116,7 +117,7 @@ def keep_newest(lake: Lake, source: Source, fence: Fence) -> bool:
 
 
 def start(source: Source) -> Publication:
-    """What is in force before the first publication."""
+    """The publication in force before the first one: it publishes nothing."""
     return Publication(BEFORE_ALL_US, source.drops.start_us, source.drops.start_us)
 
 

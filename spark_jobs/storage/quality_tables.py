@@ -1,4 +1,5 @@
-"""Tables of the database `quality`: what was checked, what ran, what each landing changed, what people let pass.
+"""Tables of the database `quality`: checks and their results, runs, the changes of each landing, and overrides by
+people.
 
 All of them are records (see `storage.records`).
 """

@@ -1,6 +1,6 @@
-"""How often a source's states are read, counted beside the lake: what the compaction strategy adaptive weighs.
+"""Counts of the reads of a source's states, kept beside the lake for the compaction strategy adaptive.
 
-A count only chooses where checkpoints are placed, never an answer, so a lost one does no harm.
+A count only affects the places of checkpoints, never an answer, so a lost one does no harm.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ class Reads:
 
 
 def count_read(home: Path, source: str, *, of_class: int | None = None) -> None:
-    """Count a read of the states of `source`: of all entities, or of one of a class; processes may count at once.
+    """Count a read of the states of `source`: of all entities, or of one of the class `of_class`; processes may count
+    at once.
 
-    Where nothing can be written, as for who may only read the lake, nothing is counted.
+    Nothing is counted if nothing can be written, as for users who may only read the lake.
     """
     read = _ALL if of_class is None else str(of_class)
     with suppress(OSError), _held(home, source) as file:
@@ -39,7 +40,7 @@ def count_read(home: Path, source: str, *, of_class: int | None = None) -> None:
 
 
 def reads_of(home: Path, source: str) -> Reads:
-    """Reads counted so far."""
+    """The reads of the states of `source` that were counted so far."""
     path = _path(home, source)
     counts = _counts(path.read_text()) if path.exists() else {}
     return Reads(counts.pop(_ALL, 0), {int(name): count for name, count in counts.items()})
@@ -60,7 +61,7 @@ def _path(home: Path, source: str) -> Path:
 
 
 def _counts(text: str) -> dict[str, int]:
-    """Counts by what was read; a number alone is of all entities, as older versions counted."""
+    """Counts by class, or `all`. A number alone, as older versions counted, is of all entities."""
     try:
         told = json.loads(text)
     except ValueError:

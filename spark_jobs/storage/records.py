@@ -2,7 +2,7 @@
 read and written without a Spark job.
 
 `deltalake` opens such a table in some milliseconds and commits to it in ten; Spark takes half a second for either.
-Spark creates their tables, and commits nothing to them afterwards. Of two commits that meet, by whom ever, one is
+Spark creates their tables, and commits nothing to them afterwards. Of two commits that meet, whoever makes them, one is
 tried again (decision 0017).
 """
 
@@ -50,13 +50,13 @@ _ARROW_TYPES = {
 
 
 class RecordsLost(TidemarkError):
-    """The catalog has a table of records, and there is none at its place. Facts: `table`."""
+    """The catalog has a table of records that is missing from its place. Facts: `table`."""
 
     code = "records_lost"
 
 
 def lost(uri: str) -> RecordsLost:
-    """The refusal to go on as if nothing had ever been recorded."""
+    """The error that refuses to go on as if nothing had ever been recorded."""
     return RecordsLost(
         expected=f"the table at {uri}, which the catalog has",
         found="no Delta log there",
@@ -90,7 +90,8 @@ def committed_token(uri: str, options: Mapping[str, str], source: str) -> int:
 
 
 def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence | None) -> bool:
-    """Append rows in one commit; whether it was made: under a fence not if this token or a newer one has committed.
+    """Append rows in one commit; returns true if it was made. Under a fence it is not made if this token or a newer one
+    has committed.
 
     Raises:
         CommitsContended: others committed all the time.
@@ -107,8 +108,8 @@ def append_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fenc
 def append_next_records(
     uri: str, options: Mapping[str, str], where: pc.Expression, rows_after: Callable[[Rows], Rows]
 ) -> None:
-    """Append the rows that follow from those for which `where` holds, in one commit: compare and set. They are worked
-    out anew where another commit came in between; what `rows_after` raises ends it, and nothing is committed.
+    """Append the rows that follow from those for which `where` holds, in one commit: compare and set. They are computed
+    again if another commit came in between. If `rows_after` raises an error, nothing is committed.
 
     Raises:
         CommitsContended: others committed all the time.
@@ -124,7 +125,7 @@ def append_next_records(
 
 
 def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fence) -> bool:
-    """Replace the rows of the fence's source in one commit; see `append_records`."""
+    """Replace the rows of the fence's source in one commit; returns as `append_records` does."""
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         from deltalake import write_deltalake
@@ -138,7 +139,8 @@ def replace_records(uri: str, options: Mapping[str, str], rows: Rows, fence: Fen
 def widen_records(
     uri: str, options: Mapping[str, str], widened: Callable[[], pa.Table], comments: Mapping[str, str]
 ) -> None:
-    """Replace all rows by those of `widened`, which have columns more; `comments` are those of the new columns."""
+    """Replace all rows by those of `widened`, which have further columns; `comments` are the comments of these
+    columns."""
 
     def write(table: DeltaTable, properties: CommitProperties) -> None:
         from deltalake import write_deltalake

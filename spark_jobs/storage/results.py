@@ -1,4 +1,4 @@
-"""What runs checked, as the table of results has it, read without Spark."""
+"""The checks of runs, read from the table of results without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from spark_jobs.storage.stored_lake import StoredLake
 
 
 def warned_checks(place: str, source: str, run_id: str) -> list[str]:
-    """The checks of a run that did not hold and let it go on, each with what was observed; `place` is the lake's."""
+    """The checks of a run that did not hold and let it go on, each with the observed value; `place` is the lake's
+    root."""
     of_run = (pc.field("source") == source) & (pc.field("run_id") == run_id)
     newest: dict[tuple[str, str], dict[str, str]] = {}
     for row in sorted(StoredLake(place).records(RESULTS, of_run), key=lambda row: row["token"]):

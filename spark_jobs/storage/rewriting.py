@@ -1,7 +1,7 @@
-"""Rows taken out of a table, or changed, by writing the files anew that have them; and versions of before forgotten.
+"""Removing or changing rows by rewriting the files that have them, and forgetting earlier versions.
 
-What a data team calls a deletion leaves the rows where they were: Delta keeps the replaced files for readers of earlier
-versions, and its log bounds of what was in them. An erasure needs both gone.
+A usual deletion leaves the rows where they were: Delta keeps the replaced files for readers of earlier versions, and
+the log has bounds of their values. An erasure needs both gone.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 Change = Callable[[pa.Table], pa.Table | None]
-"""What becomes of the rows of a file, partition columns among them; None: they stay as they are."""
+"""A function that gives the new rows of a file, partition columns included; None: they stay as they are."""
 _OF_VERSION = re.compile(r"(\d{20})\.")
 FORGOTTEN = "tidemark.forgotten_at"
-"""Table property: when the versions of before were forgotten, in milliseconds since 1970."""
+"""Table property: when earlier versions were forgotten, in milliseconds since 1970."""
 
 
 @dataclass
 class Rewritten:
-    """How many files were written anew, and how many rows they had and have."""
+    """The result of rewriting: the number of rewritten files, and the numbers of their rows before and after."""
 
     files: int = 0
     rows_before: int = 0
@@ -44,7 +44,7 @@ class Rewritten:
 
     @property
     def removed(self) -> int:
-        """Rows that are gone."""
+        """The number of rows that were removed."""
         return self.rows_before - self.rows_after
 
 
@@ -56,12 +56,12 @@ def rewrite_rows(
     where: Mapping[str, str] | None = None,
     more: pa.Table | None = None,
 ) -> Rewritten:
-    """Change the rows of a table file by file, in one commit; none if all stay as they are.
+    """Change the rows of a table file by file, in one commit; no commit if all stay as they are.
 
     Args:
         to: the table, and how its files are written.
-        change: given the columns `looked_at` first; only where it changes these it is given all of them.
-        looked_at: columns that decide whether a file is concerned.
+        change: called with the columns `looked_at` first, and with all columns only if it changes those.
+        looked_at: columns that decide whether a file is rewritten.
         where: values of partition columns; files of others are left alone.
         more: rows that come in the same commit.
 
@@ -103,8 +103,8 @@ def rewrite_rows(
 
 
 def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:
-    """Copy the rows of the partitions whose `column` is `value`, with `copy` in it, in one commit; how many. Rows that
-    have `copy` already go with it, so that it may be done again.
+    """Copy the rows of the partitions whose `column` is `value` into the partition `copy`, in one commit; returns their
+    number. Rows that are in `copy` already are removed, so that it may be done again.
 
     Raises:
         CommitsContended: others committed all the time.
@@ -137,7 +137,7 @@ def copy_partition(to: Destination, column: str, value: str, copy: str) -> int:
 
 
 def renames(column: str, names: Mapping[str, str]) -> Change:
-    """The change that puts other texts in the place of some in a column."""
+    """The change that replaces texts in a column by the texts that `names` has for them."""
 
     def change(rows: pa.Table) -> pa.Table | None:
         texts = rows[column].to_pylist()
@@ -160,7 +160,7 @@ def _added(kind: Any, file: WrittenFile) -> Any:
 def _read(
     system: fs.FileSystem, path: str, partition: Mapping[str, str | None], to: Destination, columns: Sequence[str]
 ) -> pa.Table:
-    """Columns of a file; those of its partition as they are, one that it lacks null."""
+    """Columns of a file. Partition columns have the values of `partition`; a column that the file lacks is null."""
     opened = pq.ParquetFile(system.open_input_file(path))
     present = set(opened.schema_arrow.names)
     stored = opened.read([name for name in columns if name in present])
@@ -177,18 +177,18 @@ def _read(
 
 
 def forget_versions(uri: str, options: Mapping[str, str], source: str | None = None) -> None:
-    """Leave of a table its newest version alone: data files that it does not name go, and so does what the log says of
-    earlier versions. Readers of one of those no longer find it.
+    """Remove all versions of a table but the newest: the data files that it does not name, and the log's entries of
+    earlier versions. Readers of an earlier version no longer find it.
 
-    `source`: of a table that sources share only its partition's files go, as runs of others may be writing theirs.
-    Nobody may be writing those that go.
+    `source`: in a shared table, only files of its partition are removed, as runs of other sources may be writing
+    theirs. Nobody may be writing the files that are removed.
     """
     from pyarrow.fs import FileSelector, FileType
 
     now_ms = int(time.time() * 1000)
 
     def touch(table: DeltaTable, properties: CommitProperties) -> None:
-        # the newest version then says nothing of rows: no bound of what went is left in the log
+        # the newest commit then names no rows: no bound of removed rows is left in the log
         noted = {FORGOTTEN: str(now_ms)}
         table.alter.set_table_properties(noted, raise_if_not_exists=False, commit_properties=properties)
 
