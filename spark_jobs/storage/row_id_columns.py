@@ -1,4 +1,4 @@
-"""The columns of the ledger that say which row ids are a file's, also of files that an older version landed."""
+"""The ledger's columns for the range of a file's row ids, also for files that an older version landed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _OF_RANK = (
     "IF(path IS NOT NULL AND coalesce(version, 'landed') <> 'retracted',"
     f" shiftleft(seq_no, {PLACE_BITS}) + shiftleft(CAST(file_rank AS BIGINT), {LINE_BITS}) + {{line}}, NULL)"
 )
-"""The row id of a line in the ledger of an older version, which ranked the files of a drop by name. A file that it took
-back may have lost its rank to another one: where it comes back it is as new."""
+"""SQL: the row id of a line, for the ledger of an older version, which ranked the files of a drop by name. A file that
+was taken back may have lost its rank to another one: if it comes back, it is treated as new."""
 
 FIRST_ROW_ID = Column(
     "first_row_id",

@@ -1,4 +1,4 @@
-"""A source's row as text that keeps every digit: to compare rows as they are, and to keep one in a column."""
+"""A source's row as text that keeps every digit, for exact comparison of rows, and to store a row in a column."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def _plain(column: TableColumn) -> tuple[str, Callable[[Column], Column], Callable[[Column], Column]]:
-    """How a value stands in the JSON of its row: its type there, the way there, and the way back. Of times the text
-    would lose digits, of decimals readers of the JSON would."""
+    """The form of a column's values in the JSON of its row: the type there, the way there, and the way back. Times as
+    text would lose digits; decimals would lose digits in readers of the JSON."""
     if column.type == "TIMESTAMP":
         return "BIGINT", F.unix_micros, F.timestamp_micros
     if column.type == "DATE":

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from spark_jobs.storage.sql import literal, name
 
 IDENTITY = "tidemark.identity"
-"""Table property: the columns of `Table.identity`, with commas between."""
+"""Table property: the columns of `Table.identity`, separated by commas."""
 
 
 LONGEST_COMMENT = 255
-"""Characters of a column's comment that Hive's metastore takes. It tries a view with a longer one again for 20 s before
-Spark stores it otherwise."""
+"""The most characters of a column's comment that Hive's metastore takes. With a longer comment it retries a view for 20
+s, before Spark stores the view otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: its name, its Spark SQL type, and a comment that a SQL user understands.
 
-    `filled` is what rows have in it that were written before the column was there: SQL over the columns of then; none
+    `filled`: the value in rows that were written before the column existed, as SQL over the columns of that time; empty
     for null.
     """
 
@@ -34,20 +34,20 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """The type as Spark names it where a table stands."""
+        """The type as Spark names it for a table that exists."""
         return self.type.lower().replace(" ", "")
 
     def ddl(self) -> str:
-        """The column as it stands in CREATE TABLE."""
+        """The definition of the column in CREATE TABLE."""
         return f"{name(self.name)} {self.type} {self._commented()}"
 
     def of_view(self) -> str:
-        """The column as it stands in CREATE VIEW, where the query says the type."""
+        """The definition of the column in CREATE VIEW, where the query determines the type."""
         return f"{name(self.name)} {self._commented()}"
 
     @property
     def short_comment(self) -> str:
-        """As much of the comment as the metastore takes."""
+        """The comment, cut off at the length that the metastore takes."""
         return self.comment if len(self.comment) <= LONGEST_COMMENT else f"{self.comment[: LONGEST_COMMENT - 1]}…"
 
     def _commented(self) -> str:
@@ -68,7 +68,7 @@ class Table:
     partitions: tuple[str, ...] = ()
     skipping: tuple[str, ...] = field(default=())
     identity: tuple[str, ...] = ()
-    """Columns that tell rows apart which hold at the same time, kept with the table; none: it doesn't say."""
+    """Columns that identify a row among those that hold at the same time, stored with the table; empty: not stored."""
 
     @property
     def qualified(self) -> str:
@@ -77,7 +77,7 @@ class Table:
 
     @property
     def column_names(self) -> list[str]:
-        """Names in order."""
+        """The names of the columns, in order."""
         return [column.name for column in self.columns]
 
     def schema(self) -> str:
@@ -103,6 +103,6 @@ class Table:
         )
 
     def added(self, columns: Iterable[Column]) -> str:
-        """ALTER TABLE that gives an older version of the table these columns."""
+        """The ALTER TABLE statement that adds these columns to an older version of the table."""
         listed = ", ".join(column.ddl() for column in columns)
         return f"ALTER TABLE {name(self.database)}.{name(self.table)} ADD COLUMNS ({listed})"

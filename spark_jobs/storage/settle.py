@@ -1,4 +1,4 @@
-"""Settling: the list of published tokens stays short, and what no publication names is removed."""
+"""Settling: it keeps the list of published tokens short, and removes the rows that no publication names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def history_tables(lake: Lake, source: Source) -> list[Table]:
 
 
 def sweep_given_up(lake: Lake, source: Source, publication: Publication, staged: Iterable[int]) -> dict[str, int]:
-    """Remove the rows of attempts that no publication names, nor the run at hand (`staged`); returns rows by table."""
+    """Remove the rows of given-up attempts: their tokens are neither in a publication nor in `staged`, the current
+    run's. Returns the number of removed rows by table."""
     tables = {table.qualified: table for table in history_tables(lake, source)}
     # one job looks at all tables
     each = [
@@ -79,5 +80,5 @@ def _given_up(lake: Lake, source: Source, table: Table, publication: Publication
 
 
 def _sharer(source: Source, table: Table) -> str | None:
-    """The source's name where the table is shared by several."""
+    """The source's name if several sources share the table, else None."""
     return source.name if any(column.name == "source" for column in table.columns) else None

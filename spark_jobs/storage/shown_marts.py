@@ -1,7 +1,7 @@
 """Marts are built aside and shown once their tests have passed.
 
 dbt builds and tests tables of `marts_staging`. `marts` has a view for each, over the newest version that has passed.
-Which version that is stands in the view, and beside the lake in a note per source: without the note the marts are built
+The view names that version, and so does a note for each source beside the lake. Without the note the marts are built
 whole, tested and shown again.
 """
 
@@ -19,16 +19,16 @@ from spark_jobs.storage.table_notes import NotedTable
 
 MARTS, STAGING = "marts", "marts_staging"
 NO_VERSION = -1
-"""Of a mart that dbt makes as a view: it shows what is published now."""
+"""The version of a mart that dbt makes as a view, which shows the rows that are published now."""
 _ENDING = ".published"
 
 
 @dataclass(frozen=True)
 class ShownMarts:
-    """What people see of a source's marts.
+    """The versions of a source's marts that people see.
 
-    published_us: the publication that all of them show; None while one of them, having failed, shows an earlier one.
-    project: which models and tests they were built by. versions: of each mart, the version of its table that is shown.
+    published_us: the publication that all of them show; None while a mart that failed shows an earlier one. project:
+    the models and tests by which they were built. versions: the version of each mart's table that is shown.
     """
 
     published_us: int | None = None
@@ -37,7 +37,7 @@ class ShownMarts:
 
 
 def shown_marts(home: Path, source: str) -> ShownMarts:
-    """What the source's note says; nothing of one that is gone, cut, or of an older version of Tidemark."""
+    """The content of the source's note; empty if the note is gone, cut off, or of an older version of Tidemark."""
     try:
         return ShownMarts(**json.loads(_note(home, source).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -77,15 +77,15 @@ def staged(mart: str) -> Table:
 
 
 def remove_mart(lake: StandingTables, mart: str) -> None:
-    """Let nobody see a mart any more, and remove its table; nothing if there is none."""
+    """Remove a mart's view and its table; nothing if there is no table."""
     if lake.is_stored(STAGING, mart):
         lake.define(f"DROP VIEW IF EXISTS {qualified(MARTS, mart)}")
         lake.drop(staged(mart))
 
 
 def show(lake: StandingTables, mart: str, tested: NotedTable | None) -> None:
-    """Let people see this version of a mart from now on, in one change of the catalog; of a mart that is no table, what
-    it is now and from now on."""
+    """Show this version of a mart from now on, by one change of the catalog. A mart that is no table (`tested` is None)
+    always shows its present rows."""
     if lake.is_stored(MARTS, mart) and mart not in lake.views(MARTS):
         # of an older lake, in which people read the table that dbt wrote
         lake.define(f"DROP TABLE IF EXISTS {qualified(MARTS, mart)}")

@@ -1,4 +1,4 @@
-"""Which sources were renamed, dropped or reset, and how far each such change is."""
+"""The sources that were renamed, dropped or reset, and the progress of each such change."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ BEGUN = "begun"
 
 
 class SourceChangeUnfinished(TidemarkError):
-    """A source is being renamed, dropped or reset, and that has not come to its end. Facts: `source`, `change`,
-    `kind`."""
+    """A rename, drop or reset of a source was begun and is not finished. Facts: `source`, `change`, `kind`."""
 
     code = "source_change_unfinished"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
-    """One change as far as it is; columns of `bronze.source_changes`."""
+    """One change with the step that it has reached; its fields are columns of `bronze.source_changes`."""
 
     source: str
     change: str
@@ -38,13 +37,13 @@ class SourceChange:
 
     @property
     def command(self) -> str:
-        """What goes on with it."""
+        """The command that continues the change."""
         if self.kind == RENAME:
             return f"tidemark source rename {self.source} {self.new_name}"
         return f"tidemark source {self.kind} {self.source} --purge"
 
     def refuse(self) -> SourceChangeUnfinished:
-        """The refusal to do anything else with the source until it is finished."""
+        """The error that refuses to do anything else with the source until the change is finished."""
         return SourceChangeUnfinished(
             expected=f"every change of {self.source} to be finished",
             found=f"a {self.kind} that {self.changed_by} began, interrupted after the step {self.step!r}",
@@ -57,7 +56,7 @@ class SourceChange:
 
 
 def source_changes(lake: Lake) -> list[SourceChange]:
-    """All changes, oldest first; the table is there once something was changed."""
+    """All changes, oldest first; empty if there is no table of them yet."""
     if not lake.is_stored(SOURCE_CHANGES.database, SOURCE_CHANGES.table):
         return []
     last = last_steps(lake.records(SOURCE_CHANGES), "change")
@@ -65,7 +64,7 @@ def source_changes(lake: Lake) -> list[SourceChange]:
 
 
 def unfinished_change(lake: Lake, source: str) -> SourceChange | None:
-    """The change of the source, or to its name, that has not come to its end."""
+    """The unfinished change of the source, or of another one to its name; None if there is none."""
     for change in source_changes(lake):
         if change.step != FINISHED and source in (change.source, change.new_name):
             return change
@@ -76,7 +75,7 @@ def check_unchanging(lake: Lake, source: str) -> None:
     """Refuse to go on while the source is being renamed, dropped or reset.
 
     Raises:
-        SourceChangeUnfinished: that was begun, and interrupted.
+        SourceChangeUnfinished: such a change was begun, and interrupted.
     """
     change = unfinished_change(lake, source)
     if change is not None:
@@ -102,7 +101,7 @@ def begin_change(
 
 
 def record_change(lake: Lake, change: SourceChange, step: str) -> SourceChange:
-    """Note that the change is as far as `step`."""
+    """Record that the change has reached `step`; returns it with that step."""
     after = replace(change, step=step, number=change.number + 1)
     row = {name: getattr(after, name) for name in SourceChange.__slots__}
     lake.record(SOURCE_CHANGES, [{**row, "recorded_at": datetime.now(UTC)}])

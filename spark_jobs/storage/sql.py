@@ -15,7 +15,7 @@ from spark_jobs.sources import Schedule
 
 
 def name(identifier: str) -> str:
-    """An identifier in back quotes; refuses what no table or column of ours can be called."""
+    """An identifier in back quotes; refuses one that is empty or has a NUL character."""
     if not identifier or "\x00" in identifier:
         raise ParameterError(
             expected="a column or table name", found=repr(identifier), next_step="name it in the source file"
@@ -35,16 +35,16 @@ def literal(text: str) -> str:
 
 
 def whole(number: int) -> str:
-    """A BIGINT literal; refuses what is no whole number of 64 signed bits."""
+    """A BIGINT literal; refuses any other value than a whole number of 64 signed bits."""
     if isinstance(number, bool) or int(number) != number or not -(2**63) <= number < 2**63:
         raise ParameterError(expected="a whole number of 64 signed bits", found=repr(number))
     return f"{int(number)}L"
 
 
 def drop_start_sql(drops: Schedule, seq_no: str) -> str:
-    """The start of the drop of a number, in microseconds. `seq_no`: SQL of the number.
+    """SQL: the start of a drop, in microseconds since 1970. `seq_no`: SQL of the drop's number.
 
-    Of drops of the calendar Spark's own time zones tell it, by the rules that the kernels go by.
+    For drops by the calendar, it is computed in Spark's own time zones, by the same rules as in the kernels.
     """
     if drops.calendar is None:
         return f"({drops.start_us}L + {seq_no} * {drops.every_us}L)"

@@ -1,4 +1,5 @@
-"""The tables of a session: which stand, and with which columns; those that lack are created and widened."""
+"""The tables of a session that exist, with their columns; missing tables are created, and tables with too few columns
+widened."""
 
 from __future__ import annotations
 
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
 
 
 _CREATION_S = (1.0, 2.0, 4.0)
-"""How long another run is given to create a table, try by try; it takes some tenths of a second where little runs."""
+"""Seconds that another run is given to create a table, try by try; it takes some tenths of a second where little
+runs."""
 _TRIES = 8
-"""How often a function is defined anew where each time another run is at it, too."""
+"""The most tries to define a function, if another run is defining it each time."""
 _PIECE = 8 << 20
 """Bytes of a file that are copied at a time."""
 
 
 class TableDiffers(ConfigurationError):
-    """A table stands with columns that its description does not fit. Facts: `table`."""
+    """A table exists with columns that its description does not fit. Facts: `table`."""
 
     code = "table_differs"
 
@@ -53,7 +55,8 @@ def _differs(table: Table, *, expected: str, found: str) -> TableDiffers:
 
 
 class StandingTables:
-    """Tables of one Spark session. Cheap to make; holds no state but what it has seen to exist."""
+    """The tables of one Spark session. Cheap to make: it only remembers the columns of tables that it has seen to
+    exist."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -70,18 +73,18 @@ class StandingTables:
         return storage_options(self.spark, self._root)
 
     def uri(self, table: Table) -> str:
-        """Where a table lies, for readers that are not Spark."""
+        """The path or URI of a table's folder, for readers other than Spark."""
         return self._place(table.database, table.table)
 
     def _place(self, database: str, table: str) -> str:
         return table_uri(self._root, database, table)
 
     def noted(self, database: str, table: str, version: int | None = None) -> NotedTable:
-        """What the log of a table that stands says, of its newest version or the one named."""
+        """The log's description of a table that exists, at its newest version or the one named."""
         return noted_table(self._place(database, table), self._storage_options, version)
 
     def properties(self, table: Table) -> dict[str, str]:
-        """The properties that the log of a table has, whatever the catalog says; runs no job.
+        """The properties of a table in its log, whatever the catalog has; runs no job.
 
         Raises:
             deltalake.exceptions.TableNotFoundError: there is no table.
@@ -89,10 +92,10 @@ class StandingTables:
         return open_table(self.uri(table), self._storage_options).metadata().configuration
 
     def ensure(self, databases: dict[str, str], tables: list[Table]) -> list[Table]:
-        """Create what is missing, databases (name -> comment) and tables; returns the tables that were. Others stay
-        as they are. The last table is created once all others stand.
+        """Create the missing databases (name -> comment) and tables; returns the tables that were missing. Others stay
+        as they are. The last table is created once all others exist.
 
-        A table that the catalog has lost, and whose log is where it belongs, is taken up as it is.
+        A table that the catalog has lost, and whose log is in its place, is taken up as it is.
         """
         present = self.databases()
         for database, comment in databases.items():
@@ -108,8 +111,8 @@ class StandingTables:
     def _create(self, table: Table) -> None:
         """Create a table. Another run may be creating it at the same time, or may have been stopped while it did.
 
-        First runs of two sources meet at the tables that sources share. What Delta and the catalog say of that depends
-        on the moment, so what is in the table's place decides whether it is tried again.
+        First runs of two sources meet at the tables that sources share. The errors of Delta and the catalog then depend
+        on the moment. So the files in the table's place decide whether it is tried again.
         """
         for pause_s in (*_CREATION_S, None):
             try:
@@ -126,11 +129,11 @@ class StandingTables:
                 clear_unfinished(Path(self.uri(table)))
 
     def _is_begun(self, table: Table) -> bool:
-        """Whether a table is in its place, or what a creation leaves there before the table is."""
+        """True if the table is in its place, or the folder that a creation makes before the table."""
         return self.is_stored(table.database, table.table) or Path(self.uri(table)).is_dir()
 
     def is_stored(self, database: str, table: str) -> bool:
-        """Whether there is a table in its place, whatever the catalog says."""
+        """True if there is a table in its place, whatever the catalog has."""
         from deltalake import DeltaTable
 
         return DeltaTable.is_deltatable(self._place(database, table), self._storage_options or None)
@@ -140,7 +143,7 @@ class StandingTables:
         return file_system(self._root, self._storage_options)
 
     def remove_folder(self, table: Table) -> None:
-        """Remove what is left of a table that was dropped: of one that was taken up, its files."""
+        """Remove the folder of a dropped table: a table that was taken up leaves its files there."""
         self.remove_files(self._below_root(table))
 
     def remove_files(self, folder: str) -> None:
@@ -152,15 +155,15 @@ class StandingTables:
             system.delete_dir(folder)
 
     def newest_file(self, folder: str) -> float:
-        """When a file below a folder of the lake was last written, in seconds since 1970; 0 if there is none."""
+        """The time at which a file below a folder of the lake was last written, in seconds since 1970; 0 if there is
+        none."""
         from pyarrow.fs import FileSelector, FileType
 
         files = self.root_files().get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
         return max((file.mtime_ns / 1e9 for file in files if file.type == FileType.File), default=0.0)
 
     def copy_folder(self, table: Table, copy: Table) -> None:
-        """Let `copy` have the files of `table`, its log included, in place of what it had, and give it to the
-        catalog."""
+        """Replace `copy` by the files of `table`, its log included, and give it to the catalog."""
         from pyarrow.fs import FileSelector, FileType
 
         self.drop(copy)
@@ -187,7 +190,7 @@ class StandingTables:
         return self.uri(table).removeprefix(self._root.rstrip("/")).strip("/")
 
     def take_up(self, database: str, table: str) -> bool:
-        """Give the catalog a table that it does not have, if there is one in its place; whether there is."""
+        """Give the catalog a table that it does not have, if there is one in its place; returns true if there is."""
         if not self.is_stored(database, table):
             return False
         place = f"{(self.spark.conf.get(WAREHOUSE) or '').rstrip('/')}/{database}.db/{table}"
@@ -195,7 +198,8 @@ class StandingTables:
         return True
 
     def lacking(self, tables: Sequence[Table]) -> dict[Table, list[Column]]:
-        """The columns that tables which stand lack, or have with a narrower type, for those that do; runs no job.
+        """The columns that existing tables lack, or have with a narrower type, by table; tables without such columns
+        are left out. Runs no job.
 
         Raises:
             TableDiffers: a column has another type, which does not hold all that the wanted one holds.
@@ -219,8 +223,8 @@ class StandingTables:
         return found
 
     def widen(self, tables: Sequence[Table]) -> None:
-        """Add the columns that tables which stand lack, filled as they say, and give those with a narrower type the
-        wider one; what the tables have beyond them stays, with nulls from now on.
+        """Add the columns that existing tables lack, filled by their `filled`, and give the wider type to those with a
+        narrower one. Further columns of the tables stay, with nulls from now on.
 
         Raises:
             TableDiffers: a column has another type, or values that the wider one does not hold.
@@ -249,10 +253,10 @@ class StandingTables:
                 self._fill(table, [column for column in missing if column.filled])
 
     def _check_exact(self, table: Table, columns: Sequence[Column]) -> None:
-        """Refuse doubles for whole numbers that are none.
+        """Refuse to make doubles of whole numbers that a double can't have exactly.
 
         Raises:
-            TableDiffers: there is one.
+            TableDiffers: there is such a number.
         """
         stands = self._seen[table.qualified]
         for column in columns:
@@ -281,7 +285,7 @@ class StandingTables:
         self.commits += 1
 
     def _fill(self, table: Table, columns: Sequence[Column]) -> None:
-        """Add columns with what older rows have in them, in one commit: a column that is there is filled."""
+        """Add columns with their values for older rows, in one commit: a column that exists is filled."""
         writer = self._filled(table, columns).writeTo(table.qualified).options(mergeSchema="true", **NOTED)
         writer.overwrite(F.lit(True))
         self.commits += 1
@@ -298,10 +302,10 @@ class StandingTables:
         return self.read(table).select("*", *filled)
 
     def check_identity(self, table: Table) -> None:
-        """Refuse a table that stands and tells its rows apart by other columns.
+        """Refuse an existing table whose rows are identified by other columns.
 
         Raises:
-            TableDiffers: it does.
+            TableDiffers: they are.
         """
         # Spark would black out a value that has `token` or `url` in it
         identity = self.properties(table).get(IDENTITY, "")
@@ -349,7 +353,7 @@ class StandingTables:
         return {row.viewName for row in self.run(f"SHOW VIEWS IN {name(database)}").collect()}
 
     def names_in(self, databases: Collection[str]) -> dict[str, set[str]]:
-        """`names` of each; they are asked for at once, since each answer is waited for."""
+        """`names` of each database, which are asked for at once, since each answer takes a while."""
         return dict(zip(databases, in_threads(self.names, list(databases)), strict=True))
 
     def names_if_present(self, database: str) -> set[str]:
@@ -361,7 +365,7 @@ class StandingTables:
         return self.spark.sql(statement)
 
     def define(self, statement: str) -> None:
-        """Create or replace a database, table, view or function; a function also where other runs are at it."""
+        """Create or replace a database, table, view or function; a function also while other runs define it."""
         from pyspark.errors import PySparkException
 
         for left in reversed(range(_TRIES)):
@@ -375,5 +379,5 @@ class StandingTables:
                 return
 
     def read(self, table: Table) -> DataFrame:
-        """All physical rows of a table, whatever is visible."""
+        """All physical rows of a table, visible or not."""
         return self.spark.table(table.qualified)

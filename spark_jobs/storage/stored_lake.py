@@ -1,4 +1,4 @@
-"""The lake's files without a session: for those who look at it where Spark may not run."""
+"""The lake's files without a Spark session, for readers where Spark may not run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spark_jobs.storage.table_notes import column_types
 
 
 class StoredLake(Lake):
-    """Records, stored rows and summaries of the tables in a folder, or below a URI of an object store, which is opened
-    by what the environment says (`AWS_…`); whatever else a `Lake` can takes a session."""
+    """Records, stored rows and summaries of tables in a folder, or below a URI of an object store that the
+    environment's settings (`AWS_…`) open. All other methods of `Lake` need a session."""
 
     def __init__(self, place: Path | str) -> None:
         super().__init__(spark=None)  # type: ignore[arg-type]  # nothing that is used here asks for it
@@ -29,7 +29,7 @@ class StoredLake(Lake):
         return cls(place) if "://" not in place or is_s3(place) else None
 
     def names_if_present(self, database: str) -> set[str]:
-        """Tables that have a folder."""
+        """The tables of a database that have a folder."""
         folder = FileSelector(f"{database}.db", allow_not_found=True)
         listed = file_system(self._root, self._storage_options).get_file_info(folder)
         # a bucket lists the object that stands for the folder itself, too

@@ -4,7 +4,7 @@ Checked for each table: the log's versions have no hole, from the last checkpoin
 checkpoint can be parsed; every data file of the present version exists with the size that the log says. A deep check
 also reads every data file against its checksums, so it costs a full read; commits are always read so.
 
-Not checked: files that no version names, older versions, and what is left of a table whose creation was stopped.
+Not checked: files that no version names, older versions, and the remains of a table whose creation was stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spark_jobs.storage.places import file_system
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with a table: its folder relative to the lake, the file, and the finding."""
+    """The damage of a table: its folder relative to the lake, the file, and the finding."""
 
     table: str
     file: str

@@ -1,5 +1,5 @@
-"""What a Delta table's log says of the table, without Spark: its columns with their types as Spark names them, and the
-note of its newest commit that has one."""
+"""A Delta table by its log, without Spark: its columns with their types as Spark names them, and the note of its newest
+commit that has one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from spark_jobs.storage.delta_log import open_table
 
 _SQL_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
-"""Delta's names of types that Spark SQL calls otherwise."""
+"""Delta's names of types that have other names in Spark SQL."""
 _COMMITS = 5
-"""Commits that are looked at for a note: others than a build's are few."""
+"""Number of newest commits that are searched for a note: commits other than a build's are few."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotedTable:
-    """A version of a table. `columns`: name and SQL type of each, in order; `note`: what a commit's userMetadata says,
-    as JSON; `description`: what the table is."""
+    """A version of a table. `columns`: name and SQL type of each, in order; `note`: the JSON of a commit's
+    userMetadata; `description`: the table's description."""
 
     version: int
     columns: list[str]

@@ -1,5 +1,4 @@
-"""Every table of the lake. What is shared by all sources stands as a constant; what a source declares is made by a
-function.
+"""Every table of the lake. Tables that all sources share are constants; tables of one source are made by functions.
 
 Times are TIMESTAMP in UTC with microseconds, the tick. `known_from` and `known_to` are visible times: a row is part
 of what was known at T iff `known_from <= T` and (`known_to` is null or `T < known_to`).
@@ -288,7 +287,7 @@ BELOW_HORIZON = Column(
     "1 if the row lay below the horizon when it came or went: it changes nothing that is published. Else null.",
 )
 COUNTS = f"{BELOW_HORIZON.name} IS NULL"
-"""SQL: whether an update bears on what is published. Everything that reads updates for their meaning asks for it."""
+"""SQL condition: an update affects what is published. Every reader of updates for their meaning applies it."""
 
 
 def updates(source: Source) -> Table:
@@ -370,7 +369,7 @@ def windows(source: Source, definition: str, values: list[Column], identity: lis
     """`silver.<definition>_history`: the published windows of one definition with their history.
 
     `values` are the key columns and the aggregates, as the window kernel names and types them; `identity` the columns
-    that tell two windows apart which hold at the same time.
+    that identify a window among those that hold at the same time.
     """
     # Delta keeps no statistics of booleans, and refuses a table that asks for them
     first_key = [column.name for column in values[:1] if column.type != "BOOLEAN"]

@@ -1,4 +1,4 @@
-"""Microseconds, timestamps, texts and what Spark gives: the one place where they become each other."""
+"""Conversions between microseconds, timestamps, texts and Spark's rows, all in one place."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def micros(time: datetime) -> int:
 
 
 def parsed(text: str) -> datetime:
-    """An ISO-8601 date or instant as an aware datetime of UTC, which it is in unless it says otherwise.
+    """An ISO-8601 date or instant as an aware datetime in UTC; a text without a time zone is in UTC.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is neither.
         OverflowError: in UTC it lies outside the years 1 to 9999.
     """
     time = datetime.fromisoformat(text)
@@ -33,7 +33,7 @@ def parsed(text: str) -> datetime:
 
 
 def utc_rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """The frame's rows, their times aware and in UTC: `collect` gives those of this machine's time zone, and does not
-    say so."""
+    """The frame's rows, with aware times in UTC: `collect` gives times of this machine's time zone, without naming
+    it."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows

@@ -2,8 +2,8 @@
 
 A run has its source from its first stage to its last, and the next waits until then. A run of one process holds a lock
 that ends with the process, however it ends. A run whose stages are processes of their own (Airflow's tasks) is written
-down instead, and counts for as long as what drives it says that it is on. Those in line go in the order of their drops,
-but a backfill lets every other run go first whose drops follow on those that have been run.
+down instead, and counts as long as its driver reports that it is on. Runs in line go in the order of their drops. But a
+backfill lets every other run go first whose drops follow on those that have been run.
 
 Leases and fences (`fence`) keep single attempts apart; what is written stays right without turns. But a run that
 another overtakes between two stages has to stand back, and one that goes before its turn leaves drops out.
@@ -27,15 +27,15 @@ from spark_jobs.storage.fence import SourceBusy
 POLL_S = 1.0
 
 PRESENT_S = 60.0
-"""How long a run stays in line without a sign of life: who waits gives one each time that it looks."""
+"""Seconds that a run stays in line without a sign of life; a waiting run gives one each time that it looks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run's turn on a source: `drops` is what people call its interval, `lo_us` the start of its first drop.
+    """One run's turn on a source: `drops` is its interval as people call it, `lo_us` the start of its first drop.
 
-    `staged`: each stage of the run is a process of its own. `first`: it goes before those that are not, since it is no
-    backfill and leaves no drop out.
+    `staged`: each stage of the run is a process of its own. `first`: it goes before runs that are not `first`, since it
+    is no backfill and leaves no drop out.
     """
 
     run_id: str
@@ -49,21 +49,21 @@ class Turn:
 
 
 class Driver(Protocol):
-    """What drives runs whose stages are processes of their own."""
+    """The driver of runs whose stages are processes of their own."""
 
     def is_on(self, run_id: str) -> bool:
-        """Whether this run has begun or will, and has not ended."""
+        """True if this run has begun or will, and has not ended."""
 
     def remark(self) -> str:
-        """What to know of the run that was asked about last: why nobody knows for sure whether it is on, or why it does
-        not get on; else empty."""
+        """A remark on the run that was asked about last: the reason why it is uncertain whether it is on, or why it
+        makes no progress; else empty."""
 
     def earlier_run(self, lo_us: int) -> str | None:
         """The name of a run on its way whose drops begin before `lo_us`, if there is one."""
 
 
 class NoDriver:
-    """There are no such runs."""
+    """A driver without any runs."""
 
     def is_on(self, run_id: str) -> bool:
         """Never."""
@@ -91,12 +91,13 @@ class Line:
         self._placed = self._place.exists()
 
     def has_turn(self) -> bool:
-        """Whether the run is at its turn already: an attempt before this one took it."""
+        """True if the run has its turn already: this attempt or one before it took it."""
         holder = _read(self._path)
         return self._lock is not None or (holder is not None and holder.run_id == self._turn.run_id)
 
     def step(self) -> str | None:
-        """Take the turn if it is free and nobody in line is before this run; else stay in line, and say for whom."""
+        """Take the turn if it is free and no run in line is before this one; else stay in line. Returns the run that
+        this one waits for, None if it has the turn."""
         if self._lock is not None:
             return None
         if not self._placed and not self._turn.first and not self.has_turn():
@@ -122,12 +123,12 @@ class Line:
         return None
 
     def leave_line(self) -> None:
-        """Wait no longer."""
+        """Leave the line: the run waits no longer."""
         self._place.unlink(missing_ok=True)
         self._placed = False
 
     def end(self) -> None:
-        """The run is over: whoever is next may go."""
+        """End the turn, since the run is over: the next run may go."""
         if self._lock is not None:
             _write(self._lock, None)
             # also where a child process has inherited the file
@@ -138,7 +139,7 @@ class Line:
             end_turn(self._path.parent, self._path.stem, self._turn.run_id)
 
     def keep_place(self) -> None:
-        """Be in line, or give a sign of life."""
+        """Join the line, or give a sign of life."""
         self._line.mkdir(parents=True, exist_ok=True)
         self._placed = True
         waiting = _read_place(self._place)
@@ -148,7 +149,7 @@ class Line:
         fresh.rename(self._place)
 
     def _before(self) -> str | None:
-        """Who has the turn, or is in line before this run."""
+        """The run that has the turn, or is in line before this one; None if there is none."""
         holder = _read(self._path)
         if holder is not None and holder.run_id == self._turn.run_id:
             return None
@@ -161,8 +162,8 @@ class Line:
         return str(Turn(first[3], first[1], first[4]))
 
     def _present(self) -> Iterator[tuple[bool, int, float, str, str]]:
-        """(goes after others, start of the first drop, since when, run, drops) of those in line; who gives no sign of
-        life has left it."""
+        """(goes after others, start of the first drop, since when, run, drops) of each run in line. A run without a
+        recent sign of life loses its place."""
         for place in self._line.iterdir():
             if place.suffix:
                 continue
@@ -185,7 +186,8 @@ def hold_turn(
     wait_s: float | None = None,
     on_wait: Callable[[str], None] = lambda _: None,
 ) -> Iterator[None]:
-    """Have the source to itself for a run of this process; `on_wait` is told for whom it waits, whenever that changes.
+    """Give the source to one run of this process; `on_wait` is called with the run that it waits for, whenever that
+    changes.
 
     Raises:
         SourceBusy: other runs had it for longer than `wait_s` seconds; None waits for as long as it takes.
@@ -215,7 +217,7 @@ def hold_turn(
 
 
 def end_turn(folder: Path, source: str, run_id: str) -> None:
-    """A run whose stages are processes of their own is over; nothing, if it is not its turn."""
+    """End the turn of a run whose stages are processes of their own; nothing, if the run does not have the turn."""
     path = folder / f"{source}.turn"
     if not path.exists():
         return
@@ -227,19 +229,19 @@ def end_turn(folder: Path, source: str, run_id: str) -> None:
 
 
 def _clock() -> list[str | float]:
-    """Now, for other processes of this machine: its boot, and the seconds since then. A clock that is set, and a
-    machine that slept, throw nobody out of line."""
+    """The present time for other processes of this machine: its boot, and a monotonic clock in seconds. So no run loses
+    its place when the clock is set or the machine has slept."""
     return [_boot(), time.monotonic()]
 
 
 def _is_recent(seen: list[Any]) -> bool:
-    """Whether a sign of life is of this boot and not older than `PRESENT_S`."""
+    """True if a sign of life is of this boot and not older than `PRESENT_S` seconds."""
     boot, at = seen
     return bool(boot == _boot() and time.monotonic() - at <= PRESENT_S)
 
 
 def _boot() -> str:
-    """What tells this boot of the machine from others; empty where the system does not say."""
+    """The id of this boot of the machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -247,14 +249,14 @@ def _boot() -> str:
 
 
 def _read_place(path: Path) -> dict[str, Any]:
-    """What a run in line has written down; empty if it has left, or was interrupted at it."""
+    """The entry of a run in line; empty if the run has left, or was interrupted while it wrote."""
     with suppress(FileNotFoundError, ValueError):
         return dict(json.loads(path.read_text()))
     return {}
 
 
 def _write(handle: IO[str], turn: Turn | None) -> None:
-    """In place, since the lock is on this very file."""
+    """Write the turn in place, since the lock is on this very file; None clears it."""
     handle.seek(0)
     handle.truncate()
     handle.write("" if turn is None else json.dumps(asdict(turn)))

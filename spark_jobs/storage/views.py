@@ -4,9 +4,9 @@ A row of a history table is visible iff its token is published, it is known befo
 closed it. One row of `trace.published` decides all of this for all tables of a source, so one commit publishes them
 all.
 
-In every view the publication stands *left* of the history: Spark resolves a query's relations from left to right and
-each table once a query, so the publication's snapshot is never newer than the history's, and every name in one query
-sees the same publication. (A history newer than the publication is no harm: its additional rows are not yet visible.)
+In every view the publication is *left* of the history: Spark resolves a query's relations from left to right and each
+table once a query, so the publication's snapshot is never newer than the history's, and every name in one query sees
+the same publication. (A history newer than the publication is no harm: its additional rows are not yet visible.)
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def publication(source: str | None = None) -> str:
 
 
 def held(table: Table, identity: list[str], *, source: str | None, columns: str, at: str | None = None) -> str:
-    """What holds of a history table whose rows are told apart by `identity`: now, or at a time.
+    """SQL: the rows of a history table that hold now, or held at a time; `identity`: the columns that identify a row.
 
-    `at` is a relation in place of the publication with a column `at_time`; rows are those of that visible time, its
-    argument `at` bounds what is read. A row is closed by a `closing` row of the same identity and `known_from`; both
-    are few between two foldings, so the anti join is a broadcast.
+    `at`: a relation with a column `at_time`, in place of the publication; rows are those of that visible time. Its SQL
+    argument `at` bounds the rows that are read. A row is closed by a `closing` row of the same identity and
+    `known_from`; both are few between two foldings, so the anti join is a broadcast.
     """
     physical = qualified(table.database, table.table)
     relation = at or publication(source)
@@ -67,8 +67,8 @@ def held(table: Table, identity: list[str], *, source: str | None, columns: str,
 
 
 def window_view(source: Source, definition: str, table: Table, identity: list[str], final: str) -> str:
-    """`silver.<definition>`: the published windows. `final` is the SQL condition under which no drop can change one
-    any more."""
+    """`silver.<definition>`: the published windows. `final` is the SQL condition under which no drop can change a
+    window any more."""
     shown = [column for column in table.columns if column.name not in _VALIDITY]
     return create_view(
         "silver",

@@ -1,4 +1,4 @@
-"""Which column types hold every value of another: a column whose type becomes wider keeps its values."""
+"""Comparison of column types: a column whose type becomes wider keeps its values."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import re
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _BIGINT_DIGITS = 19
 MOST_EXACT = 1 << 53
-"""Whole numbers up to it are doubles, too; beyond it not all of them are."""
+"""Whole numbers up to it have exact doubles; not all greater ones do."""
 
 
 def widens(stands: str, wanted: str) -> bool:
-    """Whether `wanted` holds each value of `stands`, types as Spark names them: a whole number in a decimal or, up to
-    `MOST_EXACT`, in a double; a decimal in one with no fewer digits on either side; lists by their elements."""
+    """True if `wanted` is a wider type that can have each value of `stands`; types are named as in Spark.
+
+    A bigint becomes a decimal with 19 or more digits before the point or, for values up to `MOST_EXACT`, a double. A
+    decimal becomes one with no fewer digits on either side. Lists are compared by their elements.
+    """
     if stands.startswith("array<") and wanted.startswith("array<"):
         return widens(_element(stands), _element(wanted))
     digits = _DECIMAL.fullmatch(wanted)
@@ -30,7 +33,7 @@ def _element(kind: str) -> str:
 
 
 def beyond_exact(column: str, kind: str) -> str:
-    """SQL: whether a value of a column of whole numbers, or of lists of them, is beyond `MOST_EXACT`."""
+    """SQL condition: a value of a column of whole numbers, or of lists of them, is beyond `MOST_EXACT`."""
     if kind.startswith("array<"):
         return f"exists({column}, x -> x < -{MOST_EXACT} OR x > {MOST_EXACT})"
     return f"{column} < -{MOST_EXACT} OR {column} > {MOST_EXACT}"
